@@ -41,14 +41,14 @@ class CkptDBManager(BaseDBManager):
 
     def get_alembic_config(self) -> Config:
         """Return Alembic's configuration with the ledger's URL."""
-        config = migrate.config()
+        config = migrate.alembic_config()
         if self._location is not None:
             config.set_main_option("sqlalchemy.url", self._location.url.replace("%", "%%"))
         return config
 
     def get_current_revision(self) -> str | None:
         """Return the ledger's revision, or None before its first migration or without a ledger."""
-        return migrate.current(self._location.url) if self._location else None
+        return migrate.current_revision(self._location.url) if self._location else None
 
     def check_migration(self) -> bool:
         """Return whether the ledger has the revision that this version needs; True if no ledger is configured.

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 DEFAULT_CONNECTION = "ckpt_default"
 """Default connection of the ledger. It alone may be undefined; then Airflow's configuration names the ledger."""
 
-_FILE = "ckpt.db"
-_HOW = f"Define the connection {DEFAULT_CONNECTION}, or set [ckpt] sql_alchemy_conn."
-_NO_DATABASE = "airflow-db-not-allowed:"
+_FILE_NAME = "ckpt.db"
+_HINT = f"Define the connection {DEFAULT_CONNECTION}, or set [ckpt] sql_alchemy_conn."
+_HIDDEN_DATABASE = "airflow-db-not-allowed:"
 
 
 class AirflowConnection(Protocol):
@@ -58,7 +58,7 @@ class LedgerLocation:
         """Readable location without password and options."""
         from airflow_provider_ckpt.ledger.store import database
 
-        return database.describe(database.parse(self.url))
+        return database.describe(database.parse_url(self.url))
 
 
 def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
@@ -73,8 +73,8 @@ def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
     if found is not None:
         return LedgerLocation(ledger_url(found), f"connection {connection_id}")
     if connection_id != DEFAULT_CONNECTION:
-        raise _undefined(connection_id)
-    return _configured() or _embedded()
+        raise _undefined_error(connection_id)
+    return _configured_location() or _embedded_location()
 
 
 def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
@@ -113,7 +113,7 @@ def airflow_connection(connection_id: str) -> AirflowConnection:
     """
     found = _look_up(connection_id)
     if found is None:
-        raise _undefined(connection_id)
+        raise _undefined_error(connection_id)
     return found
 
 
@@ -163,14 +163,14 @@ def _sqlite_path(connection: AirflowConnection, extra: Mapping[str, Any]) -> str
     return None
 
 
-def _configured() -> LedgerLocation | None:
+def _configured_location() -> LedgerLocation | None:
     from airflow.configuration import conf
 
     url = conf.get("ckpt", "sql_alchemy_conn", fallback=None)
     return LedgerLocation(url, "[ckpt] sql_alchemy_conn") if url else None
 
 
-def _embedded() -> LedgerLocation:
+def _embedded_location() -> LedgerLocation:
     """Return the location of the ledger's file in AIRFLOW_HOME.
 
     The file is used only if Airflow's metadata database is SQLite, too. In a task, which cannot see the database's URL,
@@ -181,17 +181,17 @@ def _embedded() -> LedgerLocation:
     from airflow.configuration import AIRFLOW_HOME, conf
 
     metadata = conf.get("database", "sql_alchemy_conn", fallback="")
-    if not metadata.startswith(("sqlite:", _NO_DATABASE)):
+    if not metadata.startswith(("sqlite:", _HIDDEN_DATABASE)):
         raise MissingConnectionError(
-            "no connection or option names the ledger, and Airflow's metadata database is not SQLite.", hint=_HOW
+            "no connection or option names the ledger, and Airflow's metadata database is not SQLite.", hint=_HINT
         )
-    path = Path(AIRFLOW_HOME).absolute() / _FILE
-    if metadata.startswith(_NO_DATABASE) and not path.exists():
+    path = Path(AIRFLOW_HOME).absolute() / _FILE_NAME
+    if metadata.startswith(_HIDDEN_DATABASE) and not path.exists():
         raise MissingConnectionError(
             f"no connection or option names the ledger, and {path} does not exist.",
-            hint=f"{_HOW} Or run: airflow ckpt db migrate",
+            hint=f"{_HINT} Or run: airflow ckpt db migrate",
         )
-    return LedgerLocation(f"sqlite:///{path}", f"{_FILE} in AIRFLOW_HOME")
+    return LedgerLocation(f"sqlite:///{path}", f"{_FILE_NAME} in AIRFLOW_HOME")
 
 
 def _look_up(connection_id: str) -> AirflowConnection | None:
@@ -218,7 +218,7 @@ def _look_up(connection_id: str) -> AirflowConnection | None:
     return found
 
 
-def _undefined(connection_id: str) -> MissingConnectionError:
+def _undefined_error(connection_id: str) -> MissingConnectionError:
     return MissingConnectionError(
         f"the connection {connection_id!r} is not defined, or the secrets backend that holds it does not answer.",
         hint=f"Define it: airflow connections add {connection_id} --conn-uri ..., "

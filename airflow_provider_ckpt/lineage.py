@@ -15,17 +15,17 @@ from attrs import define
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.facet_v2 import RunFacet, input_statistics_input_dataset, output_statistics_output_dataset
 
-from airflow_provider_ckpt.connectors.kafka.client import bootstrap
+from airflow_provider_ckpt.connectors.kafka.client import bootstrap_servers
 from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.postgres.client import split_table
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.replication.metrics import Metric
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.config.flow import Sink, Source
+    from airflow_provider_ckpt.config.flow import SinkSection, SourceSection
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-Name = tuple[str, str]
+DatasetName = tuple[str, str]
 """Namespace and name of a dataset."""
 
 
@@ -55,7 +55,7 @@ def lineage_of(
         return None
     read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=totals[Metric.READ])
     written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=totals[Metric.DELIVERED])
-    source, sink = name_of(pipeline.source, connections), name_of(pipeline.sink, connections)
+    source, sink = dataset_name(pipeline.source, connections), dataset_name(pipeline.sink, connections)
     return OperatorLineage(
         inputs=[InputDataset(*source, inputFacets={"inputStatistics": read})],
         outputs=[OutputDataset(*sink, outputFacets={"outputStatistics": written})],
@@ -73,7 +73,7 @@ def lineage_of(
     )
 
 
-def name_of(half: Source | Sink, connections: Callable[[str], Connection]) -> Name:
+def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str], Connection]) -> DatasetName:
     """Return the name of a source's or sink's dataset by OpenLineage's naming rules; it holds no login and no password.
 
     An Iceberg table is named by its catalog, since only the catalog knows its location.
@@ -83,18 +83,18 @@ def name_of(half: Source | Sink, connections: Callable[[str], Connection]) -> Na
         return "file", str(local_path(half.path, "path", connection))
     assert connection is not None
     if half.topic is not None:
-        return f"kafka://{bootstrap(connection).partition(',')[0].strip()}", half.topic
+        return f"kafka://{bootstrap_servers(connection).partition(',')[0].strip()}", half.topic
     table = str(half.table)
     if half.type == "postgres":
         schema, name = split_table(table)
         host = f"postgres://{connection.host or 'localhost'}:{connection.port or 5432}"
         return host, f"{connection.schema or connection.login}.{schema or 'public'}.{name}"
     if half.type == "iceberg":
-        return _without_login(str(connection.extra.get("uri") or connection.extra.get("type"))), table
-    return _of_jdbc(connection.host or "", table)
+        return _without_credentials(str(connection.extra.get("uri") or connection.extra.get("type"))), table
+    return _jdbc_dataset_name(connection.host or "", table)
 
 
-def _of_jdbc(url: str, table: str) -> Name:
+def _jdbc_dataset_name(url: str, table: str) -> DatasetName:
     """Return the dataset's name as the database's own OpenLineage integration forms it, as far as the URL tells."""
     kind, _, place = re.split(r"[;?(,]|[:/&]?[\w.$-]+=", url.removeprefix("jdbc:"))[0].partition(":")
     place = place.rpartition("@")[2]  # Oracle's URL has the login before it, as user/password
@@ -105,7 +105,7 @@ def _of_jdbc(url: str, table: str) -> Name:
     return f"{kind}://{host}", ".".join(part for part in (database, schema, name) if part)
 
 
-def _without_login(uri: str) -> str:
+def _without_credentials(uri: str) -> str:
     """Return a catalog's address without login and without options, which may hold secrets, too."""
     url = urlsplit(uri)
     return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()

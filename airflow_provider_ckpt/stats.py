@@ -14,10 +14,10 @@ from airflow_provider_ckpt.replication.metrics import Metric
 
 PREFIX = "ckpt."
 
-_UNFIT = re.compile(r"[^A-Za-z0-9_./-]")
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9_./-]")
 """Characters that are replaced in tags: in some metric format they would end the name or the line."""
 
-_LONGEST = 100
+_MAX_TAG_LENGTH = 100
 """Most characters of a tag's value: Airflow drops a metric whose name with all tags is longer than 250."""
 
 
@@ -32,7 +32,7 @@ class StatsMeter:
         from airflow.sdk.observability import stats
 
         self._stats = stats
-        self._tags = {"pipeline": tag(pipeline)}
+        self._tags = {"pipeline": tag_value(pipeline)}
         self.totals: Counter[Metric] = Counter()
 
     def count(self, metric: Metric, by: int = 1) -> None:
@@ -47,7 +47,7 @@ class StatsMeter:
         :param value: its new value
         :param partition: source partition to tag it with, None for the whole pipeline
         """
-        tags = self._tags if partition is None else {**self._tags, "partition": tag(partition)}
+        tags = self._tags if partition is None else {**self._tags, "partition": tag_value(partition)}
         self._stats.gauge(PREFIX + metric, value, tags=tags)
 
     def timing(self, metric: Metric, seconds: float) -> None:
@@ -55,12 +55,12 @@ class StatsMeter:
         self._stats.timing(PREFIX + metric, timedelta(seconds=seconds), tags=self._tags)
 
 
-def tag(value: str) -> str:
+def tag_value(value: str) -> str:
     """Return a value that every metrics backend accepts as a tag; a shortened value ends in a hash to stay unique."""
-    fit = _UNFIT.sub("_", value)
-    if len(fit) <= _LONGEST:
+    fit = _UNSAFE_CHARACTERS.sub("_", value)
+    if len(fit) <= _MAX_TAG_LENGTH:
         return fit
-    return f"{fit[: _LONGEST - 9]}-{hashlib.sha256(value.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return f"{fit[: _MAX_TAG_LENGTH - 9]}-{hashlib.sha256(value.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def initialize() -> None:

@@ -38,7 +38,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     return uri._replace(path="")
 
 
-def announce(context: Context, summary: dict[str, Any]) -> bool:
+def emit_event(context: Context, summary: dict[str, Any]) -> bool:
     """Emit the event of the pipeline's asset for a finished run, unless its newest event has the same positions.
 
     Assets that the DAG declares as ``outlets`` get the same ``extra``; Airflow emits their event for every task that
@@ -48,30 +48,30 @@ def announce(context: Context, summary: dict[str, Any]) -> bool:
     :param summary: summary of the run, as returned by XCom
     :return: whether the pipeline's own asset gets an event
     """
-    extra = tell_outlets(context, summary)
+    extra = update_outlet_events(context, summary)
     events = context["outlet_events"]
     asset = pipeline_asset(summary["pipeline"])
-    if _reached(_newest(asset)) == _reached(extra):
+    if _positions_after(_newest_extra(asset)) == _positions_after(extra):
         return False
     events[RUNS].add(asset, extra=extra)
     return True
 
 
-def tell_outlets(context: Context, summary: dict[str, Any]) -> dict[str, Any]:
+def update_outlet_events(context: Context, summary: dict[str, Any]) -> dict[str, Any]:
     """Add the positions that a run has reached to the events of the assets that the DAG declares as ``outlets``.
 
     :param context: the task's context
     :param summary: summary of the run, as returned by XCom
     :return: the ``extra`` that was added
     """
-    extra = positions(summary)
+    extra = event_extra(summary)
     for outlet in context["task"].outlets:
         if isinstance(outlet, Asset):
             context["outlet_events"][outlet].extra.update(extra)
     return extra
 
 
-def positions(summary: dict[str, Any]) -> dict[str, Any]:
+def event_extra(summary: dict[str, Any]) -> dict[str, Any]:
     """Return the ``extra`` of a run's event.
 
     :return: ``{"pipeline", "epoch", "generation", "run", "checkpoint", "records"}``; ``checkpoint`` holds the positions
@@ -80,14 +80,14 @@ def positions(summary: dict[str, Any]) -> dict[str, Any]:
     return {name: summary[name] for name in ("pipeline", "epoch", "generation", "run", "checkpoint", "records")}
 
 
-def _reached(extra: dict[str, Any] | None) -> Any:
+def _positions_after(extra: dict[str, Any] | None) -> Any:
     if extra is None:
         return None
     checkpoint = extra.get("checkpoint") or {}
     return extra.get("generation"), {name: marks["after"] for name, marks in checkpoint.items()}
 
 
-def _newest(asset: Asset) -> dict[str, Any] | None:
+def _newest_extra(asset: Asset) -> dict[str, Any] | None:
     """Return the ``extra`` of the asset's newest event, or None if it has no event."""
     from airflow.sdk.exceptions import AirflowRuntimeError
     from airflow.sdk.execution_time.context import InletEventsAccessors

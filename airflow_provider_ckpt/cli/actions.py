@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.identity import who, why
+from airflow_provider_ckpt.cli.identity import actor, given_reason
 from airflow_provider_ckpt.cli.output import write_table
-from airflow_provider_ckpt.core.actions import BEHIND_FENCE, Act
-from airflow_provider_ckpt.replication.actions.actions import Errand, changes, in_ledger
+from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, Action
+from airflow_provider_ckpt.replication.actions.actions import ActionContext, apply_in_ledger, change_rows
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 
 @contextmanager
-def errand(args: Namespace, *, required_by: str | None = None) -> Iterator[Errand]:
+def action_context(args: Namespace, *, required_by: str | None = None) -> Iterator[ActionContext]:
     """Open the ledger and yield the context of an action: pipeline, actor and reason.
 
     :param args: the command's arguments
@@ -31,54 +31,58 @@ def errand(args: Namespace, *, required_by: str | None = None) -> Iterator[Erran
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
 
-    reason = why(args, required_by=required_by)
+    reason = given_reason(args, required_by=required_by)
     with open_ledger(args.ledger) as ledger:
-        yield Errand(ledger, args.pipeline, partial(setup_of, args, ledger), who(), reason, args.dry_run)
+        yield ActionContext(ledger, args.pipeline, partial(setup_of, args, ledger), actor(), reason, args.dry_run)
 
 
-def act(args: Namespace, act: Act) -> dict[str, Any]:
+def request_action(args: Namespace, action: Action) -> dict[str, Any]:
     """Apply an action in the ledger, or store it for the holder of the lease, and return the result document.
 
     :raises LedgerStateError: if the pipeline's state does not allow the action
     """
-    with errand(args) as asked:
-        return in_ledger(asked, act)
+    with action_context(args) as asked:
+        return apply_in_ledger(asked, action)
 
 
-def waiting(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
+def stored_actions(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
     """Return the stored actions that were not applied yet, oldest first."""
     return [
         {
             "intent": intent.id,
-            "act": intent.act.kind.value,
-            "who": intent.who,
-            "reason": intent.why,
+            "action": intent.action.kind.value,
+            "actor": intent.actor,
+            "reason": intent.reason,
             "stored": intent.stored_at.isoformat(),
         }
         for intent in ledger.intents(pipeline)
     ]
 
 
-def table(result: dict[str, Any], out: TextIO) -> None:
+def write_result(result: dict[str, Any], out: TextIO) -> None:
     """Write an action's result document as tables: the result, and the values that changed."""
-    rows: list[tuple[str, Any]] = [("pipeline", result["pipeline"]), ("act", result["act"]), ("done", _done(result))]
+    rows: list[tuple[str, Any]] = [
+        ("pipeline", result["pipeline"]),
+        ("action", result["action"]),
+        ("done", _done_text(result)),
+    ]
     if result["reason"]:
         rows.append(("reason", result["reason"]))
     if result["next"]:
         rows.append(("next", result["next"]))
     write_table(rows, out)
-    changed = list(changes(result["before"], result["after"]))
+    changed = list(change_rows(result["before"], result["after"]))
     if changed:
         write_table(changed, out, ("", "before", "after"))
 
 
-def _done(result: dict[str, Any]) -> str:
+def _done_text(result: dict[str, Any]) -> str:
     holder = result["waits_for"]
     if result["dry_run"]:
         return f"no, a dry run; it would wait for {holder['owner']}" if holder else "no, a dry run"
     if result["applied"]:
         return "yes"
     owner = f"{holder['owner']}, epoch {holder['epoch']}" if holder["owner"] else "a run that has ended by now"
-    if result["act"] in BEHIND_FENCE:
+    if result["action"] in NEED_NEW_EPOCH:
         return f"stored as number {result['intent']}; the next run applies it, after {owner}"
     return f"stored as number {result['intent']}; applied by the run that holds the lease: {owner}"

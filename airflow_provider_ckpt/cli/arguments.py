@@ -27,10 +27,10 @@ DECLARATION = arg(
 )
 PARTITION = arg("--partition", help="the source partition (default: the only one, if there is just one)")
 DRY_RUN = arg("--dry-run", action="store_true", help="show what would change, and change nothing")
-WHY = arg("--reason", help="reason, stored in the audit log with your name")
-MUST_SAY_WHY = arg("--reason", required=True, help="reason (required), stored in the audit log with your name")
+REASON = arg("--reason", help="reason, stored in the audit log with your name")
+REQUIRED_REASON = arg("--reason", required=True, help="reason (required), stored in the audit log with your name")
 YES = arg("-y", "--yes", action="store_true", help="do not ask for confirmation")
-LETTERS = (
+DEAD_LETTER_SELECTION = (
     arg("--type", action="append", metavar="TYPE", help="only this error type; repeatable"),
     arg(
         "--batch", action="append", metavar="BATCH", help="only this batch (partition#seq); may be given several times"

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.ranges import Range
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
-_ALWAYS = ("from", "checkpoint", "planned_to")
+_ALWAYS_SHOWN = ("from", "checkpoint", "planned_to")
 """Columns that are shown even if all values are 0."""
 
 
@@ -24,7 +24,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
     write_table(rows, out)
     accounted = result["accounted"]
     told = dict.fromkeys(
-        name for line in accounted.values() for name, value in line.items() if value or name in _ALWAYS
+        name for line in accounted.values() for name, value in line.items() if value or name in _ALWAYS_SHOWN
     )
     lines = [(partition, *(line.get(name) for name in told)) for partition, line in accounted.items()]
     write_table(lines, out, ("partition", *(name.replace("_", " ") for name in told)))
@@ -70,24 +70,26 @@ def audit(args: Namespace) -> dict[str, Any]:
         with progress(f"Auditing {args.pipeline}"):
             result: dict[str, Any] = ledger.audit(args.pipeline, quick=args.quick)
         if args.against_sink:
-            result["sink"] = _against_sink(args, ledger)
-    problems = _violated(result["violations"]) + _differing(result.get("sink", {}).get("differences", []))
+            result["sink"] = _audit_sink(args, ledger)
+    problems = _violation_problems(result["violations"]) + _difference_problems(
+        result.get("sink", {}).get("differences", [])
+    )
     if problems:
         result["ok"] = False
         raise FailedError(f"pipeline {args.pipeline}: {'; '.join(problems)}", result)
     return result
 
 
-def _against_sink(args: Namespace, ledger: Ledger) -> dict[str, Any]:
+def _audit_sink(args: Namespace, ledger: Ledger) -> dict[str, Any]:
     from airflow_provider_ckpt.cli.open import setup_of
-    from airflow_provider_ckpt.replication.observe.sink_audit import STEPS, against_sink
+    from airflow_provider_ckpt.replication.observe.sink_audit import STEPS, audit_sink
 
     setup = setup_of(args, ledger)
     with progress(f"Recounting {args.pipeline} in its sink", STEPS) as tell:
-        return against_sink(setup, tell, shared=args.shared_target)
+        return audit_sink(setup, tell, shared=args.shared_target)
 
 
-def _violated(violations: list[dict[str, Any]]) -> list[str]:
+def _violation_problems(violations: list[dict[str, Any]]) -> list[str]:
     names = sorted({violation["name"] for violation in violations})
     if not names:
         return []
@@ -96,6 +98,6 @@ def _violated(violations: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _differing(differences: list[dict[str, Any]]) -> list[str]:
+def _difference_problems(differences: list[dict[str, Any]]) -> list[str]:
     names = sorted({difference["kind"] for difference in differences})
     return [f"ledger and sink differ {len(differences)} times ({', '.join(names)})"] if names else []

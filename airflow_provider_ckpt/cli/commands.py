@@ -14,7 +14,16 @@ _COMMANDS = "airflow_provider_ckpt.cli"
 
 def get_ckpt_commands() -> list[CLICommand]:
     """Return all ``airflow ckpt`` commands; the provider info refers to this function."""
-    commands = (*_running(), *_looking(), *_phases(), *_batches(), *_again(), *_sinks(), *_dead_letters(), *_keeping())
+    commands = (
+        *_run_commands(),
+        *_inspection_commands(),
+        *_phase_commands(),
+        *_batch_commands(),
+        *_reread_commands(),
+        *_sink_commands(),
+        *_dead_letter_commands(),
+        *_administration_commands(),
+    )
     return [GroupCommand("ckpt", "Checkpointed replication: pipelines and the ledger", commands)]
 
 
@@ -33,7 +42,7 @@ def _command(name: str, function: str, text: str, *args: Arg, more: str | None =
     )
 
 
-def _running() -> Iterable[CLICommand]:
+def _run_commands() -> Iterable[CLICommand]:
     yield _command(
         "run",
         "run.run",
@@ -60,7 +69,7 @@ def _running() -> Iterable[CLICommand]:
     )
 
 
-def _looking() -> Iterable[CLICommand]:
+def _inspection_commands() -> Iterable[CLICommand]:
     what = arg("what", nargs="?", metavar="BATCH", help="a batch (partition#seq) or a partition (default: everything)")
     quick = arg("--quick", action="store_true", help="omit the checks that need the whole history")
     sink = arg("--against-sink", action="store_true", help="also count receipts, dead letters and rows in the sink")
@@ -83,55 +92,55 @@ def _looking() -> Iterable[CLICommand]:
     )
 
 
-def _phases() -> Iterable[CLICommand]:
+def _phase_commands() -> Iterable[CLICommand]:
     force = arg("--force", action="store_true", help="abandon the batches in flight and fence the sink; needs --reason")
     yield _command(
         "drain",
         "phases.drain",
         "Start no further batch, and let the batches in flight end",
-        *(given.PIPELINE, given.WHY, given.DRY_RUN),
+        *(given.PIPELINE, given.REASON, given.DRY_RUN),
     )
     yield _command(
         "stop",
         "phases.stop",
         "Drain, and stop as soon as no batch is in flight",
-        *(given.PIPELINE, force, given.WHY, given.DRY_RUN, given.DECLARATION),
+        *(given.PIPELINE, force, given.REASON, given.DRY_RUN, given.DECLARATION),
         more="Planned and held batches remain and continue to block the checkpoint.",
     )
     yield _command(
         "resume",
         "phases.resume",
         "Let a draining or stopped pipeline run again",
-        *(given.PIPELINE, given.WHY, given.DRY_RUN),
+        *(given.PIPELINE, given.REASON, given.DRY_RUN),
     )
 
 
-def _batches() -> Iterable[CLICommand]:
+def _batch_commands() -> Iterable[CLICommand]:
     some = arg("batch", nargs="*", metavar="BATCH", help="partition#seq, as `airflow ckpt inspect` shows it")
     every = arg("--all", action="store_true", help="all held batches")
     yield _command(
         "hold",
         "batches.hold",
         "Hold batches; they continue to block the checkpoint",
-        *(given.PIPELINE, given.BATCHES, given.WHY, given.DRY_RUN),
+        *(given.PIPELINE, given.BATCHES, given.REASON, given.DRY_RUN),
     )
     yield _command(
         "release",
         "batches.release",
         "Plan held batches again, with all of their attempts",
-        *(given.PIPELINE, some, every, given.WHY, given.DRY_RUN),
+        *(given.PIPELINE, some, every, given.REASON, given.DRY_RUN),
     )
     yield _command(
         "skip",
         "batches.skip",
         "Skip batches: their records are not delivered",
-        *(given.PIPELINE, given.BATCHES, given.MUST_SAY_WHY, given.DRY_RUN),
+        *(given.PIPELINE, given.BATCHES, given.REQUIRED_REASON, given.DRY_RUN),
         more="A batch that was ever started is skipped by claiming `void` in the sink, which the next run does; "
         "if it was delivered after all, its receipt remains valid.",
     )
 
 
-def _again() -> Iterable[CLICommand]:
+def _reread_commands() -> Iterable[CLICommand]:
     yield _command(
         "rewind",
         "rewind.rewind",
@@ -140,7 +149,7 @@ def _again() -> Iterable[CLICommand]:
         arg("--to-position", type=given.position, metavar="N", help="the first position to read again"),
         arg("--to-time", metavar="TIME", help="to the checkpoint at that time (ISO 8601; UTC if no zone)"),
         arg("--to-batch", metavar="BATCH", help="the batch to read again first, by its receipt in the sink"),
-        *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+        *(given.REQUIRED_REASON, given.DRY_RUN, given.DECLARATION),
         more="A new generation starts; unresolved batches are superseded. A sink that appends gets the rows twice.",
     )
     span = (
@@ -167,7 +176,7 @@ def _again() -> Iterable[CLICommand]:
                 "range",
                 "rewind.replay_range",
                 "Read a range below the checkpoint again",
-                *(given.PIPELINE, given.PARTITION, *span, replayed, given.WHY, given.DRY_RUN, given.DECLARATION),
+                *(given.PIPELINE, given.PARTITION, *span, replayed, given.REASON, given.DRY_RUN, given.DECLARATION),
                 more="The checkpoint does not move. A sink that appends gets the rows twice.",
             ),
         ),
@@ -176,7 +185,7 @@ def _again() -> Iterable[CLICommand]:
         "recover",
         "recovery.recover",
         "Find records that are unaccounted for, and plan them to be read again",
-        *(given.PIPELINE, given.WHY, given.DRY_RUN, given.DECLARATION),
+        *(given.PIPELINE, given.REASON, given.DRY_RUN, given.DECLARATION),
     )
     yield _command(
         "adopt",
@@ -186,12 +195,12 @@ def _again() -> Iterable[CLICommand]:
         arg(
             "--ledger-id", required=True, metavar="ID", help="the other ledger, as the error of a refused run names it"
         ),
-        *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+        *(given.REQUIRED_REASON, given.DRY_RUN, given.DECLARATION),
         more="For a ledger that replaces a lost one; give --file if it has never run the pipeline.",
     )
 
 
-def _sinks() -> Iterable[CLICommand]:
+def _sink_commands() -> Iterable[CLICommand]:
     yield _command(
         "accept-sink",
         "sinks.accept_sink",
@@ -206,7 +215,7 @@ def _sinks() -> Iterable[CLICommand]:
             metavar="[PARTITION=]N",
             help="with --resend: send again from this position on, if receipts do not show what is lost",
         ),
-        *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+        *(given.REQUIRED_REASON, given.DRY_RUN, given.DECLARATION),
         more="For a pipeline whose runs are refused because the sink is not as this ledger left it. --dry-run shows "
         "what would be sent again.",
     )
@@ -216,16 +225,16 @@ def _sinks() -> Iterable[CLICommand]:
         "Let the next run deliver to another sink",
         given.PIPELINE,
         arg("--unreachable", action="store_true", help="the previous sink cannot be read any more; see the runbook"),
-        *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+        *(given.REQUIRED_REASON, given.DRY_RUN, given.DECLARATION),
         more="Settles the previous sink's receipts (as declared by the newest run, or --file). The next run then "
         "delivers to the sink that it declares, from the checkpoint on.",
     )
 
 
-def _dead_letters() -> Iterable[CLICommand]:
+def _dead_letter_commands() -> Iterable[CLICommand]:
     every = arg("--all", action="store_true", help="also those that were replayed or discarded")
     to = arg("--to", required=True, metavar="FILE", help="a file that does not exist yet")
-    looking = (given.PIPELINE, *given.LETTERS, every)
+    looking = (given.PIPELINE, *given.DEAD_LETTER_SELECTION, every)
     yield GroupCommand(
         "dlq",
         "Show, replay and discard dead letters",
@@ -250,7 +259,14 @@ def _dead_letters() -> Iterable[CLICommand]:
                 "replay",
                 "dlq.replay",
                 "Send them again",
-                *(given.PIPELINE, *given.LETTERS, given.QUERY, given.WHY, given.DRY_RUN, given.DECLARATION),
+                *(
+                    given.PIPELINE,
+                    *given.DEAD_LETTER_SELECTION,
+                    given.QUERY,
+                    given.REASON,
+                    given.DRY_RUN,
+                    given.DECLARATION,
+                ),
                 more="Through the pipeline as it is declared now, in a side partition. A record that fails again is "
                 "parked again.",
             ),
@@ -258,13 +274,20 @@ def _dead_letters() -> Iterable[CLICommand]:
                 "discard",
                 "dlq.discard",
                 "Mark them as discarded; the sink still stores them",
-                *(given.PIPELINE, *given.LETTERS, given.QUERY, given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+                *(
+                    given.PIPELINE,
+                    *given.DEAD_LETTER_SELECTION,
+                    given.QUERY,
+                    given.REQUIRED_REASON,
+                    given.DRY_RUN,
+                    given.DECLARATION,
+                ),
             ),
         ),
     )
 
 
-def _keeping() -> Iterable[CLICommand]:
+def _administration_commands() -> Iterable[CLICommand]:
     breaking = arg("--break", dest="break_lease", action="store_true", help="take it from its owner; needs --reason")
     some = arg("pipeline", nargs="?", help="the pipeline's name")
     every = arg("--all", action="store_true", help="all pipelines")
@@ -273,13 +296,13 @@ def _keeping() -> Iterable[CLICommand]:
         "lease",
         "lease.lease",
         "Show who holds a pipeline's lease, or break it",
-        *(given.PIPELINE, breaking, given.WHY, given.DRY_RUN),
+        *(given.PIPELINE, breaking, given.REASON, given.DRY_RUN),
     )
     yield _command(
         "gc",
         "gc.gc",
         "Delete history that recovery does not need",
-        *(some, every, keep, given.WHY, given.DRY_RUN),
+        *(some, every, keep, given.REASON, given.DRY_RUN),
     )
     yield GroupCommand(
         "pipeline",
@@ -291,7 +314,7 @@ def _keeping() -> Iterable[CLICommand]:
                 "delete",
                 "pipelines.delete",
                 "Delete a pipeline from the ledger; sink and audit log remain",
-                *(given.PIPELINE, given.MUST_SAY_WHY, given.YES, given.DRY_RUN),
+                *(given.PIPELINE, given.REQUIRED_REASON, given.YES, given.DRY_RUN),
             ),
         ),
     )
@@ -310,13 +333,15 @@ def _keeping() -> Iterable[CLICommand]:
                 more="For returning to an older version of the package.",
             ),
             GroupCommand(
-                "roles", "Print SQL for PostgreSQL roles with few privileges; connects to nothing", tuple(_roles())
+                "roles",
+                "Print SQL for PostgreSQL roles with few privileges; connects to nothing",
+                tuple(_role_commands()),
             ),
         ),
     )
 
 
-def _roles() -> Iterable[CLICommand]:
+def _role_commands() -> Iterable[CLICommand]:
     reader = arg("--reader", default="ckpt_reader", metavar="ROLE", help="role that only reads (default: ckpt_reader)")
     yield _command(
         "ledger",

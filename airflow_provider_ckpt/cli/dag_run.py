@@ -14,12 +14,12 @@ from airflow_provider_ckpt.replication.owner import dag_run_of, is_held, task_of
 
 log = logging.getLogger(__name__)
 
-_UNDER_LEASE = ("plan", "submit", "settle", "route", "retry")
+_LEASED_TASKS = ("plan", "submit", "settle", "route", "retry")
 """Tasks of a task group that hold its lease while they run."""
-_UNDONE = (BatchState.PLANNED, BatchState.IN_FLIGHT)
+_WITHOUT_VERDICT = (BatchState.PLANNED, BatchState.IN_FLIGHT)
 
 
-def seen_by_airflow(status: dict[str, Any]) -> dict[str, Any] | None:
+def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
     """Return the DAG run that held the lease last, or else started batches last, JSON-ready; None if there is none.
 
     :param status: the pipeline's status from the ledger
@@ -29,12 +29,12 @@ def seen_by_airflow(status: dict[str, Any]) -> dict[str, Any] | None:
     if owner is None or found is None:
         return None
     dag_id, run_id = found
-    state, running = _state(dag_id, run_id), _running(owner)
-    told = disagreement(state, status, running)
+    state, running = _dag_run_state(dag_id, run_id), _running_tasks(owner)
+    told = contradiction(state, status, running)
     return {"dag_id": dag_id, "run_id": run_id, "state": state, "disagrees": told}
 
 
-def disagreement(state: str | None, status: dict[str, Any], running: Sequence[str] = ()) -> str | None:
+def contradiction(state: str | None, status: dict[str, Any], running: Sequence[str] = ()) -> str | None:
     """Return an explanation if the ledger contradicts the state of a DAG run, else None.
 
     :param state: the DAG run's state
@@ -46,7 +46,11 @@ def disagreement(state: str | None, status: dict[str, Any], running: Sequence[st
             f"Airflow shows {', '.join(running)} as running, but nobody holds the lease: it is about to start or to "
             "end, or its worker has died, which Airflow notices later; the next run sends the batches without a verdict"
         )
-    undone = [f"{status['batches'][name.value]} {name.value}" for name in _UNDONE if status["batches"].get(name.value)]
+    undone = [
+        f"{status['batches'][name.value]} {name.value}"
+        for name in _WITHOUT_VERDICT
+        if status["batches"].get(name.value)
+    ]
     if state == "success" and undone:
         return f"the DAG run is a success, but batches have no verdict: {', '.join(undone)}; the next run sends them"
     if state == "failed" and not undone and not status["held"]:
@@ -54,7 +58,7 @@ def disagreement(state: str | None, status: dict[str, Any], running: Sequence[st
     return None
 
 
-def _running(owner: str) -> list[str]:
+def _running_tasks(owner: str) -> list[str]:
     """Return the tasks of a lease's owner that Airflow shows as running."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
@@ -66,7 +70,7 @@ def _running(owner: str) -> list[str]:
         return []
     here = (TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.map_index, TaskInstance.state)
     there = (*run, task[1], "running")
-    names = [task[0], *(f"{task[0]}.{name}" for name in _UNDER_LEASE)]
+    names = [task[0], *(f"{task[0]}.{name}" for name in _LEASED_TASKS)]
     query = select(TaskInstance.task_id).where(
         TaskInstance.task_id.in_(names), *(column == value for column, value in zip(here, there, strict=True))
     )
@@ -78,7 +82,7 @@ def _running(owner: str) -> list[str]:
         return []
 
 
-def _state(dag_id: str, run_id: str) -> str | None:
+def _dag_run_state(dag_id: str, run_id: str) -> str | None:
     """Return the state of a DAG run; None if Airflow does not know it, or its metadata database cannot be read."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session

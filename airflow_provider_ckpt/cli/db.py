@@ -22,13 +22,13 @@ def migrate(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
-    before = migrations.current(location.url)
+    before = migrations.current_revision(location.url)
     migrations.upgrade(location.url, create=True)
     return {
         "ledger": location.where,
         "from": location.origin,
         "before": before,
-        "revision": migrations.current(location.url),
+        "revision": migrations.current_revision(location.url),
     }
 
 
@@ -39,7 +39,7 @@ def check(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
-    current, head = migrations.current(location.url), migrations.head()
+    current, head = migrations.current_revision(location.url), migrations.head()
     result = {"ledger": location.where, "from": location.origin, "revision": current, "head": head}
     if current != head:
         raise FailedError(
@@ -55,8 +55,8 @@ def downgrade(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
-    before = migrations.current(location.url)
-    steps = _steps(before, args.revision)
+    before = migrations.current_revision(location.url)
+    steps = _revisions_to_undo(before, args.revision)
     _refuse_while_running(location.url, before)
     if steps and not args.dry_run:
         loses = "everything" if args.revision == "base" else "the data that only newer revisions can store"
@@ -66,13 +66,13 @@ def downgrade(args: Namespace) -> dict[str, Any]:
         "ledger": location.where,
         "from": location.origin,
         "before": before,
-        "revision": migrations.current(location.url),
+        "revision": migrations.current_revision(location.url),
         "undone": steps,
         "dry_run": args.dry_run,
     }
 
 
-def _steps(current: str | None, wanted: str) -> list[str]:
+def _revisions_to_undo(current: str | None, wanted: str) -> list[str]:
     """Return the revisions to undo, newest first.
 
     :raises ConfigError: if the wanted revision is not an older one of this ledger
@@ -81,7 +81,7 @@ def _steps(current: str | None, wanted: str) -> list[str]:
 
     from airflow_provider_ckpt.ledger.store import migrate as migrations
 
-    scripts = ScriptDirectory.from_config(migrations.config())
+    scripts = ScriptDirectory.from_config(migrations.alembic_config())
     known = [] if current is None else [script.revision for script in scripts.iterate_revisions(current, "base")]
     if current is None or wanted not in [*known, "base"]:
         raise ConfigError(

@@ -13,22 +13,22 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.actions import errand, table
+from airflow_provider_ckpt.cli.actions import action_context, write_result
 from airflow_provider_ckpt.cli.output import write_document
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core import private_files
-from airflow_provider_ckpt.core.actions import ActKind
-from airflow_provider_ckpt.core.dead_letters import UNDELIVERED, Entry, Selection, first_of, read_again
+from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.dead_letters import UNDELIVERED, IndexEntry, Selection, newest_reread, take_first
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.actions.actions import on_letters, selection
+from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters, parse_selection
 from airflow_provider_ckpt.replication.actions.dead_letters import check_batches
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.batch_content import KeptLetter
-    from airflow_provider_ckpt.ledger.commands.dead_letters import LetterIndex
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
+    from airflow_provider_ckpt.ledger.commands.dead_letters import DeadLetterIndex
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
-_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 @command(write_document)
@@ -39,32 +39,34 @@ def list_all(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.replication.actions import dead_letters
 
     with open_ledger(args.ledger) as ledger:
-        index = dead_letters.index(setup_of(args, ledger))
+        index = dead_letters.load_index(setup_of(args, ledger))
     states: Counter[str] = Counter()
     for entry in index.entries:
-        states[entry.state.value] += entry.letters.records
+        states[entry.state.value] += entry.dead_letters.records
     return {
         "pipeline": args.pipeline,
         "records": dict(states),
-        "dead_letters": [_line(entry, index) for entry in _first(_meant(args, index), args.stop_at)],
+        "dead_letters": [
+            _index_line(entry, index) for entry in _first_entries(_selected_entries(args, index), args.stop_at)
+        ],
     }
 
 
-def _first(entries: list[Entry], number: int | None) -> Iterator[Entry]:
+def _first_entries(entries: list[IndexEntry], number: int | None) -> Iterator[IndexEntry]:
     """Return the entries of the first ``number`` dead letters."""
-    chosen = first_of((entry.letters for entry in entries), number)
-    return (replace(entry, letters=letters) for entry, letters in zip(entries, chosen, strict=False))
+    chosen = take_first((entry.dead_letters for entry in entries), number)
+    return (replace(entry, dead_letters=dead_letters) for entry, dead_letters in zip(entries, chosen, strict=False))
 
 
-def _line(entry: Entry, index: LetterIndex) -> dict[str, Any]:
+def _index_line(entry: IndexEntry, index: DeadLetterIndex) -> dict[str, Any]:
     return {
-        "batch": str(entry.letters.key),
-        "error_type": entry.letters.error_type,
-        "records": entry.letters.records,
+        "batch": str(entry.dead_letters.key),
+        "error_type": entry.dead_letters.error_type,
+        "records": entry.dead_letters.records,
         "state": entry.state.value,
         "replays": entry.replays,
         "replayed_by": entry.replay,
-        "read_again_in": read_again(entry, index.rereads),
+        "read_again_in": newest_reread(entry, index.rereads),
         "at": entry.at.isoformat(),
     }
 
@@ -83,7 +85,10 @@ def show(args: Namespace) -> dict[str, Any]:
 
     with open_ledger(args.ledger) as ledger:
         setup = setup_of(args, ledger)
-        lines = [_letter(entry, kept) for entry, kept in islice(_found(args, setup), args.stop_at or _SHOWN)]
+        lines = [
+            _dead_letter_document(entry, kept)
+            for entry, kept in islice(_selected_with_content(args, setup), args.stop_at or _MAX_SHOWN)
+        ]
     return {"pipeline": args.pipeline, "dead_letters": lines}
 
 
@@ -96,67 +101,67 @@ def export(args: Namespace) -> dict[str, Any]:
     records = 0
     with open_ledger(args.ledger) as ledger:
         setup = setup_of(args, ledger)
-        found = _found(args, setup)
-        with _new_file(args.to) as file:
+        found = _selected_with_content(args, setup)
+        with _create_file(args.to) as file:
             for entry, kept in islice(found, args.stop_at):
-                file.write(json.dumps(_letter(entry, kept), ensure_ascii=True) + "\n")
+                file.write(json.dumps(_dead_letter_document(entry, kept), ensure_ascii=True) + "\n")
                 records += 1
     return {"pipeline": args.pipeline, "file": args.to, "records": records}
 
 
-@command(table)
+@command(write_result)
 def replay(args: Namespace) -> dict[str, Any]:
     """Request a replay of dead letters, by the next run or the one that holds the lease."""
-    return _acted(args, ActKind.REPLAY_LETTERS)
+    return _act(args, ActionKind.REPLAY_LETTERS)
 
 
-@command(table)
+@command(write_result)
 def discard(args: Namespace) -> dict[str, Any]:
     """Mark dead letters as discarded; the sink still stores them."""
-    return _acted(args, ActKind.DISCARD_LETTERS, required_by="dlq discard")
+    return _act(args, ActionKind.DISCARD_LETTERS, required_by="dlq discard")
 
 
-def _acted(args: Namespace, kind: ActKind, *, required_by: str | None = None) -> dict[str, Any]:
-    with errand(args, required_by=required_by) as asked:
-        return on_letters(asked, kind, _selection(args), args.query)
+def _act(args: Namespace, kind: ActionKind, *, required_by: str | None = None) -> dict[str, Any]:
+    with action_context(args, required_by=required_by) as asked:
+        return act_on_dead_letters(asked, kind, _selection(args), args.query)
 
 
 def _selection(args: Namespace) -> Selection:
-    return selection(args.type or (), args.batch or (), args.since, args.until, args.stop_at)
+    return parse_selection(args.type or (), args.batch or (), args.since, args.until, args.stop_at)
 
 
-def _meant(args: Namespace, index: LetterIndex) -> list[Entry]:
+def _selected_entries(args: Namespace, index: DeadLetterIndex) -> list[IndexEntry]:
     """Return the selected entries that are neither replayed nor discarded; with ``--all`` all selected entries."""
     chosen = _selection(args)
     check_batches(index, chosen, args.pipeline)
     return [entry for entry in index.entries if chosen.names(entry) and (args.all or entry.state in UNDELIVERED)]
 
 
-def _found(args: Namespace, setup: Setup) -> Iterator[tuple[Entry, KeptLetter]]:
+def _selected_with_content(args: Namespace, setup: PipelineContext) -> Iterator[tuple[IndexEntry, StoredDeadLetter]]:
     """Yield the selected dead letters with their content from the sink."""
     from airflow_provider_ckpt.replication.actions import dead_letters
 
-    for entry, kept in dead_letters.look(setup, _meant(args, dead_letters.index(setup))):
-        if args.query is None or dead_letters.matches(kept, args.query):
+    for entry, kept in dead_letters.read_contents(setup, _selected_entries(args, dead_letters.load_index(setup))):
+        if args.query is None or dead_letters.contains_text(kept, args.query):
             yield entry, kept
 
 
-def _letter(entry: Entry, kept: KeptLetter) -> dict[str, Any]:
-    letter = kept.letter
+def _dead_letter_document(entry: IndexEntry, kept: StoredDeadLetter) -> dict[str, Any]:
+    dead_letter = kept.dead_letter
     return {
         "batch": str(kept.source.key),
-        "position": letter.position,
-        "error_type": letter.error.type.value,
-        "sqlstate": letter.error.sqlstate,
-        "error": letter.error.message,
+        "position": dead_letter.position,
+        "error_type": dead_letter.error.type.value,
+        "sqlstate": dead_letter.error.sqlstate,
+        "error": dead_letter.error.message,
         "state": entry.state.value,
         "replays": entry.replays,
         "at": kept.at.isoformat(),
-        "headers": dict(letter.headers),
-        "key": _text(letter.key),
-        "key_base64": _base64(letter.key),
-        "value": _text(letter.value),
-        "value_base64": _base64(letter.value),
+        "headers": dict(dead_letter.headers),
+        "key": _text(dead_letter.key),
+        "key_base64": _base64(dead_letter.key),
+        "value": _text(dead_letter.value),
+        "value_base64": _base64(dead_letter.value),
     }
 
 
@@ -171,7 +176,7 @@ def _base64(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode()
 
 
-def _new_file(path: str) -> TextIO:
+def _create_file(path: str) -> TextIO:
     """Create a file that only the current user can read, because records may contain anything.
 
     :raises ConfigError: if it exists, or cannot be created

@@ -7,7 +7,7 @@ from argparse import Namespace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.identity import who, why
+from airflow_provider_ckpt.cli.identity import actor, given_reason
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.progress import progress
 from airflow_provider_ckpt.cli.runner import command
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LONGEST = timedelta(days=36_500)
+_MAX_SPAN = timedelta(days=36_500)
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
@@ -33,24 +33,26 @@ def gc(args: Namespace) -> dict[str, Any]:
     """Delete old history, pipeline by pipeline; runs may be active meanwhile."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
-    keep = _span(args.keep)
+    keep = _parse_duration(args.keep)
     with open_ledger(args.ledger) as ledger:
-        names = _chosen(args, ledger)
+        names = _chosen_pipelines(args, ledger)
         counts = {}
         with progress("Collecting", total=len(names)) as step:
             for name in names:
-                counts[name] = ledger.collect(name, keep=keep, who=who(), why=why(args), dry_run=args.dry_run)
+                counts[name] = ledger.collect(
+                    name, keep=keep, actor=actor(), reason=given_reason(args), dry_run=args.dry_run
+                )
                 step(name)
     return {"keep": args.keep, "dry_run": args.dry_run, "pipelines": counts}
 
 
-def _chosen(args: Namespace, ledger: Ledger) -> list[str]:
+def _chosen_pipelines(args: Namespace, ledger: Ledger) -> list[str]:
     if (args.pipeline is None) != args.all:
         raise ConfigError("name a pipeline, or add --all.", hint="Give one of the two, not both.")
     return ledger.pipelines() if args.all else [args.pipeline]
 
 
-def _span(text: str) -> timedelta:
+def _parse_duration(text: str) -> timedelta:
     """Parse a duration with a unit.
 
     A bare number is refused: elsewhere it means seconds, which here would delete almost everything.
@@ -59,7 +61,7 @@ def _span(text: str) -> timedelta:
     """
     found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
     span = None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
-    if span is None or span > _LONGEST:
+    if span is None or span > _MAX_SPAN:
         raise ConfigError(
             f"--keep {text}: not a duration.",
             hint="Write a number and a unit, such as 12h, 30d or 8w; a hundred years at most.",

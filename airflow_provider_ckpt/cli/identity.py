@@ -11,7 +11,7 @@ from argparse import Namespace
 from airflow_provider_ckpt.core.errors import ConfigError
 
 
-def who() -> str:
+def actor() -> str:
     """Return the actor: the operating system's user and the host.
 
     Environment variables are ignored, because anyone can set them.
@@ -24,7 +24,7 @@ def who() -> str:
     return f"cli:{name}@{socket.gethostname()}"
 
 
-def why(args: Namespace, *, required_by: str | None = None) -> str | None:
+def given_reason(args: Namespace, *, required_by: str | None = None) -> str | None:
     """Return the reason that the user gave; None if there is none.
 
     :param args: the command's arguments

@@ -6,11 +6,11 @@ import difflib
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.actions import waiting
+from airflow_provider_ckpt.cli.actions import stored_actions
 from airflow_provider_ckpt.cli.output import write_document
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.actions.actions import batch_keys
+from airflow_provider_ckpt.replication.actions.actions import parse_batch_keys
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -20,7 +20,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
     document = {name: value for name, value in result.items() if name not in ("events", "batches")}
     document["batches"] = [_brief(batch) for batch in result.get("batches", [])]
     document["events"] = [
-        {"at": event["at"], "event": event["kind"], "who": event["who"]} for event in result.get("events", [])
+        {"at": event["at"], "event": event["kind"], "actor": event["actor"]} for event in result.get("events", [])
     ]
     write_document({name: value for name, value in document.items() if value not in ([], {})}, out)
 
@@ -38,11 +38,11 @@ def inspect(args: Namespace) -> dict[str, Any]:
 
     with open_ledger(args.ledger) as ledger:
         if args.what is None:
-            return {**ledger.inspect(args.pipeline), "intents": waiting(ledger, args.pipeline)}
-        return _one(ledger, args.pipeline, args.what)
+            return {**ledger.inspect(args.pipeline), "intents": stored_actions(ledger, args.pipeline)}
+        return _partition_or_batch(ledger, args.pipeline, args.what)
 
 
-def _one(ledger: Ledger, pipeline: str, what: str) -> dict[str, Any]:
+def _partition_or_batch(ledger: Ledger, pipeline: str, what: str) -> dict[str, Any]:
     """Return the details of a partition if there is one of that name, else of a batch.
 
     The partition comes first, because a partition's name may look like a batch's.
@@ -53,7 +53,7 @@ def _one(ledger: Ledger, pipeline: str, what: str) -> dict[str, Any]:
     if what in known:
         return ledger.inspect(pipeline, what)
     try:
-        (key,) = batch_keys([what])
+        (key,) = parse_batch_keys([what])
     except ConfigError as error:
         near = difflib.get_close_matches(what, known, n=3, cutoff=0.5) or known[:10]
         error.hint = f"Or name a partition: {', '.join(near) or 'none yet'}."

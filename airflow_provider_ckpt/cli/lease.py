@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.identity import who, why
+from airflow_provider_ckpt.cli.identity import actor, given_reason
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.runner import command
 
@@ -31,7 +31,7 @@ def lease(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.owner import is_dead
 
-    reason = why(args, required_by="lease --break" if args.break_lease else None)
+    reason = given_reason(args, required_by="lease --break" if args.break_lease else None)
     with open_ledger(args.ledger) as ledger:
         found: dict[str, Any] = ledger.status(args.pipeline)["lease"]
         owner = found["owner"]
@@ -46,6 +46,6 @@ def lease(args: Namespace) -> dict[str, Any]:
             result["broken"] = owner is not None and not args.dry_run
             if result["broken"]:
                 assert reason is not None
-                broken = ledger.break_lease(args.pipeline, who=who(), why=reason)
+                broken = ledger.break_lease(args.pipeline, actor=actor(), reason=reason)
                 result["held"], result["epoch"] = False, broken.epoch
         return result

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-_SHOWN = 100
+_MAX_ROWS = 100
 """Maximum number of rows in a table; JSON and YAML contain all of them."""
 
 
@@ -26,17 +26,17 @@ def write_yaml(result: Any, out: TextIO) -> None:
 
 def write_document(result: Mapping[str, Any], out: TextIO) -> None:
     """Write a document with self-explanatory keys: its scalars as one table, and each list of records as another."""
-    lists = {name: value for name, value in result.items() if _records(value)}
+    lists = {name: value for name, value in result.items() if _is_list_of_records(value)}
     write_table([(_words(name), value) for name, value in result.items() if name not in lists], out)
     for name, records in lists.items():
         headers = list(dict.fromkeys(key for record in records for key in record))
-        rows = [[record.get(key) for key in headers] for record in records[:_SHOWN]]
+        rows = [[record.get(key) for key in headers] for record in records[:_MAX_ROWS]]
         write_table(rows, out, [_words(header) for header in headers])
-        if len(records) > _SHOWN:
-            out.write(f"{_words(name)}: {len(records) - _SHOWN:,} more; -o json shows all\n")
+        if len(records) > _MAX_ROWS:
+            out.write(f"{_words(name)}: {len(records) - _MAX_ROWS:,} more; -o json shows all\n")
 
 
-def _records(value: Any) -> bool:
+def _is_list_of_records(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
@@ -47,7 +47,7 @@ def _words(name: str) -> str:
 def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[str] = ()) -> None:
     """Write a table with columns as wide as their content.
 
-    :param rows: the rows; :func:`show` formats the values
+    :param rows: the rows; :func:`format_cell` formats the values
     :param out: the stream
     :param headers: headers of the columns; empty for none
     """
@@ -57,14 +57,14 @@ def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[st
 
     table = Table(*headers, box=SIMPLE, show_header=bool(headers), pad_edge=False)
     for row in rows:
-        table.add_row(*(show(value) for value in row))
+        table.add_row(*(format_cell(value) for value in row))
     console = Console(file=out, width=None if out.isatty() else 160, highlight=False, markup=False)
     with console.capture() as lines:
         console.print(table)
     out.write(lines.get())  # written here, because runner.py handles a closed pipe and rich's console would not
 
 
-def show(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Format a value as a table cell: thousands separators, lists with commas, unprintable characters replaced."""
     if value is None:
         return "-"
@@ -75,9 +75,9 @@ def show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{printable(str(key))} {show(item)}" for key, item in value.items()) or "-"
+        return ", ".join(f"{printable(str(key))} {format_cell(item)}" for key, item in value.items()) or "-"
     if isinstance(value, list | tuple):
-        return ", ".join(show(item) for item in value) or "-"
+        return ", ".join(format_cell(item) for item in value) or "-"
     return printable(str(value))
 
 

@@ -9,43 +9,43 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from airflow_provider_ckpt.cli.actions import act, errand, table
+from airflow_provider_ckpt.cli.actions import action_context, request_action, write_result
 from airflow_provider_ckpt.cli.runner import FailedError, command
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.replication.actions.actions import force_stop, in_ledger
+from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger, force_stop
 
 
-@command(table)
+@command(write_result)
 def drain(args: Namespace) -> dict[str, Any]:
     """Drain a pipeline: no batch is planned or started any more."""
-    return act(args, Act(ActKind.DRAIN))
+    return request_action(args, Action(ActionKind.DRAIN))
 
 
-@command(table)
+@command(write_result)
 def resume(args: Namespace) -> dict[str, Any]:
     """Resume a pipeline: batches are planned and started again."""
-    return act(args, Act(ActKind.RESUME))
+    return request_action(args, Action(ActionKind.RESUME))
 
 
-@command(table)
+@command(write_result)
 def stop(args: Namespace) -> dict[str, Any]:
     """Drain and stop, or with ``--force`` stop at once."""
-    return _force(args) if args.force else _gently(args)
+    return _stop_at_once(args) if args.force else _drain_and_stop(args)
 
 
-def _force(args: Namespace) -> dict[str, Any]:
-    with errand(args, required_by="stop --force") as asked:
+def _stop_at_once(args: Namespace) -> dict[str, Any]:
+    with action_context(args, required_by="stop --force") as asked:
         return force_stop(asked)
 
 
-def _gently(args: Namespace) -> dict[str, Any]:
-    with errand(args) as asked:
+def _drain_and_stop(args: Namespace) -> dict[str, Any]:
+    with action_context(args) as asked:
         status = asked.ledger.status(args.pipeline)
         if status["phase"] != Phase.RUNNING:
-            return in_ledger(asked, Act(ActKind.STOP))
-        drained = in_ledger(asked, Act(ActKind.DRAIN))
+            return apply_in_ledger(asked, Action(ActionKind.STOP))
+        drained = apply_in_ledger(asked, Action(ActionKind.DRAIN))
         flying = status["batches"].get(BatchState.IN_FLIGHT, 0)
         if drained["waits_for"] is None and flying:
             raise FailedError(
@@ -54,8 +54,8 @@ def _gently(args: Namespace) -> dict[str, Any]:
                 drained,
             )
         if args.dry_run:
-            return drained | {"act": "stop", "after": {**drained["after"], "phase": Phase.STOPPED.value}}
-        stopped = in_ledger(asked, Act(ActKind.STOP))
+            return drained | {"action": "stop", "after": {**drained["after"], "phase": Phase.STOPPED.value}}
+        stopped = apply_in_ledger(asked, Action(ActionKind.STOP))
         if drained["intent"] is not None:
             stopped["next"] = f"it drains first, which is stored as number {drained['intent']}"
         return stopped | {"before": drained["before"] or stopped["before"]}

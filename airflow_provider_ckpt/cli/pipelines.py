@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.identity import confirm, who, why
+from airflow_provider_ckpt.cli.identity import actor, confirm, given_reason
 from airflow_provider_ckpt.cli.output import write_document, write_table, write_yaml
 from airflow_provider_ckpt.cli.runner import command
 
@@ -86,17 +86,21 @@ def delete(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.owner import is_dead
 
-    reason = why(args, required_by="pipeline delete")
+    reason = given_reason(args, required_by="pipeline delete")
     assert reason is not None
     with open_ledger(args.ledger) as ledger:
-        result = _held(ledger, args.pipeline) | {"deleted": not args.dry_run, "dry_run": args.dry_run, "reason": reason}
+        result = _data_to_lose(ledger, args.pipeline) | {
+            "deleted": not args.dry_run,
+            "dry_run": args.dry_run,
+            "reason": reason,
+        }
         if not args.dry_run:
             confirm(args, f"Delete pipeline {args.pipeline}, its checkpoints and its receipts?")
-            ledger.forget(args.pipeline, who=who(), why=reason, is_dead=is_dead)
+            ledger.forget(args.pipeline, actor=actor(), reason=reason, is_dead=is_dead)
         return result
 
 
-def _held(ledger: Ledger, pipeline: str) -> dict[str, Any]:
+def _data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
     """Return the data that the ledger would lose."""
     status = ledger.status(pipeline)
     return {

@@ -12,9 +12,9 @@ from airflow_provider_ckpt.cli.runner import command
 @command(write_document)
 def plan(args: Namespace) -> dict[str, Any]:
     """Return what a run would plan and find, and its route if every record is good."""
-    from airflow_provider_ckpt.cli.open import make, read
+    from airflow_provider_ckpt.cli.open import load_pipeline, make_setup
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.observe.preview import preview
 
     with open_ledger(args.ledger) as ledger:
-        return preview(make(read(args.file), ledger))
+        return preview(make_setup(load_pipeline(args.file), ledger))

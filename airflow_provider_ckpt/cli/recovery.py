@@ -5,14 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.cli.identity import who, why
+from airflow_provider_ckpt.cli.identity import actor, given_reason
 from airflow_provider_ckpt.cli.output import write_document
 from airflow_provider_ckpt.cli.progress import progress
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
 @command(write_document)
@@ -23,7 +23,9 @@ def recover(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.replication.actions import fenced_actions
 
     with open_ledger(args.ledger) as ledger, progress(f"Recovering {args.pipeline}"):
-        return fenced_actions.recover(setup_of(args, ledger), dry_run=args.dry_run, who=who(), why=why(args))
+        return fenced_actions.recover(
+            setup_of(args, ledger), dry_run=args.dry_run, actor=actor(), reason=given_reason(args)
+        )
 
 
 @command(write_document)
@@ -33,7 +35,7 @@ def adopt(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import fenced_actions
 
-    reason = why(args, required_by="adopt")
+    reason = given_reason(args, required_by="adopt")
     assert reason is not None
     with open_ledger(args.ledger) as ledger:
         if args.file is None and args.pipeline not in ledger.pipelines():
@@ -43,28 +45,28 @@ def adopt(args: Namespace) -> dict[str, Any]:
         setup = setup_of(args, ledger)
         before = setup.sink_id
         if args.dry_run:
-            _require_claimed(setup, args.ledger_id)
+            _require_receipts(setup, args.ledger_id)
         else:
-            fenced_actions.adopt(setup, args.ledger_id, who=who(), why=reason)
+            fenced_actions.adopt(setup, args.ledger_id, actor=actor(), reason=reason)
         return {
             "pipeline": args.pipeline,
             "adopted": not args.dry_run,
             "dry_run": args.dry_run,
             "before": before,
             "after": args.ledger_id,
-            "who": who(),
+            "actor": actor(),
             "reason": reason,
         }
 
 
-def _require_claimed(setup: Setup, ledger_id: str) -> None:
+def _require_receipts(setup: PipelineContext, ledger_id: str) -> None:
     """Raise an error if the sink holds no receipts of a ledger; changes nothing.
 
     :raises ConfigError: naming the ledgers that have receipts there
     """
-    from airflow_provider_ckpt.replication.setup import Opened
+    from airflow_provider_ckpt.replication.setup import OpenConnectors
 
-    opened = Opened(setup)
+    opened = OpenConnectors(setup)
     try:
         ledgers = opened.sink.claims().ledgers
     finally:

@@ -33,14 +33,14 @@ def _table(summary: dict[str, Any], out: TextIO) -> None:
 @command(_table)
 def run(args: Namespace) -> dict[str, Any]:
     """Replicate all new records, once, and return the run's summary."""
-    from airflow_provider_ckpt.cli.open import make, read
+    from airflow_provider_ckpt.cli.open import load_pipeline, make_setup
     from airflow_provider_ckpt.engines.factory import make_engine
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.run.replicate import replicate
 
-    pipeline = read(args.file)
+    pipeline = load_pipeline(args.file)
     with open_ledger(args.ledger) as ledger:
-        summary = replicate(make(pipeline, ledger), make_engine(pipeline))
+        summary = replicate(make_setup(pipeline, ledger), make_engine(pipeline))
     document: dict[str, Any] = summary.to_json()
     if Route.HOLD in summary.route and pipeline.run.fail_on_hold:
         raise FailedError(

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.cli.output import printable, write_json, write_yaml
 from airflow_provider_ckpt.core.errors import CkptError
 
 _PACKAGE = "airflow_provider_ckpt"
-Table = Callable[[Any, TextIO], None]
+TableWriter = Callable[[Any, TextIO], None]
 """Function that writes a result as tables."""
 
 
@@ -45,7 +45,7 @@ class FailedError(Exception):
         self.result = result
 
 
-class _ToStderr(logging.Handler):
+class _StderrHandler(logging.Handler):
     """Log handler that looks up ``sys.stderr`` for each line, because a progress bar replaces it while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -53,7 +53,7 @@ class _ToStderr(logging.Handler):
         sys.stderr.write(self.format(record) + "\n")
 
 
-def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Namespace], None]]:
+def command(table: TableWriter) -> Callable[[Callable[[Namespace], Any]], Callable[[Namespace], None]]:
     """Return a decorator that turns a function with a JSON-ready result into a command.
 
     :param table: function that writes the result, unless ``-o json`` or ``-o yaml`` is given
@@ -83,7 +83,7 @@ def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Na
     return frame
 
 
-def _write(result: Any, write: Table, out: TextIO) -> None:
+def _write(result: Any, write: TableWriter, out: TextIO) -> None:
     """Write the result; exit quietly if the reader closes the pipe early, as ``head`` does."""
     try:
         write(result, out)
@@ -139,7 +139,7 @@ def _signals() -> Iterator[None]:
 
 def _log_to_stderr(*, verbose: bool) -> None:
     """Log this package's progress to standard error, and only warnings of other packages; with -v, everything."""
-    handler = _ToStderr()
+    handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     ours = logging.getLogger(_PACKAGE)
     ours.handlers[:] = [handler]

@@ -6,35 +6,35 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_ckpt.cli.actions import errand, table
+from airflow_provider_ckpt.cli.actions import action_context, write_result
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.numbers import whole
 from airflow_provider_ckpt.replication.actions import sink_changes
-from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
-from airflow_provider_ckpt.replication.actions.rewind_target import Goal, positions
+from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
 
 
-@command(table)
+@command(write_result)
 def accept_sink(args: Namespace) -> dict[str, Any]:
     """Accept the sink as it is now, and either send the lost ranges again or continue from the checkpoint."""
     if args.resend == args.keep:
         raise ConfigError("give either --resend or --keep.", hint="See airflow ckpt accept-sink --help.")
     if args.keep and args.start:
         raise ConfigError("--from requires --resend.", hint="Leave it out, or replace --keep by --resend.")
-    with errand(args, required_by="accept-sink") as asked:
+    with action_context(args, required_by="accept-sink") as asked:
         start = _positions(asked, args.start or ())
-        return of_the_sink(asked, sink_changes.accept(asked.setup(), resend=args.resend, start=start))
+        return change_sink(asked, sink_changes.make_acceptance(asked.setup(), resend=args.resend, start=start))
 
 
-@command(table)
+@command(write_result)
 def move(args: Namespace) -> dict[str, Any]:
     """Settle the previous sink's receipts; the next run delivers to the sink that it declares."""
-    with errand(args, required_by="move") as asked:
-        return of_the_sink(asked, sink_changes.move(asked.setup(), unreachable=args.unreachable))
+    with action_context(args, required_by="move") as asked:
+        return change_sink(asked, sink_changes.make_move(asked.setup(), unreachable=args.unreachable))
 
 
-def _positions(asked: Errand, texts: Iterable[str]) -> dict[str, int]:
+def _positions(asked: ActionContext, texts: Iterable[str]) -> dict[str, int]:
     """Parse ``[PARTITION=]N`` texts into the first position to send again, by source partition."""
     found: dict[str, int] = {}
     for text in texts:
@@ -43,5 +43,5 @@ def _positions(asked: Errand, texts: Iterable[str]) -> dict[str, int]:
             position = whole(number.replace(",", ""))
         except ValueError:
             raise ConfigError(f"--from {text}: {number!r} is not a position.", hint="Write [PARTITION=]N.") from None
-        found |= positions(asked, Goal(position), partition or None)
+        found |= resolve_positions(asked, RewindTarget(position), partition or None)
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.actions import waiting
-from airflow_provider_ckpt.cli.dag_run import seen_by_airflow
+from airflow_provider_ckpt.cli.actions import stored_actions
+from airflow_provider_ckpt.cli.dag_run import last_dag_run
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.runner import command
 
@@ -45,7 +45,7 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
             ("", "batch", "attempts", "error"),
         )
     if status["intents"]:
-        asked = [(item["act"], item["who"], item["reason"], item["stored"]) for item in status["intents"]]
+        asked = [(item["action"], item["actor"], item["reason"], item["stored"]) for item in status["intents"]]
         write_table(asked, out, ("waits for the lease", "requested by", "reason", "at"))
 
 
@@ -56,4 +56,4 @@ def show(args: Namespace) -> dict[str, Any]:
 
     with open_ledger(args.ledger) as ledger:
         status = ledger.status(args.pipeline)
-        return {**status, "dag_run": seen_by_airflow(status), "intents": waiting(ledger, args.pipeline)}
+        return {**status, "dag_run": last_dag_run(status), "intents": stored_actions(ledger, args.pipeline)}

@@ -22,7 +22,7 @@ def validate(args: Namespace) -> dict[str, Any]:
     files: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for file in args.files:
-        checked = _checked(file, connect=args.connect)
+        checked = _check_file(file, connect=args.connect)
         name = checked["pipeline"]
         if name is not None and name in names:
             checked["problems"].append(f"{names[name]} declares pipeline {name!r} as well; rename one of them")
@@ -36,11 +36,11 @@ def validate(args: Namespace) -> dict[str, Any]:
     return result
 
 
-def _checked(file: str, *, connect: bool) -> dict[str, Any]:
+def _check_file(file: str, *, connect: bool) -> dict[str, Any]:
     from airflow_provider_ckpt.config.load import load
     from airflow_provider_ckpt.config.warnings import warnings
     from airflow_provider_ckpt.ledger_location import resolve_connection
-    from airflow_provider_ckpt.replication.observe.preview import problems
+    from airflow_provider_ckpt.replication.observe.preview import find_problems
     from airflow_provider_ckpt.schedules import schedule_problem
 
     try:
@@ -49,7 +49,7 @@ def _checked(file: str, *, connect: bool) -> dict[str, Any]:
         return _result(file, None, error.message.split("\n"), [])
     schedule = schedule_problem(pipeline.dag.schedule) if pipeline.dag else None
     found = [schedule] if schedule else []
-    found += problems(pipeline, resolve_connection) if connect else []
+    found += find_problems(pipeline, resolve_connection) if connect else []
     return _result(file, pipeline.name, found, warnings(pipeline))
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_SHOWN = 60
+_MAX_SHOWN = 60
 _WORD = re.compile(r"\w+")
 _ALLOWED = frozenset("\t\n\r")
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Bidirectional control characters, which make an editor show a text in another order."""
 
 
-def shown(value: object, most: int = _SHOWN) -> str:
+def for_message(value: object, most: int = _MAX_SHOWN) -> str:
     """Return a value as text for an error message: on one line, invisible characters escaped, and truncated.
 
     :param value: the value
@@ -20,42 +20,48 @@ def shown(value: object, most: int = _SHOWN) -> str:
     """
     text = str(value)
     cut = text if len(text) <= most else text[:most] + "..."
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in cut)
+    return "".join(dead_letter if dead_letter.isprintable() else _code_point(dead_letter) for dead_letter in cut)
 
 
-def forbidden(text: str, *, key: bool = False) -> str | None:
+def forbidden_character(text: str, *, key: bool = False) -> str | None:
     """Return the code point and name of the first forbidden character in a text; None if there is none.
 
     :param text: the text
     :param key: whether the text is a key, which may contain no invisible character at all
     """
-    for letter in text:
-        kind = unicodedata.category(letter)
-        unseen = kind in ("Cf", "Zl", "Zp") or (kind == "Cc" and letter in _ALLOWED)
-        if (kind in ("Cc", "Cs") and letter not in _ALLOWED) or letter in _TURNING or (key and unseen):
-            return f"{_escaped(letter)}{_named(letter)}"
+    for dead_letter in text:
+        kind = unicodedata.category(dead_letter)
+        unseen = kind in ("Cf", "Zl", "Zp") or (kind == "Cc" and dead_letter in _ALLOWED)
+        if (kind in ("Cc", "Cs") and dead_letter not in _ALLOWED) or dead_letter in _BIDIRECTIONAL or (key and unseen):
+            return f"{_code_point(dead_letter)}{_name_clause(dead_letter)}"
     return None
 
 
-def look_alike(text: str) -> str:
+def non_ascii_clause(text: str) -> str:
     """Return a clause, after a semicolon, that names the first character that is not ASCII; empty if there is none."""
-    letter = next((letter for letter in text if not letter.isascii()), None)
-    return "" if letter is None else f"; its {shown(letter)!r} is {_escaped(letter)}{_named(letter)}"
+    dead_letter = next((dead_letter for dead_letter in text if not dead_letter.isascii()), None)
+    return (
+        ""
+        if dead_letter is None
+        else f"; its {for_message(dead_letter)!r} is {_code_point(dead_letter)}{_name_clause(dead_letter)}"
+    )
 
 
-def mixed_alphabets(text: str) -> str:
+def mixed_alphabet_clause(text: str) -> str:
     """Return a clause that names a Cyrillic or Greek letter in a word with ASCII letters; empty if there is none."""
     for word in _WORD.findall(text):
-        others = [letter for letter in word if unicodedata.name(letter, "").startswith(("CYRILLIC", "GREEK"))]
-        if others and any(letter.isascii() and letter.isalpha() for letter in word):
-            return f"{shown(others[0])!r} is {_escaped(others[0])}{_named(others[0])}"
+        others = [
+            dead_letter for dead_letter in word if unicodedata.name(dead_letter, "").startswith(("CYRILLIC", "GREEK"))
+        ]
+        if others and any(dead_letter.isascii() and dead_letter.isalpha() for dead_letter in word):
+            return f"{for_message(others[0])!r} is {_code_point(others[0])}{_name_clause(others[0])}"
     return ""
 
 
-def _escaped(letter: str) -> str:
-    return f"U+{ord(letter):04X}"
+def _code_point(dead_letter: str) -> str:
+    return f"U+{ord(dead_letter):04X}"
 
 
-def _named(letter: str) -> str:
-    name = unicodedata.name(letter, "")
+def _name_clause(dead_letter: str) -> str:
+    name = unicodedata.name(dead_letter, "")
     return f" ({name})" if name else ""

@@ -8,10 +8,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from airflow_provider_ckpt.core.cadence import Cadence
+from airflow_provider_ckpt.core.cadence import SettleCadence
 from airflow_provider_ckpt.core.policy import OnExhausted, RetryPolicy
 
-Delivery = Literal["at_least_once", "at_most_once", "exactly_once"]
+DeliveryGuarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
 """Delivery guarantee."""
 
 
@@ -21,23 +21,23 @@ def _not_bool(value: object) -> object:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_not_bool), Field(le=2**63 - 1)]
+WholeNumber = Annotated[int, BeforeValidator(_not_bool), Field(le=2**63 - 1)]
 """A whole number that fits a 64-bit column; rejects ``true``, which pydantic alone would read as 1."""
 
-Millis = Annotated[int, BeforeValidator(_not_bool), Field(le=2**31 - 1)]
+Milliseconds = Annotated[int, BeforeValidator(_not_bool), Field(le=2**31 - 1)]
 """A number of milliseconds, 24 days at most."""
 
 Number = Annotated[float, BeforeValidator(_not_bool)]
 """A number with or without decimals."""
 
 
-class Part(BaseModel):
+class Section(BaseModel):
     """Base of all parts of a declaration: immutable; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class CommitStrategy(Part):
+class CommitStrategy(Section):
     """Size of batches, and times at which their receipts are settled into the ledger.
 
     :param manual_commit: ``False`` settles by timer alone
@@ -53,13 +53,13 @@ class CommitStrategy(Part):
 
     manual_commit: bool = True
     commit_mode: Literal["async", "sync"] = "async"
-    commit_interval: Literal["auto"] | Whole = "auto"
-    commit_interval_ms: Millis | None = Field(default=None, ge=1)
-    commit_timeout_ms: Millis = Field(default=5000, ge=1)
-    auto_commit_interval_ms: Millis = Field(default=5000, ge=1)
-    checkpoint_after_ms: Millis = Field(default=1000, ge=0)
-    min_checkpoint_count: Whole = Field(default=5, ge=1)
-    max_checkpoint_count: Whole = Field(default=1000, ge=1)
+    commit_interval: Literal["auto"] | WholeNumber = "auto"
+    commit_interval_ms: Milliseconds | None = Field(default=None, ge=1)
+    commit_timeout_ms: Milliseconds = Field(default=5000, ge=1)
+    auto_commit_interval_ms: Milliseconds = Field(default=5000, ge=1)
+    checkpoint_after_ms: Milliseconds = Field(default=1000, ge=0)
+    min_checkpoint_count: WholeNumber = Field(default=5, ge=1)
+    max_checkpoint_count: WholeNumber = Field(default=1000, ge=1)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -75,27 +75,27 @@ class CommitStrategy(Part):
         return None if self.commit_interval == "auto" else self.commit_interval
 
     @property
-    def cadence(self) -> Cadence:
+    def cadence(self) -> SettleCadence:
         """Thresholds for settling during a wave, as the core's type."""
         every = self.commit_interval_ms if self.manual_commit else self.auto_commit_interval_ms
-        return Cadence(
+        return SettleCadence(
             after=self.checkpoint_after_ms / 1000,
             least=self.min_checkpoint_count,
             most=self.max_checkpoint_count,
-            at_least_every=None if every is None else every / 1000,
-            timed=not self.manual_commit,
+            max_interval=None if every is None else every / 1000,
+            timer_only=not self.manual_commit,
         )
 
 
-class Retry(Part):
+class Retry(Section):
     """Number and delay of retries of a failed batch; :class:`RetryPolicy` describes the fields."""
 
-    max_attempts: Whole = Field(default=3, ge=1)
-    initial_delay_ms: Millis = Field(default=100, ge=0)
-    max_delay_ms: Millis = Field(default=30_000, ge=0)
+    max_attempts: WholeNumber = Field(default=3, ge=1)
+    initial_delay_ms: Milliseconds = Field(default=100, ge=0)
+    max_delay_ms: Milliseconds = Field(default=30_000, ge=0)
     multiplier: Number = Field(default=2.0, ge=1, le=1000)
     jitter: Number = Field(default=0.1, ge=0, le=1)
-    rounds: Whole = Field(default=3, ge=1)
+    rounds: WholeNumber = Field(default=3, ge=1)
     on_exhausted: OnExhausted = OnExhausted.DLQ
 
     @property
@@ -104,7 +104,7 @@ class Retry(Part):
         return RetryPolicy(**self.model_dump())
 
 
-class LetterPlace(StrEnum):
+class DeadLetterDestination(StrEnum):
     """Destination of dead letters."""
 
     SAME = "same"
@@ -113,14 +113,14 @@ class LetterPlace(StrEnum):
     FILES = "files"
 
 
-def _with_brokers(data: object) -> object:
+def _kafka_if_brokers(data: object) -> object:
     """Add ``sink: kafka`` to a section that has ``brokers`` and no ``sink``, as in StreamForge."""
     if isinstance(data, Mapping) and data.get("brokers") and "sink" not in data:
-        return {**data, "sink": LetterPlace.KAFKA.value}
+        return {**data, "sink": DeadLetterDestination.KAFKA.value}
     return data
 
 
-class DeadLetterQueue(Part):
+class DeadLetterQueue(Section):
     """Destination and content of dead letters: records that cannot be delivered.
 
     :param enabled: whether dead letters are written; if not, an error that requires one halts the run, and nothing is
@@ -144,7 +144,7 @@ class DeadLetterQueue(Part):
     """
 
     enabled: bool = True
-    sink: LetterPlace = LetterPlace.SAME
+    sink: DeadLetterDestination = DeadLetterDestination.SAME
     connection: str | None = None
     topic: str = "streamforge-dlq"
     brokers: str | None = None
@@ -154,43 +154,43 @@ class DeadLetterQueue(Part):
     include_original_headers: bool = True
     include_stack_trace: bool = False
     header_prefix: str = "x-ckpt-"
-    max_dlq_retries: Whole = Field(default=3, ge=0)
+    max_dlq_retries: WholeNumber = Field(default=3, ge=0)
 
-    _kafka = model_validator(mode="before")(_with_brokers)
+    _kafka = model_validator(mode="before")(_kafka_if_brokers)
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
-        if self.sink is LetterPlace.FILES and not self.path:
+        if self.sink is DeadLetterDestination.FILES and not self.path:
             raise ValueError("sink: files needs path, a directory")
-        if self.sink is LetterPlace.SAME and self.brokers:
+        if self.sink is DeadLetterDestination.SAME and self.brokers:
             raise ValueError("brokers are those of sink: kafka; write that, or leave them out")
         return self
 
     @property
     def here(self) -> bool:
         """Return whether the sink itself writes the dead letters, with their batch."""
-        return self.enabled and self.sink is LetterPlace.SAME
+        return self.enabled and self.sink is DeadLetterDestination.SAME
 
     @property
     def elsewhere(self) -> bool:
         """Return whether dead letters are written to a destination other than the sink."""
-        return self.enabled and self.sink is not LetterPlace.SAME
+        return self.enabled and self.sink is not DeadLetterDestination.SAME
 
 
-def _null_by_name(value: object) -> object:
+def _null_word(value: object) -> object:
     """Return the word ``null`` for None, because YAML reads the word as None."""
     return "null" if value is None else value
 
 
-class ErrorHandling(Part):
+class ErrorHandling(Section):
     """Handling of missing and null fields."""
 
-    missing_field_behavior: Annotated[Literal["error", "null", "skip"], BeforeValidator(_null_by_name)] = "error"
+    missing_field_behavior: Annotated[Literal["error", "null", "skip"], BeforeValidator(_null_word)] = "error"
     null_value_behavior: Literal["passthrough", "error", "skip"] = "passthrough"
     cache_failure_behavior: Literal["skip", "error"] = "skip"
 
 
-class Consumer(Part):
+class Consumer(Section):
     """Distribution of batches over lanes.
 
     :param strategy: ``pinned`` executes a partition's batches in one lane, in order; ``round_robin`` distributes them
@@ -201,8 +201,8 @@ class Consumer(Part):
     """
 
     strategy: Literal["auto", "pinned", "round_robin", "single"] = "auto"
-    lanes: Literal["auto"] | Whole = "auto"
-    max_in_flight: Whole = Field(default=500_000, ge=1)
+    lanes: Literal["auto"] | WholeNumber = "auto"
+    max_in_flight: WholeNumber = Field(default=500_000, ge=1)
 
     @model_validator(mode="after")
     def _some(self) -> Self:

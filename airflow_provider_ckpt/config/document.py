@@ -13,19 +13,19 @@ from typing import Any
 
 import yaml
 
-from airflow_provider_ckpt.config.characters import forbidden
-from airflow_provider_ckpt.config.problems import Path, Problem
+from airflow_provider_ckpt.config.characters import forbidden_character
+from airflow_provider_ckpt.config.problems import KeyPath, Problem
 from airflow_provider_ckpt.config.variables import expand
 
-DEEPEST = 20
+MAX_DEPTH = 20
 """Maximum number of levels of keys and lists."""
 
-LARGEST = 10_000
+MAX_NODES = 10_000
 """Maximum number of keys and values after aliases are expanded."""
 
 _TAG = "tag:yaml.org,2002:"
-_LONGEST_NUMBER = 100
-_DECEPTIVE = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]*[0-7][0-7_]*")
+_MAX_NUMBER_LENGTH = 100
+_AMBIGUOUS_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]*[0-7][0-7_]*")
 """Numbers that YAML 1.1 reads in base 60 and base 8."""
 
 _DELIMITER = ("transform", "delimiter")
@@ -33,7 +33,7 @@ _DELIMITER = ("transform", "delimiter")
 
 _UNSEEN = "holds {}, which cannot be seen; leave it out"
 
-_NULL_IS_A_WORD = ("error_handling", "missing_field_behavior")
+_NULL_WORD_ALLOWED = ("error_handling", "missing_field_behavior")
 
 
 class NotReadableError(Exception):
@@ -62,11 +62,11 @@ class Document:
     def __init__(self, text: str, environment: Mapping[str, str]) -> None:
         self._root: yaml.Node = _compose(text)
         self._children: dict[int, dict[str | int, tuple[int, yaml.Node]]] = {}
-        reader = _Reader(environment)
+        reader = _NodeConverter(environment)
         self.data: Any = reader.value(self._root, ())
         self.faults: list[tuple[int, Problem]] = sorted(reader.faults, key=lambda fault: fault[0])
 
-    def line(self, path: Path) -> int:
+    def line(self, path: KeyPath) -> int:
         """Return the line of the key at a path, or of the innermost part of the path that exists."""
         node, line = self._root, int(self._root.start_mark.line) + 1
         for part in path:
@@ -78,21 +78,21 @@ class Document:
         return line
 
 
-def unseen_characters(data: object, path: Path = ()) -> Iterator[Problem]:
+def unseen_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
     """Faults of plain data: texts in it with characters that no text of a document may have.
 
     :param data: the declaration, or the part of it at ``path``
     :param path: of the part; nothing that lies deeper than a document may go is looked at
     """
     if isinstance(data, str) and path != _DELIMITER:
-        found = forbidden(data)
+        found = forbidden_character(data)
         if found:
             yield Problem(path, _UNSEEN.format(found))
-    if len(path) > DEEPEST:
+    if len(path) > MAX_DEPTH:
         return
     if isinstance(data, Mapping):
         for key, value in data.items():
-            found = forbidden(key) if isinstance(key, str) else None
+            found = forbidden_character(key) if isinstance(key, str) else None
             if found:
                 yield Problem((*path, key), f"the key {_UNSEEN.format(found)}")
             yield from unseen_characters(value, (*path, str(key)))
@@ -116,10 +116,10 @@ class _Loader(yaml.SafeLoader):
         self._depth += 1
         self._count += 1
         line = int(self.peek_event().start_mark.line) + 1  # type: ignore[no-untyped-call]
-        if self._depth > DEEPEST:
-            raise NotReadableError(line, f"is nested too deeply: {DEEPEST} levels are the most")
-        if self._count > LARGEST:
-            raise NotReadableError(line, f"has too many keys and values: {LARGEST:,} are the most")
+        if self._depth > MAX_DEPTH:
+            raise NotReadableError(line, f"is nested too deeply: {MAX_DEPTH} levels are the most")
+        if self._count > MAX_NODES:
+            raise NotReadableError(line, f"has too many keys and values: {MAX_NODES:,} are the most")
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -138,7 +138,7 @@ def _compose(text: str) -> yaml.MappingNode:
         line = text.count("\n", 0, error.position) + 1
         raise NotReadableError(line, f"not valid YAML: character #x{error.character:04x} is not allowed") from error
     except RecursionError as error:
-        raise NotReadableError(None, f"is nested too deeply: {DEEPEST} levels are the most") from error
+        raise NotReadableError(None, f"is nested too deeply: {MAX_DEPTH} levels are the most") from error
     except (ValueError, OverflowError) as error:  # PyYAML raises these for an escape such as \UFFFFFFFF
         raise NotReadableError(None, "not valid YAML: an escape sequence is not a character") from error
     if root is None:
@@ -149,7 +149,7 @@ def _compose(text: str) -> yaml.MappingNode:
     return root
 
 
-class _Reader:
+class _NodeConverter:
     """Converts a node tree to plain data and records faults."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -160,7 +160,7 @@ class _Reader:
         self._count = 0
         self.faults: list[tuple[int, Problem]] = []
 
-    def value(self, node: yaml.Node, path: Path) -> Any:
+    def value(self, node: yaml.Node, path: KeyPath) -> Any:
         """Return a node as plain data, or None after recording a fault.
 
         :raises NotReadableError: if the data is too large or too deep once aliases are expanded
@@ -177,12 +177,12 @@ class _Reader:
             data = self._fresh(node, path)
             self._open.remove(id(node))
             self._done[id(node)] = data, self._count - before
-        if self._count > LARGEST or len(path) > DEEPEST:
-            what = f"{LARGEST:,} keys and values, {DEEPEST} levels deep, are the most once aliases are written out"
+        if self._count > MAX_NODES or len(path) > MAX_DEPTH:
+            what = f"{MAX_NODES:,} keys and values, {MAX_DEPTH} levels deep, are the most once aliases are written out"
             raise NotReadableError(node.start_mark.line + 1, f"is too large: {what}")
         return data
 
-    def _fresh(self, node: yaml.Node, path: Path) -> Any:
+    def _fresh(self, node: yaml.Node, path: KeyPath) -> Any:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path) if node.tag == f"{_TAG}map" else self._tagged(node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -191,14 +191,14 @@ class _Reader:
             return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         return self._scalar(node, path)
 
-    def _scalar(self, node: yaml.Node, path: Path) -> Any:
+    def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
         kind, written = node.tag.removeprefix(_TAG), str(node.value)
         if kind in ("int", "float"):
-            if len(written) > _LONGEST_NUMBER:
+            if len(written) > _MAX_NUMBER_LENGTH:
                 return self._fault(node, path, "is too long for a number; put text in quotes")
-            if getattr(node, "style", None) is None and _DECEPTIVE.fullmatch(written):
+            if getattr(node, "style", None) is None and _AMBIGUOUS_NUMBER.fullmatch(written):
                 return self._deceptive(node, path)
-        if kind == "null" and path == _NULL_IS_A_WORD:
+        if kind == "null" and path == _NULL_WORD_ALLOWED:
             return "null" if written else self._fault(node, path, "is empty; write error, null or skip")
         try:
             value = self._scalars.construct_object(node)
@@ -210,18 +210,18 @@ class _Reader:
             return self._tagged(node, path)
         return self._text(node, path, value) if isinstance(value, str) else value
 
-    def _text(self, node: yaml.Node, path: Path, written: str) -> str:
+    def _text(self, node: yaml.Node, path: KeyPath, written: str) -> str:
         try:
             value = expand(written, self._environment)
         except ValueError as error:
             self._fault(node, path, str(error))
             return written
-        found = None if path == _DELIMITER else forbidden(value)
+        found = None if path == _DELIMITER else forbidden_character(value)
         if found:
             self._fault(node, path, _UNSEEN.format(found))
         return value
 
-    def _deceptive(self, node: yaml.Node, path: Path) -> None:
+    def _deceptive(self, node: yaml.Node, path: KeyPath) -> None:
         try:
             number = self._scalars.construct_object(node)
         except ValueError:
@@ -229,7 +229,7 @@ class _Reader:
             return
         self._fault(node, path, f"{node.value} would be read as {number}; write that, or put text in quotes")
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         data: dict[str, Any] = {}
         lines: dict[str, int] = {}
         for key, value in node.value:
@@ -241,7 +241,7 @@ class _Reader:
             if key.tag == f"{_TAG}merge":
                 self._fault(key, (*path, name), "merge keys are not supported; write the keys out")
                 continue
-            found = forbidden(name, key=True)
+            found = forbidden_character(name, key=True)
             if found:
                 self._fault(key, (*path, name), f"the key {_UNSEEN.format(found)}")
                 continue
@@ -251,10 +251,10 @@ class _Reader:
             data[name] = self.value(value, (*path, name))
         return data
 
-    def _tagged(self, node: yaml.Node, path: Path) -> None:
+    def _tagged(self, node: yaml.Node, path: KeyPath) -> None:
         self._fault(node, path, f"the tag {node.tag} is not supported; leave it out")
 
-    def _fault(self, node: yaml.Node, path: Path, text: str) -> None:
+    def _fault(self, node: yaml.Node, path: KeyPath, text: str) -> None:
         self.faults.append((node.start_mark.line + 1, Problem(path, text)))
 
 

@@ -9,23 +9,23 @@ from typing import Annotated
 from pydantic import BeforeValidator, PlainSerializer
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_LONGEST = 36_500 * _UNITS["d"]
+_MAX_SECONDS = 36_500 * _UNITS["d"]
 
 
-def _duration(value: object) -> timedelta:
+def _parse_duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     elif isinstance(value, str):
         found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)?\s*", value)
         value = float(found[1]) * _UNITS[found[2] or "s"] if found else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_SECONDS:
         raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h; from 0 to 36500d")
     return timedelta(seconds=value)
 
 
 Duration = Annotated[
     timedelta,
-    BeforeValidator(_duration),
+    BeforeValidator(_parse_duration),
     PlainSerializer(lambda d: d.total_seconds(), return_type=float),
 ]
 """A duration: a number of seconds, or text with a unit (``ms``, ``s``, ``m``, ``h``, ``d``)."""

@@ -13,19 +13,19 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from airflow_provider_ckpt.config.characters import shown
-from airflow_provider_ckpt.config.delivery import Part, Whole
+from airflow_provider_ckpt.config.characters import for_message
+from airflow_provider_ckpt.config.delivery import Section, WholeNumber
 from airflow_provider_ckpt.config.durations import Duration
 
 
-def _as_text(values: object) -> object:
+def _values_as_text(values: object) -> object:
     """Convert the numbers and booleans of a mapping to text as it is written in YAML."""
     if not isinstance(values, Mapping):
         return values
-    return {key: _written(value) for key, value in values.items()}
+    return {key: _value_as_text(value) for key, value in values.items()}
 
 
-def _written(value: object) -> object:
+def _value_as_text(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) and math.isfinite(value) else value
@@ -33,7 +33,7 @@ def _written(value: object) -> object:
 
 _FUNCTION = re.compile(r"task|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
-Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
+TextMapping = Annotated[dict[str, str], BeforeValidator(_values_as_text)]
 """A mapping of texts; numbers and booleans are converted to text."""
 
 
@@ -42,11 +42,11 @@ def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
         if not name.strip():
             raise ValueError("holds an empty name; leave it out")
         if name in names[:at]:
-            raise ValueError(f"names {shown(name)} twice; leave one out")
+            raise ValueError(f"names {for_message(name)} twice; leave one out")
     return names
 
 
-Names = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
+ColumnNames = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
 """Distinct names of columns."""
 
 
@@ -56,7 +56,7 @@ def _delimiter(text: str) -> str:
     return text
 
 
-class Source(Part):
+class SourceSection(Section):
     """Source of records.
 
     :param type: ``files``, ``postgres``, ``kafka`` or ``jdbc``
@@ -85,9 +85,9 @@ class Source(Part):
     format: Literal["jsonl", "csv", "parquet"] | None = None
     topic: str | None = None
     cursor: str | None = None
-    key: Names = ()
-    columns: Names = ()
-    start_from: Literal["earliest", "latest"] | Whole = "earliest"
+    key: ColumnNames = ()
+    columns: ColumnNames = ()
+    start_from: Literal["earliest", "latest"] | WholeNumber = "earliest"
     close_wait: Duration = timedelta(seconds=30)
     follow_links: bool = False
     late_rows: Literal["refuse", "recover"] = "refuse"
@@ -102,11 +102,11 @@ class Source(Part):
             "kafka": ("connection", "topic"),
             "jdbc": ("connection", "table", "cursor", "jars"),
         }
-        _require(self, needs)
+        _require_keys(self, needs)
         return self
 
     @property
-    def columnar(self) -> bool:
+    def is_parquet(self) -> bool:
         """Return whether the source is files with typed columns, that is Parquet."""
         return self.type == "files" and self.format == "parquet"
 
@@ -121,7 +121,7 @@ class Source(Part):
         return self.type == "jdbc"
 
 
-class Transform(Part):
+class Transform(Section):
     """Transform between source and sink, in Spark SQL.
 
     :param decode: format of a raw record: ``json`` (one object per record) or ``csv``
@@ -140,9 +140,9 @@ class Transform(Part):
     decode: Literal["json", "csv"] | None = None
     schema_: str | None = Field(default=None, alias="schema")
     where: str | None = None
-    select: Texts | None = None
+    select: TextMapping | None = None
     delimiter: Annotated[str, AfterValidator(_delimiter)] = ","
-    max_record_bytes: Whole = Field(default=16 << 20, ge=1)
+    max_record_bytes: WholeNumber = Field(default=16 << 20, ge=1)
     python: str | None = None
     returns: str | None = None
 
@@ -161,10 +161,10 @@ class Transform(Part):
         by_form: dict[str, str] = {}
         for name, expression in (select or {}).items():
             if not name.strip() or not expression.strip():
-                raise ValueError(f"{shown(name)!r}: write the name of a column, and an expression for it")
+                raise ValueError(f"{for_message(name)!r}: write the name of a column, and an expression for it")
             if name.lower() in by_form:
                 raise ValueError(
-                    f"{shown(by_form[name.lower()])} and {shown(name)} differ only in case, "
+                    f"{for_message(by_form[name.lower()])} and {for_message(name)} differ only in case, "
                     "which Spark and most sinks do not distinguish; rename one"
                 )
             by_form[name.lower()] = name
@@ -181,7 +181,7 @@ class Transform(Part):
         return self
 
     @property
-    def trivial(self) -> bool:
+    def passes_unchanged(self) -> bool:
         """Return whether records pass unchanged."""
         return not (self.decode or self.where or self.select or self.python)
 
@@ -191,7 +191,7 @@ class Transform(Part):
         return self.python == "task"
 
 
-class Sink(Part):
+class SinkSection(Section):
     """Sink of records.
 
     :param type: ``postgres``, ``delta``, ``iceberg``, ``kafka`` or ``files``
@@ -218,7 +218,7 @@ class Sink(Part):
     format: Literal["jsonl", "csv", "parquet"] | None = None
     files_may_go: bool = False
     mode: Literal["append", "upsert"] = "append"
-    key: Names = ()
+    key: ColumnNames = ()
     rows_may_differ: bool = False
     may_be_emptied: bool = False
     schema_evolution: Literal["refuse", "add_columns"] = "refuse"
@@ -232,7 +232,7 @@ class Sink(Part):
             "files": ("path", "format"),
             "iceberg": ("connection", "table"),
         }
-        _require(self, needs)
+        _require_keys(self, needs)
         if self.type == "iceberg" and not all((self.table or "").partition(".")):
             raise ValueError("the table of an iceberg sink is namespace.table")
         if self.mode == "upsert" and not self.key:
@@ -258,7 +258,7 @@ class Sink(Part):
         return self.schema_evolution == "add_columns"
 
 
-def _require(part: Source | Sink, needs: dict[str, tuple[str, ...]]) -> None:
+def _require_keys(part: SourceSection | SinkSection, needs: dict[str, tuple[str, ...]]) -> None:
     for key in needs[part.type]:
         if not getattr(part, key):
             raise ValueError(f"type: {part.type} needs {key}")

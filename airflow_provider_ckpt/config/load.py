@@ -14,22 +14,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from airflow_provider_ckpt.config.characters import shown
+from airflow_provider_ckpt.config.characters import for_message
 from airflow_provider_ckpt.config.document import Document, NotReadableError, unseen_characters
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.config.problems import Path, Problem, problems
+from airflow_provider_ckpt.config.problems import KeyPath, Problem, to_problems
 from airflow_provider_ckpt.core.errors import ConfigError
 
-LARGEST = 256 << 10
+MAX_BYTES = 256 << 10
 """Maximum size of a declaration, in bytes."""
 
-MOST = 20
+MAX_PROBLEMS = 20
 """Maximum number of problems that an error lists."""
 
-_LINE = 500
+_MAX_LINE_LENGTH = 500
 """Maximum number of characters in a problem's line, including file and key."""
 
-_NAME = 200
+_MAX_NAME_LENGTH = 200
 """Maximum number of characters of a file's name in an error."""
 
 
@@ -40,23 +40,23 @@ def load(path: str | PathLike[str]) -> Pipeline:
     :raises ConfigError: if the file cannot be read or is invalid; the message has one line for each problem. Missing
         keys come last, because a misspelt key is often the cause
     """
-    return parse(text_of(path), fsdecode(path))
+    return parse(read_text(path), fsdecode(path))
 
 
-def text_of(path: str | PathLike[str]) -> str:
+def read_text(path: str | PathLike[str]) -> str:
     """Return the text of a declaration's file, without parsing it as YAML.
 
     :param path: the file
-    :raises ConfigError: if it cannot be read, is not a regular file, or is larger than :data:`LARGEST`
+    :raises ConfigError: if it cannot be read, is not a regular file, or is larger than :data:`MAX_BYTES`
     """
     name = fsdecode(path)
     try:
         return _read(name).decode("utf-8-sig")
     except OSError as error:
-        raise ConfigError(f"{shown(name, _NAME)}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{for_message(name, _MAX_NAME_LENGTH)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        why = f"{error.reason} at byte {error.start}; save the file as UTF-8"
-        raise ConfigError(f"{shown(name, _NAME)}: is not UTF-8 text: {why}") from error
+        reason = f"{error.reason} at byte {error.start}; save the file as UTF-8"
+        raise ConfigError(f"{for_message(name, _MAX_NAME_LENGTH)}: is not UTF-8 text: {reason}") from error
 
 
 def parse(text: str, name: str = "<string>") -> Pipeline:
@@ -66,15 +66,17 @@ def parse(text: str, name: str = "<string>") -> Pipeline:
     :param name: name of the text in errors
     :raises ConfigError: as :func:`load`
     """
-    if len(text) > LARGEST:
-        raise ConfigError(_line(name, None, _too_large(len(text))))
+    if len(text) > MAX_BYTES:
+        raise ConfigError(_problem_line(name, None, _too_large_problem(len(text))))
     try:
         document = Document(text, os.environ)
     except NotReadableError as error:
-        raise ConfigError(_line(name, error.line, error.problem)) from error
+        raise ConfigError(_problem_line(name, error.line, error.problem)) from error
     if document.faults:
-        raise ConfigError(_lines(name, [(line, fault) for line, fault in document.faults], len(document.faults)))
-    return _validated(document.data, name, document.line)
+        raise ConfigError(
+            _error_message(name, [(line, fault) for line, fault in document.faults], len(document.faults))
+        )
+    return _validate(document.data, name, document.line)
 
 
 def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
@@ -86,8 +88,8 @@ def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
     """
     unseen = [(None, fault) for fault in unseen_characters(data)]
     if unseen:
-        raise ConfigError(_lines(name, unseen, len(unseen)))
-    return _validated(data, name)
+        raise ConfigError(_error_message(name, unseen, len(unseen)))
+    return _validate(data, name)
 
 
 def _read(name: str) -> bytes:
@@ -96,29 +98,35 @@ def _read(name: str) -> bytes:
     :raises ConfigError: if it is not a regular file, or is too large
     :raises OSError: if it cannot be read
     """
-    unseen = next((letter for letter in name if letter == "\0" or "\ud800" <= letter <= "\udbff"), None)
+    unseen = next(
+        (dead_letter for dead_letter in name if dead_letter == "\0" or "\ud800" <= dead_letter <= "\udbff"), None
+    )
     if unseen is not None:
-        raise ConfigError(f"{shown(name, _NAME)}: is not a path of a file: it contains U+{ord(unseen):04X}")
+        raise ConfigError(
+            f"{for_message(name, _MAX_NAME_LENGTH)}: is not a path of a file: it contains U+{ord(unseen):04X}"
+        )
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-            raise ConfigError(f"{shown(name, _NAME)}: is {what}; a pipeline is declared in a YAML file")
+            raise ConfigError(
+                f"{for_message(name, _MAX_NAME_LENGTH)}: is {what}; a pipeline is declared in a YAML file"
+            )
         with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(LARGEST + 1)
+            content = file.read(MAX_BYTES + 1)
     finally:
         os.close(descriptor)
-    if len(content) > LARGEST:
-        raise ConfigError(_line(name, None, _too_large(found.st_size)))
+    if len(content) > MAX_BYTES:
+        raise ConfigError(_problem_line(name, None, _too_large_problem(found.st_size)))
     return content
 
 
-def _too_large(size: int) -> Problem:
-    return Problem((), f"has {size:,} bytes; a declaration has {LARGEST:,} at most")
+def _too_large_problem(size: int) -> Problem:
+    return Problem((), f"has {size:,} bytes; a declaration has {MAX_BYTES:,} at most")
 
 
-def _validated(data: Mapping[str, Any], name: str, line: Callable[[Path], int] | None = None) -> Pipeline:
+def _validate(data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int] | None = None) -> Pipeline:
     """Return the pipeline that data declares.
 
     :param line: function that returns the line of the key at a path
@@ -127,22 +135,22 @@ def _validated(data: Mapping[str, Any], name: str, line: Callable[[Path], int] |
     try:
         return Pipeline.model_validate(data)
     except ValidationError as error:
-        found, count = problems(Pipeline, data, error, order=line, most=MOST)
-        raise ConfigError(_lines(name, [(line and line(item.path), item) for item in found], count)) from None
+        found, count = to_problems(Pipeline, data, error, order=line, most=MAX_PROBLEMS)
+        raise ConfigError(_error_message(name, [(line and line(item.path), item) for item in found], count)) from None
 
 
-def _lines(name: str, found: Sequence[tuple[int | None, Problem]], count: int) -> str:
+def _error_message(name: str, found: Sequence[tuple[int | None, Problem]], count: int) -> str:
     """Return an error message with a line for each of the first problems, and the number of further ones.
 
     :param count: number of all problems
     """
-    lines = [_line(name, line, problem) for line, problem in found[:MOST]]
+    lines = [_problem_line(name, line, problem) for line, problem in found[:MAX_PROBLEMS]]
     if count > len(lines):
-        lines.append(f"{shown(name, _NAME)}: and {count - len(lines):,} more problems")
+        lines.append(f"{for_message(name, _MAX_NAME_LENGTH)}: and {count - len(lines):,} more problems")
     return "\n".join(lines)
 
 
-def _line(name: str, line: int | None, problem: Problem) -> str:
-    where = shown(name, _NAME) if line is None else f"{shown(name, _NAME)}:{line}"
+def _problem_line(name: str, line: int | None, problem: Problem) -> str:
+    where = for_message(name, _MAX_NAME_LENGTH) if line is None else f"{for_message(name, _MAX_NAME_LENGTH)}:{line}"
     text = f"{where}: {problem.key}: {problem.text}" if problem.path else f"{where}: {problem.text}"
-    return shown(text, _LINE)
+    return for_message(text, _MAX_LINE_LENGTH)

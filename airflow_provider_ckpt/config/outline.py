@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from airflow_provider_ckpt.config.document import Document
-from airflow_provider_ckpt.config.load import text_of
-from airflow_provider_ckpt.config.schedule import Dag
+from airflow_provider_ckpt.config.load import read_text
+from airflow_provider_ckpt.config.schedule import DagSection
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -34,31 +34,31 @@ class Outline:
     start_date: datetime | None = None
 
 
-def outline(path: Path) -> Outline:
+def read_outline(path: Path) -> Outline:
     """Return the outline of a file that may be invalid; an empty one if the file cannot be read. Never raises.
 
     :param path: the file
     """
     try:
-        data = Document(text_of(path), os.environ).data
+        data = Document(read_text(path), os.environ).data
         return _outline(data) if isinstance(data, dict) else Outline()
     except Exception:  # noqa: BLE001  # an error in one file must not prevent the DAGs of the other files
         return Outline()
 
 
 def _outline(data: dict[str, Any]) -> Outline:
-    name, section = _id(data.get("name")), data.get("dag", _NONE)
-    if section is _NONE:
+    name, section = _valid_id(data.get("name")), data.get("dag", _NO_SECTION)
+    if section is _NO_SECTION:
         return Outline(name)
     try:
-        dag = Dag.model_validate(section or {})
+        dag = DagSection.model_validate(section or {})
     except ValidationError:
-        return Outline(name, _id(isinstance(section, dict) and section.get("dag_id")) or name)
+        return Outline(name, _valid_id(isinstance(section, dict) and section.get("dag_id")) or name)
     return Outline(name, dag.dag_id or name, dag.schedule or dag.every, dag.start_date)
 
 
-_NONE = object()
+_NO_SECTION = object()
 
 
-def _id(given: object) -> str | None:
+def _valid_id(given: object) -> str | None:
     return given if isinstance(given, str) and _ID.fullmatch(given) else None

@@ -14,21 +14,21 @@ from pydantic import Field, model_validator
 from airflow_provider_ckpt.config.delivery import (
     CommitStrategy,
     Consumer,
+    DeadLetterDestination,
     DeadLetterQueue,
-    Delivery,
+    DeliveryGuarantee,
     ErrorHandling,
-    LetterPlace,
-    Part,
     Retry,
+    Section,
 )
 from airflow_provider_ckpt.config.durations import Duration
-from airflow_provider_ckpt.config.flow import Sink, Source, Texts, Transform
-from airflow_provider_ckpt.config.schedule import Dag
-from airflow_provider_ckpt.core.errors import Action, ErrorType
-from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.config.flow import SinkSection, SourceSection, TextMapping, Transform
+from airflow_provider_ckpt.config.schedule import DagSection
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType
+from airflow_provider_ckpt.core.policy import DeliveryPolicy
 
 
-class Lease(Part):
+class LeaseSection(Section):
     """Lease of a pipeline, which admits one run at a time.
 
     :param ttl: time without a renewal after which the lease may be taken over
@@ -47,7 +47,7 @@ class Lease(Part):
         return self
 
 
-class Run(Part):
+class RunSection(Section):
     """Execution of a run.
 
     :param engine: ``submit`` starts Spark by the apache-spark provider's hook, ``connect`` uses a Spark Connect server
@@ -61,7 +61,7 @@ class Run(Part):
     connection: str | None = None
     time_budget: Duration = timedelta(hours=1)
     fail_on_hold: bool = True
-    conf: Texts = Field(default_factory=dict)
+    conf: TextMapping = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _server_named(self) -> Self:
@@ -70,7 +70,7 @@ class Run(Part):
         return self
 
 
-class Recovery(Part):
+class RecoverySection(Section):
     """Detection of late records.
 
     :param window: distance in time at which the low watermark follows the checkpoint
@@ -81,7 +81,7 @@ class Recovery(Part):
     settle_lag: Duration = timedelta(minutes=5)
 
 
-class Pipeline(Part):
+class Pipeline(Section):
     """Declaration of a pipeline.
 
     :param name: name, unique in the ledger: letters, digits, ``_``, ``-`` and ``.``
@@ -102,20 +102,20 @@ class Pipeline(Part):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
-    source: Source
+    source: SourceSection
     transform: Transform = Transform()
-    sink: Sink
-    delivery: Delivery = "at_least_once"
+    sink: SinkSection
+    delivery: DeliveryGuarantee = "at_least_once"
     commit_strategy: CommitStrategy = CommitStrategy()
     retry: Retry = Retry()
     dead_letter_queue: DeadLetterQueue = DeadLetterQueue()
     error_handling: ErrorHandling = ErrorHandling()
-    error_policy: dict[ErrorType, Action] = Field(default_factory=dict)
+    error_policy: dict[ErrorType, ErrorAction] = Field(default_factory=dict)
     consumer: Consumer = Consumer()
-    lease: Lease = Lease()
-    run: Run = Run()
-    recovery: Recovery = Recovery()
-    dag: Dag | None = None
+    lease: LeaseSection = LeaseSection()
+    run: RunSection = RunSection()
+    recovery: RecoverySection = RecoverySection()
+    dag: DagSection | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -130,8 +130,11 @@ class Pipeline(Part):
         if self.source.type == "jdbc" and self.run.engine == "connect":
             raise ValueError("run.engine: connect cannot read a jdbc source; write submit")
         queue = self.dead_letter_queue
-        wanting = {LetterPlace.KAFKA: "connection or brokers", LetterPlace.POSTGRES: "connection"}.get(queue.sink)
-        if wanting and queue.elsewhere and not queue.brokers and self.letters_connection is None:
+        wanting = {
+            DeadLetterDestination.KAFKA: "connection or brokers",
+            DeadLetterDestination.POSTGRES: "connection",
+        }.get(queue.sink)
+        if wanting and queue.elsewhere and not queue.brokers and self.dead_letter_connection is None:
             raise ValueError(f"dead_letter_queue.sink: {queue.sink} needs {wanting}")
         return self
 
@@ -147,7 +150,7 @@ class Pipeline(Part):
             raise ValueError(f"source.format: {form} and transform.decode: {decode} contradict each other")
 
     @property
-    def letters_connection(self) -> str | None:
+    def dead_letter_connection(self) -> str | None:
         """Connection id of a dead letter destination other than the sink.
 
         It is the section's own, or that of a sink or source of the same type. None if the sink writes the dead letters,
@@ -161,7 +164,7 @@ class Pipeline(Part):
     @property
     def connections(self) -> frozenset[str]:
         """Ids of all Airflow connections that lanes need."""
-        named = (self.source.connection, self.sink.connection, self.letters_connection)
+        named = (self.source.connection, self.sink.connection, self.dead_letter_connection)
         return frozenset(name for name in named if name)
 
     @property
@@ -178,9 +181,9 @@ class Pipeline(Part):
         return self.consumer.strategy != "round_robin"
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> DeliveryPolicy:
         """The delivery policy as the core's type."""
-        return Policy(self.retry.core, self.dead_letter_queue.enabled, dict(self.error_policy))
+        return DeliveryPolicy(self.retry.core, self.dead_letter_queue.enabled, dict(self.error_policy))
 
     def document(self) -> dict[str, Any]:
         """Return the declaration as JSON-ready data without ``dag``; ``Pipeline.model_validate`` reads it.

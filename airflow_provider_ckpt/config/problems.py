@@ -14,9 +14,9 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from airflow_provider_ckpt.config.characters import look_alike, shown
+from airflow_provider_ckpt.config.characters import for_message, non_ascii_clause
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """Path of a value: keys and list indexes, from the top."""
 
 _KEY = "[key]"
@@ -48,22 +48,22 @@ class Problem:
     :param missing: whether a required key is missing
     """
 
-    path: Path
+    path: KeyPath
     text: str
     missing: bool = False
 
     @property
     def key(self) -> str:
         """The path as text, with dots."""
-        return ".".join(shown(part) for part in self.path)
+        return ".".join(for_message(part) for part in self.path)
 
 
-def problems(
+def to_problems(
     model: type[BaseModel],
     data: object,
     error: ValidationError,
     *,
-    order: Callable[[Path], int] | None = None,
+    order: Callable[[KeyPath], int] | None = None,
     most: int,
 ) -> tuple[list[Problem], int]:
     """Return the first problems that validation found, one per key, and the number of all problems.
@@ -74,16 +74,18 @@ def problems(
     :param order: function that returns the line of a key, by which problems are sorted; missing keys come last
     :param most: maximum number of problems that are returned
     """
-    by_path: dict[Path, list[ErrorDetails]] = {}
+    by_path: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        by_path.setdefault(_path(data, detail), []).append(detail)
+        by_path.setdefault(_key_path(data, detail), []).append(detail)
     found = [(path, details, details[0]["type"] == "missing") for path, details in by_path.items()]
     if order is not None:
         found.sort(key=lambda item: (item[2], order(item[0])))
-    return [Problem(path, _say(model, path, details), missing) for path, details, missing in found[:most]], len(found)
+    return [
+        Problem(path, _problem_text(model, path, details), missing) for path, details, missing in found[:most]
+    ], len(found)
 
 
-def _path(data: object, detail: ErrorDetails) -> Path:
+def _key_path(data: object, detail: ErrorDetails) -> KeyPath:
     """Return the path of an error: pydantic's location without the names of union members, which are not keys."""
     found: list[str | int] = []
     for part in detail["loc"]:
@@ -96,35 +98,37 @@ def _path(data: object, detail: ErrorDetails) -> Path:
     return tuple(found)
 
 
-def _say(model: type[BaseModel], path: Path, details: Sequence[ErrorDetails]) -> str:
+def _problem_text(model: type[BaseModel], path: KeyPath, details: Sequence[ErrorDetails]) -> str:
     first = details[0]
     if first["type"] == "extra_forbidden":
-        return _unknown(model, path)
+        return _unknown_key_text(model, path)
     if first["type"] == "missing":
-        return "missing" + _only(_choices(model, path))
+        return "missing" + _choices_clause(_choices(model, path))
     if first["loc"][-1:] == (_KEY,):
-        return f"unknown error type; {_nearest(shown(path[-1]), _expected(first))}"
+        return f"unknown error type; {_suggestion(for_message(path[-1]), _allowed_texts(first))}"
     if first["input"] is None and first["type"] == "model_type":
         return "is empty: give it keys, or leave it out"
     for detail in details:
         if detail["type"] == "value_error":
             return str(detail["ctx"]["error"])
-    choices = [choice for detail in details for choice in _expected(detail)]
+    choices = [choice for detail in details for choice in _allowed_texts(detail)]
     others = [_EXPECTED[detail["type"]] for detail in details if detail["type"] in _EXPECTED]
     if choices:
-        return _refused(first["input"], choices, others)
-    return f"must be {' or '.join(dict.fromkeys(others))}" if others else _limit(first)
+        return _unsupported_text(first["input"], choices, others)
+    return f"must be {' or '.join(dict.fromkeys(others))}" if others else _limit_text(first)
 
 
-def _refused(value: object, choices: Sequence[str], others: Sequence[str]) -> str:
-    word = shown(value)
+def _unsupported_text(value: object, choices: Sequence[str], others: Sequence[str]) -> str:
+    word = for_message(value)
     given = "an empty value" if value is None else f"'{word}'"
-    text = f"{given} is not supported; supported: {', '.join([*choices, *dict.fromkeys(others)])}{look_alike(word)}"
+    text = (
+        f"{given} is not supported; supported: {', '.join([*choices, *dict.fromkeys(others)])}{non_ascii_clause(word)}"
+    )
     close = get_close_matches(word, choices, 1)
     return f"{text}; did you mean {close[0]}?" if close else text
 
 
-def _limit(detail: ErrorDetails) -> str:
+def _limit_text(detail: ErrorDetails) -> str:
     context = detail.get("ctx", {})
     match detail["type"]:
         case "greater_than_equal":
@@ -133,11 +137,11 @@ def _limit(detail: ErrorDetails) -> str:
             return f"must be at most {context['le']}"
         case "string_pattern_mismatch":
             rule = "must be letters, digits, '_', '-' and '.', not begin with '-' or '.', and be 128 long at most"
-            return rule + look_alike(shown(detail["input"], 128))
+            return rule + non_ascii_clause(for_message(detail["input"], 128))
     return detail["msg"][:1].lower() + detail["msg"][1:]
 
 
-def _expected(detail: ErrorDetails) -> list[str]:
+def _allowed_texts(detail: ErrorDetails) -> list[str]:
     """Return the allowed texts of a literal or enum error, which pydantic gives as prose: ``'a', 'b' or 'c'``."""
     if detail["type"] not in ("literal_error", "enum"):
         return []
@@ -145,23 +149,23 @@ def _expected(detail: ErrorDetails) -> list[str]:
     return [word.strip().strip("'") for word in prose.replace(" or ", ", ").split(", ")]
 
 
-def _unknown(model: type[BaseModel], path: Path) -> str:
+def _unknown_key_text(model: type[BaseModel], path: KeyPath) -> str:
     owner = _model_at(model, path[:-1]) or model
-    key = shown(path[-1])
-    elsewhere = [home for home in _homes(model) if home.rpartition(".")[2] == key]
+    key = for_message(path[-1])
+    elsewhere = [home for home in _dotted_keys(model) if home.rpartition(".")[2] == key]
     known = list(_keys(owner))
     if elsewhere and not get_close_matches(key, known, 1, 0.8):
         return f"unknown key here; did you mean {elsewhere[0]}?"
-    return f"unknown key; {_nearest(key, known)}{look_alike(key)}"
+    return f"unknown key; {_suggestion(key, known)}{non_ascii_clause(key)}"
 
 
-def _nearest(word: str, known: Sequence[str]) -> str:
-    by_form = {_form(name): name for name in known}
-    close = get_close_matches(_form(word), by_form, 1)
+def _suggestion(word: str, known: Sequence[str]) -> str:
+    by_form = {_normalized(name): name for name in known}
+    close = get_close_matches(_normalized(word), by_form, 1)
     return f"did you mean {by_form[close[0]]}?" if close else f"known here: {', '.join(known)}"
 
 
-def _form(word: str) -> str:
+def _normalized(word: str) -> str:
     return word.lower().replace("-", "_")
 
 
@@ -169,16 +173,16 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
     return (field.alias or name for name, field in model.model_fields.items())
 
 
-def _homes(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def _dotted_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Yield every key of a model and its parts, as a dotted path."""
     for key in _keys(model):
         yield prefix + key
         part = _model_at(model, (key,))
         if part:
-            yield from _homes(part, f"{prefix}{key}.")
+            yield from _dotted_keys(part, f"{prefix}{key}.")
 
 
-def _annotation(model: type[BaseModel], path: Path) -> Any:
+def _annotation(model: type[BaseModel], path: KeyPath) -> Any:
     owner = _model_at(model, path[:-1])
     for name, field in owner.model_fields.items() if owner else ():
         if (field.alias or name) == path[-1]:
@@ -186,7 +190,7 @@ def _annotation(model: type[BaseModel], path: Path) -> Any:
     return None
 
 
-def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
+def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
     """Return the model of the part at a path; None if the path is not a part."""
     if not path:
         return model
@@ -195,7 +199,7 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
-def _choices(model: type[BaseModel], path: Path) -> list[str]:
+def _choices(model: type[BaseModel], path: KeyPath) -> list[str]:
     """Return the texts that a key allows; empty if they cannot be listed."""
     annotation = _annotation(model, path)
     if isinstance(annotation, EnumType):
@@ -204,5 +208,5 @@ def _choices(model: type[BaseModel], path: Path) -> list[str]:
     return [choice for choice in get_args(annotation) if isinstance(choice, str)]
 
 
-def _only(choices: Sequence[str]) -> str:
+def _choices_clause(choices: Sequence[str]) -> str:
     return f"; one of: {', '.join(choices)}" if choices else ""

@@ -8,18 +8,18 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from airflow_provider_ckpt.config.delivery import Part, Whole
+from airflow_provider_ckpt.config.delivery import Section, WholeNumber
 from airflow_provider_ckpt.config.durations import Duration
 
 
-class Shape(StrEnum):
+class DagShape(StrEnum):
     """Structure of the DAG: one task, or a task group."""
 
     OPERATOR = "operator"
     TASK_GROUP = "task_group"
 
 
-def _aware(found: datetime) -> datetime:
+def _with_time_zone(found: datetime) -> datetime:
     if found.tzinfo is None:
         return found.replace(tzinfo=UTC)
     try:
@@ -35,13 +35,13 @@ def _uri(text: str) -> str:
     return text
 
 
-Moment = Annotated[datetime, AfterValidator(_aware)]
+AwareDatetime = Annotated[datetime, AfterValidator(_with_time_zone)]
 """A point in time; UTC if it has no time zone."""
 
 AssetUri = Annotated[str, AfterValidator(_uri)]
 
 
-class Work(Part):
+class WorkSchedule(Section):
     """Schedule by the amount of new work, see :class:`CkptWorkTrigger`.
 
     :param at_least: number of new positions that starts a run at once
@@ -49,7 +49,7 @@ class Work(Part):
     :param look_every: time between two checks of the source, at least one second
     """
 
-    at_least: Whole = Field(default=1, ge=1)
+    at_least: WholeNumber = Field(default=1, ge=1)
     longest_wait: Duration = timedelta(hours=1)
     look_every: Duration = timedelta(minutes=1)
 
@@ -60,7 +60,7 @@ class Work(Part):
         return self
 
 
-class Dag(Part):
+class DagSection(Section):
     """DAG of a pipeline; at most one of ``schedule``, ``every``, ``assets`` and ``work`` is given.
 
     :param dag_id: the DAG's id; the pipeline's name by default
@@ -84,13 +84,13 @@ class Dag(Part):
     schedule: str | None = None
     every: Duration | None = None
     assets: tuple[AssetUri, ...] = ()
-    work: Work | None = None
-    start_date: Moment | None = None
+    work: WorkSchedule | None = None
+    start_date: AwareDatetime | None = None
     tags: tuple[str, ...] = ("ckpt",)
     owner: str = "airflow"
-    task_retries: Whole = Field(default=0, ge=0)
+    task_retries: WholeNumber = Field(default=0, ge=0)
     paused: bool | None = None
-    shape: Shape = Shape.OPERATOR
+    shape: DagShape = DagShape.OPERATOR
     deferrable: bool | None = None
 
     @model_validator(mode="after")

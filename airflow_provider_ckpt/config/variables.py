@@ -31,7 +31,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def unset(text: str, environment: Mapping[str, str]) -> frozenset[str]:
+def unset_variables(text: str, environment: Mapping[str, str]) -> frozenset[str]:
     """Return the variables without a default that a text refers to and that are not set.
 
     :param text: any text, a whole document

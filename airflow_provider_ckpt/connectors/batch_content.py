@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
     from airflow_provider_ckpt.core.wave import BatchTask
 
-LETTER_PAUSE = 1.0
+DEAD_LETTER_RETRY_SECONDS = 1.0
 """Pause in seconds before a failed write of a dead letter is retried (semantics, section 7)."""
 
 _ORIGINAL_HEADERS = "original-headers"
@@ -57,25 +57,25 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLetter:
+class StoredDeadLetter:
     """A dead letter as a sink stores it.
 
     :param source: the attempt that wrote it
-    :param letter: the dead letter
+    :param dead_letter: the dead letter
     :param at: when it was written
     """
 
     source: AttemptKey
-    letter: DeadLetter
+    dead_letter: DeadLetter
     at: datetime
 
 
 @dataclass(slots=True)
-class Content:
+class BatchContent:
     """A batch after the transform, in memory.
 
     :param rows: the records to deliver, in position order: :data:`~.protocols.NUMBER`, then the sink's columns
-    :param letters: dead letters of the records that the transform rejected
+    :param dead_letters: dead letters of the records that the transform rejected
     :param read: number of records read from the source
     :param filtered: number of records that ``where`` left out
     :param original: function that returns a dead letter for each given number of ``rows``, with the original bytes, the
@@ -85,7 +85,7 @@ class Content:
     """
 
     rows: pa.Table
-    letters: list[DeadLetter]
+    dead_letters: list[DeadLetter]
     read: int
     filtered: int
     original: Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
@@ -101,8 +101,8 @@ class Content:
         :raises CkptError: if the counts do not add up (``SumIdentity``)
         :raises DeadLetterQueueError: if there are dead letters and the pipeline allows none
         """
-        letters = [*self.letters, *own]
-        kept = self.elsewhere + len(letters)
+        dead_letters = [*self.dead_letters, *own]
+        kept = self.elsewhere + len(dead_letters)
         counts = Counts(self.read, self.rows.num_rows - len(own), self.filtered, kept)
         if not counts.balanced:
             raise CkptError(
@@ -111,8 +111,8 @@ class Content:
                 batch=str(task.key),
                 hint="Nothing is lost; report it, since it is a defect.",
             )
-        if letters and not queue.enabled:
-            first = letters[0]
+        if dead_letters and not queue.enabled:
+            first = dead_letters[0]
             raise DeadLetterQueueError(
                 f"position {first.position} calls for a dead letter ({first.error.type.value}: {first.error.message}), "
                 "but dead_letter_queue.enabled is false; nothing of the batch was sent.",
@@ -123,7 +123,7 @@ class Content:
         return counts
 
 
-def headers_of(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:
+def split_headers(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:
     """Split the result of :meth:`DeadLetter.header_texts` into the dead letter's headers and the record's own."""
     own = json.loads(texts.get(_ORIGINAL_HEADERS, "[]"))
     headers = {name: text for name, text in texts.items() if name != _ORIGINAL_HEADERS}
@@ -143,7 +143,7 @@ def _as_texts(value: bytes | None) -> tuple[str | None, ...]:
         return (None, base64.b64encode(value or b"").decode())
 
 
-def data_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:
+def record_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:
     """Return a non-recoverable error of one record.
 
     :param kind: type of the error

@@ -12,14 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE, Content, DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import (
+    DEAD_LETTER_RETRY_SECONDS,
+    BatchContent,
+    DeadLetter,
+    StoredDeadLetter,
+)
 from airflow_provider_ckpt.connectors.outputs import NamesOutputs, Output
-from airflow_provider_ckpt.connectors.protocols import Claims, KeepsFiles, KeepsWitness, Sink, Writer
-from airflow_provider_ckpt.connectors.row_filter import without
+from airflow_provider_ckpt.connectors.protocols import Claims, FileBasedSink, Sink, SinkWithWitness, Writer
+from airflow_provider_ckpt.connectors.row_filter import exclude_rows
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
@@ -29,43 +34,43 @@ if TYPE_CHECKING:
 _CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, AttemptOutcome.VOID, AttemptOutcome.STAGED})
 
 
-class LetterBox(Protocol):
+class DeadLetterStore(Protocol):
     """Destination for the dead letters of one pipeline and ledger. Errors are :class:`CkptError` of any type."""
 
     def check(self) -> None:
         """Raise an error if the destination cannot be reached or does not fit; create what is missing."""
 
-    def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
+    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
         """Write dead letters of one attempt durably; writing the same ones again is harmless.
 
         :param task: the batch and its attempt
-        :param letters: all dead letters of the attempt so far; a dead letter's number is its index
+        :param dead_letters: all dead letters of the attempt so far; a dead letter's number is its index
         :param first: number of the first one that is not stored yet
         """
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """See :meth:`Sink.letters`."""
 
     def close(self) -> None:
         """Close connections."""
 
 
-class _RefusedError(CkptError):
+class _BadRecordsError(CkptError):
     """Signal that the sink found bad records; never leaves this module, since the batch is retried without them."""
 
 
-class BoxedWriter:
+class WriterWithDeadLetterStore:
     """Sink writer whose dead letters go into a dead letter store; see :class:`Writer`.
 
     :param queue: the pipeline's dead letter settings
     """
 
-    def __init__(self, writer: Writer, box: LetterBox, queue: DeadLetterQueue) -> None:
+    def __init__(self, writer: Writer, box: DeadLetterStore, queue: DeadLetterQueue) -> None:
         self._writer = writer
         self._box = box
         self._queue = queue
 
-    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Store the batch's dead letters, then deliver the rest.
 
         If the sink finds bad records, their dead letters are stored too and the batch is delivered again without them.
@@ -73,36 +78,36 @@ class BoxedWriter:
         :raises DeadLetterQueueError: if a dead letter cannot be stored; nothing of the batch is delivered or claimed
             then
         """
-        rows, letters, kept = content.rows, list(content.letters), 0
+        rows, dead_letters, kept = content.rows, list(content.dead_letters), 0
         refused: dict[int, ErrorInfo] = {}
 
         def found(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
             refused.update(errors)
-            raise _RefusedError(f"{len(errors)} records are refused")
+            raise _BadRecordsError(f"{len(errors)} records are refused")
 
         while True:
-            content.counts(task, self._queue, letters[len(content.letters) :])
-            if len(letters) > kept:
-                self._keep(task, letters, kept)
-                kept = len(letters)
+            content.counts(task, self._queue, dead_letters[len(content.dead_letters) :])
+            if len(dead_letters) > kept:
+                self._keep(task, dead_letters, kept)
+                kept = len(dead_letters)
             refused.clear()
-            rest = Content(rows, [], content.read, content.filtered, found, kept, content.positions)
+            rest = BatchContent(rows, [], content.read, content.filtered, found, kept, content.positions)
             outcome = self._writer.deliver(task, rest)
             if not refused:
-                return _with_types(outcome, letters)
-            letters += content.original(refused)
-            rows = without(rows, refused)
+                return _with_error_types(outcome, dead_letters)
+            dead_letters += content.original(refused)
+            rows = exclude_rows(rows, refused)
 
     def close(self) -> None:
         """Close connections."""
         self._writer.close()
         self._box.close()
 
-    def _keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
+    def _keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
         failures = 0
         while True:
             try:
-                self._box.keep(task, letters, first)
+                self._box.keep(task, dead_letters, first)
             except CkptError as error:
                 failures += 1
                 if failures > self._queue.max_dlq_retries:
@@ -110,19 +115,19 @@ class BoxedWriter:
                         f"{error.message.removesuffix('.')}. The batch's dead letters could not be stored, so nothing "
                         "of it was sent.",
                         batch=str(task.key),
-                        position=letters[first].position,
+                        position=dead_letters[first].position,
                         sqlstate=error.sqlstate,
                         hint=error.hint or "Repair the destination of dead_letter_queue, then run again.",
                     ) from error
-                time.sleep(LETTER_PAUSE)
+                time.sleep(DEAD_LETTER_RETRY_SECONDS)
             else:
                 return
 
 
-class BoxedSink:
+class SinkWithDeadLetterStore:
     """Sink whose dead letters are in a dead letter store; see :class:`Sink`."""
 
-    def __init__(self, sink: Sink, box: LetterBox) -> None:
+    def __init__(self, sink: Sink, box: DeadLetterStore) -> None:
         self._sink = sink
         self._box = box
         self.exactly_once = sink.exactly_once
@@ -155,7 +160,7 @@ class BoxedSink:
         """See :meth:`Sink.fence`."""
         self._sink.fence(epoch)
 
-    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """See :meth:`Sink.receipts`."""
         return self._sink.receipts(known)
 
@@ -163,38 +168,38 @@ class BoxedSink:
         """See :meth:`Sink.missing`."""
         return self._sink.missing(keys)
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """See :meth:`Sink.letters`."""
-        return self._box.letters(sources)
+        return self._box.dead_letters(sources)
 
-    def keep_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.keep_replay`."""
-        self._sink.keep_replay(partition, replay)
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.store_replay`."""
+        self._sink.store_replay(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
         return self._sink.replays(partitions)
 
-    def keep_files(self, files: FileList) -> None:
-        """See :meth:`Sink.keep_files`."""
-        self._sink.keep_files(files)
+    def store_file_list(self, files: FileList) -> None:
+        """See :meth:`Sink.store_file_list`."""
+        self._sink.store_file_list(files)
 
-    def kept_files(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.kept_files`."""
-        return self._sink.kept_files(first)
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.stored_file_lists`."""
+        return self._sink.stored_file_lists(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """See :meth:`Sink.target_rows`."""
         return self._sink.target_rows(exact=exact)
 
     def damaged_files(self) -> Iterator[str]:
-        """See :class:`KeepsFiles`; yields nothing if the target is not made of files."""
-        return self._sink.damaged_files() if isinstance(self._sink, KeepsFiles) else iter(())
+        """See :class:`FileBasedSink`; yields nothing if the target is not made of files."""
+        return self._sink.damaged_files() if isinstance(self._sink, FileBasedSink) else iter(())
 
-    def keep_witness(self, epoch: int) -> None:
-        """See :class:`KeepsWitness`; does nothing if the target has no witness."""
-        if isinstance(self._sink, KeepsWitness):
-            self._sink.keep_witness(epoch)
+    def store_witness(self, epoch: int) -> None:
+        """See :class:`SinkWithWitness`; does nothing if the target has no witness."""
+        if isinstance(self._sink, SinkWithWitness):
+            self._sink.store_witness(epoch)
 
     def close(self) -> None:
         """Close connections."""
@@ -202,8 +207,8 @@ class BoxedSink:
         self._box.close()
 
 
-def _with_types(outcome: Outcome, letters: Sequence[DeadLetter]) -> Outcome:
+def _with_error_types(outcome: Outcome, dead_letters: Sequence[DeadLetter]) -> Outcome:
     """Return the outcome of an attempt that claimed, with the number of its dead letters by error type."""
     if outcome.found or outcome.outcome not in _CLAIMED:
         return outcome
-    return replace(outcome, letters=dict(Counter(letter.error.type.value for letter in letters)))
+    return replace(outcome, dead_letters=dict(Counter(dead_letter.error.type.value for dead_letter in dead_letters)))

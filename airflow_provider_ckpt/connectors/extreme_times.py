@@ -16,81 +16,83 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Text = Callable[["pa.Array"], "pa.Array"]
-_Maps = type[list[Any]] | type[dict[Any, Any]]
+_ToText = Callable[["pa.Array"], "pa.Array"]
+_MapType = type[list[Any]] | type[dict[Any, Any]]
 
-_DAY = 86_400_000_000
-_CYCLE = 146_097
+_MICROSECONDS_A_DAY = 86_400_000_000
+_DAYS_IN_400_YEARS = 146_097
 """Days in 400 years, the period of the calendar."""
 
-_OF_1970 = date(1970, 1, 1).toordinal()
-_TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
+_ORDINAL_OF_1970 = date(1970, 1, 1).toordinal()
+_DAYS_TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
 """Days from 1970 to 2000, by which PostgreSQL's values are shifted.
 
 PostgreSQL counts from 2000, and its infinities are the ends of that count; shifted to 1970 they wrap around.
 """
 
-_INFINITY = {"date": -(2**31) + _TO_2000 - 1, "timestamp": -(2**63) + _TO_2000 * _DAY - 1}
+_INFINITY = {"date": -(2**31) + _DAYS_TO_2000 - 1, "timestamp": -(2**63) + _DAYS_TO_2000 * _MICROSECONDS_A_DAY - 1}
 """Infinity as the driver returns it, by kind; the value plus one is minus infinity."""
 
-_WRITTEN = re.compile(
+_TEXT_PATTERN = re.compile(
     r"(?P<year>\d{4,})(?P<rest>-\d\d-\d\d)(?:T(?P<time>\d\d:\d\d:\d\d(?:\.\d{6})?)(?:\+00:00)?)?(?P<bc> BC)?"
 )
-"""Pattern of the texts that :func:`day` and :func:`instant` return, except infinities."""
+"""Pattern of the texts that :func:`date_text` and :func:`timestamp_text` return, except infinities."""
 
 _FIRST_DAY, _LAST_DAY = -12_687_428, 11_248_737
 """First and last day of the years that Arrow can convert to text."""
 
-_WRAPPED = _INFINITY["timestamp"]
+_LEAST_UNWRAPPED = _INFINITY["timestamp"]
 """Smaller values are PostgreSQL's times after the year 294246, wrapped around like its infinities."""
 
 
-def texts(column: pa.Array) -> pa.Array:
+def to_text(column: pa.Array) -> pa.Array:
     """Convert a column of dates or timestamps to text; return any other column unchanged."""
     import pyarrow as pa
 
     kind = column.type
     if pa.types.is_date(kind):
-        return pa.array([None if n is None else day(n) for n in _numbers(column).to_pylist()], pa.string())
+        return pa.array([None if n is None else date_text(n) for n in _to_integers(column).to_pylist()], pa.string())
     if pa.types.is_timestamp(kind):
-        numbers = _numbers(column).to_pylist()
-        return pa.array([None if n is None else instant(n, zoned=kind.tz is not None) for n in numbers], pa.string())
+        numbers = _to_integers(column).to_pylist()
+        return pa.array(
+            [None if n is None else timestamp_text(n, zoned=kind.tz is not None) for n in numbers], pa.string()
+        )
     return column
 
 
-def objects(column: pa.Array, text: _Text, maps: _Maps = list) -> list[Any]:
+def to_python(column: pa.Array, text: _ToText, maps: _MapType = list) -> list[Any]:
     """Convert values to Python objects; dates and timestamps that Python cannot represent become text, at any depth.
 
     :param column: Arrow values of any type
-    :param text: function that converts dates or timestamps to text: :func:`texts` or :func:`iso`
+    :param text: function that converts dates or timestamps to text: :func:`to_text` or :func:`to_iso`
     :param maps: Python type for a map: ``list`` for a list of pairs, or ``dict``
     """
     try:
         found: list[Any] = column.to_pylist(maps_as_pydicts="lossy" if maps is dict else None)
     except (OverflowError, ValueError):
-        return [_object(value, text, maps) for value in column]
+        return [_to_python_value(value, text, maps) for value in column]
     return found
 
 
-def _object(value: pa.Scalar, text: _Text, maps: _Maps) -> Any:
+def _to_python_value(value: pa.Scalar, text: _ToText, maps: _MapType) -> Any:
     """Convert one value, recursively."""
     import pyarrow as pa
 
     if not value.is_valid:
         return None
     if pa.types.is_map(value.type):
-        keys, items = (objects(part, text, maps) for part in value.values.flatten())
+        keys, items = (to_python(part, text, maps) for part in value.values.flatten())
         return maps(zip(keys, items, strict=True))
     if pa.types.is_struct(value.type):
-        return {name: _object(item, text, maps) for name, item in value.items()}
+        return {name: _to_python_value(item, text, maps) for name, item in value.items()}
     if pa.types.is_list(value.type):
-        return objects(value.values, text, maps)
+        return to_python(value.values, text, maps)
     times = pa.types.is_date(value.type) or pa.types.is_timestamp(value.type)
     return text(pa.array([value], value.type))[0].as_py() if times else value.as_py()
 
 
-def parsed(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
-    """Parse texts of dates or timestamps, including those that :func:`texts` returns.
+def parse(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+    """Parse texts of dates or timestamps, including those that :func:`to_text` returns.
 
     :param written: the texts
     :param kind: Arrow type of the result: a date, or a timestamp in microseconds
@@ -103,27 +105,27 @@ def parsed(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
         return column.cast(kind)
     except pa.ArrowInvalid:  # at least one is of a year that Arrow cannot parse
         stored = pa.int32() if pa.types.is_date(kind) else pa.int64()
-        return pa.array([None if text is None else _number(text, kind) for text in written], stored).view(kind)
+        return pa.array([None if text is None else _parse_one(text, kind) for text in written], stored).view(kind)
 
 
-def microseconds(written: str) -> int:
-    """Return the microseconds since 1970 of a UTC timestamp's text; the inverse of :func:`instant`."""
+def parse_microseconds(written: str) -> int:
+    """Return the microseconds since 1970 of a UTC timestamp's text; the inverse of :func:`timestamp_text`."""
     import pyarrow as pa
 
-    return int(parsed([written], pa.timestamp("us", "UTC"))[0].value)
+    return int(parse([written], pa.timestamp("us", "UTC"))[0].value)
 
 
-def beyond(column: pa.Array) -> pa.Array:
+def is_out_of_range(column: pa.Array) -> pa.Array:
     """Return a mask of the dates or timestamps that Arrow cannot convert to text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    number, length = _numbers(column), 1 if pa.types.is_date(column.type) else _DAY
+    number, length = _to_integers(column), 1 if pa.types.is_date(column.type) else _MICROSECONDS_A_DAY
     outside = pc.or_(pc.less(number, _FIRST_DAY * length), pc.greater_equal(number, (_LAST_DAY + 1) * length))
     return pc.fill_null(outside, False)
 
 
-def iso(column: pa.Array, between: str = "T") -> pa.Array:
+def to_iso(column: pa.Array, between: str = "T") -> pa.Array:
     """Convert dates or timestamps to ISO 8601, with ``Z`` for UTC.
 
     A year has four digits, or as many as it needs; 0000 is 1 BC, and earlier years are negative.
@@ -137,33 +139,33 @@ def iso(column: pa.Array, between: str = "T") -> pa.Array:
     if pa.types.is_date(column.type):
         text, zone = column.cast(pa.string()), ""
     else:
-        local = _numbers(column).cast(pa.timestamp("us")).cast(pa.string())
+        local = _to_integers(column).cast(pa.timestamp("us")).cast(pa.string())
         text, zone = pc.replace_substring(local, " ", between, max_replacements=1), "Z" if column.type.tz else ""
-    outside = beyond(column)
+    outside = is_out_of_range(column)
     if pc.any(outside).as_py():
-        numbers = _numbers(column).filter(outside).to_pylist()
+        numbers = _to_integers(column).filter(outside).to_pylist()
         spelt = _iso_day if pa.types.is_date(column.type) else partial(_iso_instant, between=between)
         text = pc.replace_with_mask(text, outside, pa.array(map(spelt, numbers), pa.string()))
     return pc.binary_join_element_wise(text, pa.scalar(zone), pa.scalar("")) if zone else text
 
 
-def day(number: int) -> str:
+def date_text(number: int) -> str:
     """Return the text of a date given as days since 1970."""
     return _infinity(number, "date") or _date(number)
 
 
-def instant(number: int, *, zoned: bool) -> str:
+def timestamp_text(number: int, *, zoned: bool) -> str:
     """Return the text of a timestamp given as microseconds since 1970.
 
     :param zoned: whether it is in UTC, not a local time without a zone
     """
-    days, rest = divmod(number + 2**64 if number < _WRAPPED else number, _DAY)
-    at = _time(rest).isoformat()
+    days, rest = divmod(number + 2**64 if number < _LEAST_UNWRAPPED else number, _MICROSECONDS_A_DAY)
+    at = _time_of_day(rest).isoformat()
     return _infinity(number, "timestamp") or _date(days, f"T{at}{'+00:00' if zoned else ''}")
 
 
-def _number(text: str, kind: pa.DataType) -> int:
-    """Parse the text of one date or timestamp; the inverse of :func:`day` and :func:`instant`.
+def _parse_one(text: str, kind: pa.DataType) -> int:
+    """Parse the text of one date or timestamp; the inverse of :func:`date_text` and :func:`timestamp_text`.
 
     Texts that those functions do not produce are parsed by Arrow.
     """
@@ -172,20 +174,24 @@ def _number(text: str, kind: pa.DataType) -> int:
     infinity = _INFINITY["date" if pa.types.is_date(kind) else "timestamp"]
     if text.removeprefix("-") == "infinity":
         return infinity + text.startswith("-")
-    found = _WRITTEN.fullmatch(text)
+    found = _TEXT_PATTERN.fullmatch(text)
     if found is None or pa.types.is_date(kind) != (found["time"] is None):
         return int(pa.scalar(text).cast(kind).value)
     year = 1 - int(found["year"]) if found["bc"] else int(found["year"])
     cycles, inside = divmod(year - 1, 400)
-    days = date.fromisoformat(f"{inside + 1:04}{found['rest']}").toordinal() - _OF_1970 + cycles * _CYCLE
+    days = (
+        date.fromisoformat(f"{inside + 1:04}{found['rest']}").toordinal()
+        - _ORDINAL_OF_1970
+        + cycles * _DAYS_IN_400_YEARS
+    )
     if found["time"] is None:
         return days
     at = datetime.fromisoformat(f"0001-01-01T{found['time']}") - datetime(1, 1, 1)  # noqa: DTZ001  # the time of day alone
-    number = days * _DAY + at // timedelta(microseconds=1)
-    return number - 2**64 if 2**63 <= number < _WRAPPED + 2**64 else number
+    number = days * _MICROSECONDS_A_DAY + at // timedelta(microseconds=1)
+    return number - 2**64 if 2**63 <= number < _LEAST_UNWRAPPED + 2**64 else number
 
 
-def _numbers(column: pa.Array) -> pa.Array:
+def _to_integers(column: pa.Array) -> pa.Array:
     """Return days or microseconds since 1970."""
     import pyarrow as pa
 
@@ -195,28 +201,28 @@ def _numbers(column: pa.Array) -> pa.Array:
 
 
 def _iso_day(number: int) -> str:
-    year, rest = _calendar(number)
+    year, rest = _year_and_rest(number)
     return f"{year}{rest}"
 
 
 def _iso_instant(number: int, *, between: str) -> str:
-    days, rest = divmod(number, _DAY)
-    return f"{_iso_day(days)}{between}{_time(rest).isoformat('microseconds')}"
+    days, rest = divmod(number, _MICROSECONDS_A_DAY)
+    return f"{_iso_day(days)}{between}{_time_of_day(rest).isoformat('microseconds')}"
 
 
 def _date(number: int, rest: str = "") -> str:
-    year, inside = _calendar(number)
+    year, inside = _year_and_rest(number)
     return f"{year if year > 0 else 1 - year:04}{inside}{rest}{'' if year > 0 else ' BC'}"
 
 
-def _calendar(number: int) -> tuple[int, str]:
+def _year_and_rest(number: int) -> tuple[int, str]:
     """Return the year of a day (0 is 1 BC) and the rest of its ISO date."""
-    cycles, inside = divmod(number + _OF_1970 - 1, _CYCLE)
+    cycles, inside = divmod(number + _ORDINAL_OF_1970 - 1, _DAYS_IN_400_YEARS)
     found = date.fromordinal(inside + 1)
     return found.year + 400 * cycles, found.isoformat()[4:]
 
 
-def _time(microseconds: int) -> time:
+def _time_of_day(microseconds: int) -> time:
     return (datetime(1, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).time()
 
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 
-_LARGEST = 256 << 10
+_MAX_LIST_BYTES = 256 << 10
 """Approximate maximum size of one list as JSON, in bytes; every sink accepts values of this size."""
 
 
@@ -57,7 +57,7 @@ class FileList:
         return cls(data["epoch"], tuple(files), data["start"])
 
 
-def parted(files: Sequence[SourceFile], epoch: int, start: int | None = None) -> Iterator[FileList]:
+def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None = None) -> Iterator[FileList]:
     """Split newly discovered files into lists that every sink can store.
 
     :param files: newly discovered files, in order
@@ -68,7 +68,7 @@ def parted(files: Sequence[SourceFile], epoch: int, start: int | None = None) ->
     size = 0
     for file in files:
         width = len(json.dumps(file.path)) + len(file.etag) + 64
-        if part and size + width > _LARGEST:
+        if part and size + width > _MAX_LIST_BYTES:
             yield FileList(epoch, tuple(part), start)
             part, size = [], 0
         part.append(file)
@@ -77,7 +77,7 @@ def parted(files: Sequence[SourceFile], epoch: int, start: int | None = None) ->
         yield FileList(epoch, tuple(part), start)
 
 
-def following(known: Sequence[SourceFile], kept: Iterable[FileList]) -> list[FileList]:
+def continuing_lists(known: Sequence[SourceFile], kept: Iterable[FileList]) -> list[FileList]:
     """Return the lists that continue the known files, in order.
 
     A list that names a known file, or does not begin where the one before it ends, was stored by a run that had been

@@ -24,7 +24,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 _Encode = Callable[["pa.Array"], "pa.Array"]
 
 
-def objects(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
+def encode_rows(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
     """Return one JSON object for each row, as text.
 
     :param columns: columns by name, in the order of the objects' fields
@@ -36,13 +36,13 @@ def objects(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
     pieces: list[Any] = []
     for name, column in columns.items():
         opening = "," if pieces else "{"
-        pieces += [pa.scalar(f"{opening}{_text(name)}:"), values(column.combine_chunks())]
+        pieces += [pa.scalar(f"{opening}{_quote(name)}:"), encode_column(column.combine_chunks())]
     if not pieces:
         return pa.repeat(pa.scalar("{}"), size)
     return pc.binary_join_element_wise(*pieces, pa.scalar("}"), pa.scalar(""))
 
 
-def values(column: pa.Array) -> pa.Array:
+def encode_column(column: pa.Array) -> pa.Array:
     """Return one JSON value for each value of a column, as text."""
     import pyarrow.compute as pc
 
@@ -53,29 +53,29 @@ def _encoder(kind: pa.DataType) -> _Encode:
     import pyarrow as pa
 
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _strings
+        return _encode_strings
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-        return _plain
+        return _as_text
     if pa.types.is_floating(kind):
-        return _floats
+        return _encode_floats
     if pa.types.is_decimal(kind):
-        return _plain
+        return _as_text
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return lambda column: _quoted(extreme_times.iso(column))
-    return _one_by_one
+        return lambda column: _quoted(extreme_times.to_iso(column))
+    return _encode_one_by_one
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _as_text(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
     return column.cast(pa.string())
 
 
-def _floats(column: pa.Array) -> pa.Array:
+def _encode_floats(column: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     finite = pc.all(pc.is_finite(column)).as_py() is not False
-    return _plain(column) if finite else _one_by_one(column)
+    return _as_text(column) if finite else _encode_one_by_one(column)
 
 
 def _quoted(column: pa.Array) -> pa.Array:
@@ -85,7 +85,7 @@ def _quoted(column: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(pa.scalar('"'), column, pa.scalar('"'), pa.scalar(""))
 
 
-def _strings(column: pa.Array) -> pa.Array:
+def _encode_strings(column: pa.Array) -> pa.Array:
     """Quote texts; only those with characters to escape are processed one by one."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -95,36 +95,36 @@ def _strings(column: pa.Array) -> pa.Array:
     special = pc.fill_null(pc.match_substring_regex(column, _ESCAPED), False)
     if not pc.any(special).as_py():
         return quoted
-    escaped = [_text(text) for text in column.filter(special).to_pylist()]
+    escaped = [_quote(text) for text in column.filter(special).to_pylist()]
     return pc.replace_with_mask(quoted, special, pa.array(escaped, pa.string()))
 
 
-def _one_by_one(column: pa.Array) -> pa.Array:
+def _encode_one_by_one(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    found = extreme_times.objects(column, extreme_times.iso, dict)
+    found = extreme_times.to_python(column, extreme_times.to_iso, dict)
     plain = variants.decoder(column.type)
     if plain is not None:
         found = [None if value is None else plain(value) for value in found]
-    return pa.array([None if value is None else _value(value) for value in found], pa.string())
+    return pa.array([None if value is None else _encode_value(value) for value in found], pa.string())
 
 
-def _value(value: Any) -> str:
+def _encode_value(value: Any) -> str:
     """Encode one Python value as JSON; decimals keep every digit."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_text(str(name))}:{_value(item)}" for name, item in value.items()) + "}"
+        return "{" + ",".join(f"{_quote(str(name))}:{_encode_value(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_value, value)) + "]"
+        return "[" + ",".join(map(_encode_value, value)) + "]"
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, float) and not math.isfinite(value):
         return {math.inf: '"Infinity"', -math.inf: '"-Infinity"'}.get(value, '"NaN"')
     if isinstance(value, bytes):
-        return _text(base64.b64encode(value).decode())
+        return _quote(base64.b64encode(value).decode())
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
-    return _text(value.isoformat() if isinstance(value, datetime | date | time) else str(value))
+    return _quote(value.isoformat() if isinstance(value, datetime | date | time) else str(value))
 
 
-def _text(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)

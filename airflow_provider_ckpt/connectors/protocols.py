@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from airflow_provider_ckpt.connectors.batch_content import Content, KeptLetter
-from airflow_provider_ckpt.connectors.record_positions import Digest
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, StoredDeadLetter
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 POSITION = "__pos"
 """Name of the int64 column with each record's source position, first in every Arrow batch that a reader yields."""
 
-NUMBER = "__number"
+ROW_NUMBER = "__number"
 """Name of the int64 column that numbers a batch's rows, first in a writer's rows; several rows may share a position."""
 
-REACHES = "reaches"
+SOURCE_END = "reaches"
 """Key of a partition's state (:attr:`Plan.states`): the position before which the source already contains records.
 
 Some of these may not be readable yet. Lag is counted up to this position.
@@ -109,7 +109,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class RangeToPlan:
     """A range of one partition to split into batches.
 
     :param partition: its id
@@ -123,12 +123,12 @@ class Todo:
     end: int | None = None
 
     @property
-    def asks_bound(self) -> bool:
+    def needs_bound(self) -> bool:
         """Return whether planning must determine how far the source reaches."""
         return self.end is None or self.end == self.start
 
 
-Unread = Callable[[str, Sequence[Range]], Sequence[Range] | None]
+FindUnreceipted = Callable[[str, Sequence[Range]], Sequence[Range] | None]
 """Function that returns the records of some ranges of a partition, below its plan, whose positions are in no receipt.
 
 It returns None if this is not known for all of the ranges.
@@ -150,14 +150,14 @@ class PlanRequest:
     :param unread: function that compares what the source shows below the plan with the receipts; None if not available
     """
 
-    todo: Sequence[Todo]
+    todo: Sequence[RangeToPlan]
     records_per_batch: int | None
     max_records: int
     files: Sequence[SourceFile] = ()
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     committed: Mapping[str, int] = field(default_factory=dict)
     look: bool = False
-    unread: Unread | None = None
+    unread: FindUnreceipted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RecordShape:
     """Columns that a reader yields after :data:`POSITION`.
 
     :param raw: if True, one ``value`` column of bytes, to be decoded by the transform, and possibly ``key``,
@@ -224,7 +224,7 @@ class Source(Protocol):
     def start(self, partition: str, start_from: str | int) -> Start:
         """Return the base for a first start: ``earliest``, ``latest`` or a position."""
 
-    def shape(self) -> Shape:
+    def shape(self) -> RecordShape:
         """Return the columns that readers yield."""
 
     def plan(self, request: PlanRequest) -> Plan:
@@ -233,7 +233,7 @@ class Source(Protocol):
     def late(self) -> bool:
         """Return whether records may still appear in a range that was read, although its bound was closed."""
 
-    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:
         """Return a digest of the positions of all records in each range as of now.
 
         Return None if a range that was read can never show more records.
@@ -255,7 +255,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SourceEvidence:
     """Evidence from a source for which its plannings fail.
 
     :param seen: the evidence, as a sentence
@@ -270,14 +270,14 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class PlanningAlarm:
     """Evidence for which the next planning of a partition would fail.
 
     :param told: all the evidence
     :param state: state to store once all of it is accounted for; the next planning compares with it
     """
 
-    told: Sequence[Told]
+    told: Sequence[SourceEvidence]
     state: Mapping[str, Any]
 
 
@@ -285,7 +285,9 @@ class Alarm:
 class WatchedSource(Protocol):
     """A source that detects, from the state of its last planning, positions below the plan that were assigned since."""
 
-    def watch(self, partition: str, end: int, state: Mapping[str, Any], unread: Unread | None = None) -> Alarm | None:
+    def watch(
+        self, partition: str, end: int, state: Mapping[str, Any], unread: FindUnreceipted | None = None
+    ) -> PlanningAlarm | None:
         """Return why a partition's next planning would fail; None if it would not.
 
         The next planning fails if positions below the plan were assigned since the last one.
@@ -317,7 +319,7 @@ class Reader(Protocol):
         """Close connections."""
 
 
-class CarriedReader(Reader, Protocol):
+class SparkFedReader(Reader, Protocol):
     """Reader of a source that Spark itself reads: it yields records that Spark passed to it."""
 
     def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
@@ -388,7 +390,7 @@ class Sink(Protocol):
         :raises FencedError: if the sink has a newer epoch
         """
 
-    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield this ledger's receipts for the pipeline that the ledger does not know yet, in the order of their keys.
 
         They are final once :meth:`fence` has returned.
@@ -403,22 +405,22 @@ class Sink(Protocol):
         :param keys: batches of this ledger and pipeline whose receipt the ledger has seen
         """
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters of some attempts, attempt by attempt in the order given, each in a stable order.
 
         The caller passes attempts that a receipt names; what any other attempt left does not count.
         """
 
-    def keep_replay(self, partition: str, replay: Replay) -> None:
+    def store_replay(self, partition: str, replay: Replay) -> None:
         """Store which dead letters a side partition sends, before any of them is sent, in case the ledger is lost."""
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """Return the stored replays of these side partitions; those that never sent anything are left out."""
 
-    def keep_files(self, files: FileList) -> None:
+    def store_file_list(self, files: FileList) -> None:
         """Store a list of discovered files before anything of them is sent, in case the ledger is lost or restored."""
 
-    def kept_files(self, first: int) -> Sequence[FileList]:
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
         """Return the stored lists of files that begin at an ordinal or later, in any order."""
 
     def target_rows(self, *, exact: bool = False) -> int | None:
@@ -432,7 +434,7 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class KeepsFiles(Protocol):
+class FileBasedSink(Protocol):
     """A sink whose target consists of files that can be lost one by one, which its row count does not show."""
 
     def damaged_files(self) -> Iterator[str]:
@@ -440,10 +442,10 @@ class KeepsFiles(Protocol):
 
 
 @runtime_checkable
-class KeepsWitness(Protocol):
+class SinkWithWitness(Protocol):
     """A sink that detects, by a witness stored with the fence, that rows are gone although their receipts exist."""
 
-    def keep_witness(self, epoch: int) -> None:
+    def store_witness(self, epoch: int) -> None:
         """Store a witness of the target as it is now, if the fence is still at this epoch.
 
         :param epoch: epoch of the run, which has delivered something
@@ -465,7 +467,7 @@ class ComparesTargets(Protocol):
 class Writer(Protocol):
     """Writing side of a sink, one per lane; keeps its connection across batches."""
 
-    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Claim the task's verdict and carry out its effect, in one transaction.
 
         ``deliver`` writes the rows and dead letters; ``reject`` gets all records as ``content.letters`` and no rows;

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.ranges import Range, merge
-from airflow_provider_ckpt.core.recovery import Surplus
+from airflow_provider_ckpt.core.recovery import UnreadRecords
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PRIME = 2**31 - 1
 """Prime divisor of the digest; the product of two remainders fits into 64 bits."""
 
-MOST = 24_000
+MAX_CHARACTERS = 24_000
 """Maximum number of characters that a receipt spends on positions."""
 
 _SAMPLE = 4_096
@@ -33,7 +33,7 @@ _WIDTHS = ("u1", "u2", "u4", "u8")
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class PositionDigest:
     """Digest of positions: equal digests mean equal positions, except for a chance of one in billions.
 
     :param count: number of positions
@@ -45,14 +45,14 @@ class Digest:
     sums: tuple[int, int, int] | None
 
     @classmethod
-    def of(cls, positions: npt.NDArray[np.int64]) -> Digest:
+    def of(cls, positions: npt.NDArray[np.int64]) -> PositionDigest:
         """Return the digest of positions."""
         quotients, remainders = positions // PRIME, positions % PRIME
         cubes = remainders * remainders % PRIME * remainders % PRIME
         return cls(len(positions), (int(quotients.sum()), int(remainders.sum()), int(cubes.sum())))
 
     @classmethod
-    def total(cls, parts: Iterable[Digest]) -> Digest:
+    def total(cls, parts: Iterable[PositionDigest]) -> PositionDigest:
         """Return the digest of the union of several sets of positions, given their digests."""
         count, sums = 0, (0, 0, 0)
         for part in parts:
@@ -61,7 +61,7 @@ class Digest:
             sums = (sums[0] + part.sums[0], sums[1] + part.sums[1], sums[2] + part.sums[2])
         return cls(count, sums)
 
-    def same(self, other: Digest) -> bool:
+    def same(self, other: PositionDigest) -> bool:
         """Return whether both digests may be of the same positions; without sums, only the counts are compared."""
         if self.sums is None or other.sums is None:
             return self.count == other.count
@@ -81,18 +81,18 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class RecordPositions:
     """Positions of a batch's records, as its receipt stores them.
 
     :param digest: digest of the positions
     :param packed: all of them in order, compressed; None if they need too much space
     """
 
-    digest: Digest
+    digest: PositionDigest
     packed: str | None
 
     @classmethod
-    def of(cls, positions: Any) -> Positions:
+    def of(cls, positions: Any) -> RecordPositions:
         """Return the positions of a batch.
 
         :param positions: numpy array or sequence
@@ -100,7 +100,7 @@ class Positions:
         import numpy as np
 
         array = np.sort(np.asarray(positions, dtype=np.int64))
-        return cls(Digest.of(array), _packed(array))
+        return cls(PositionDigest.of(array), _pack(array))
 
     def text(self) -> str:
         """Return the text for the receipt; :meth:`parse` is its inverse."""
@@ -109,20 +109,20 @@ class Positions:
         return sums if self.packed is None else f"{sums};{self.packed}"
 
     @classmethod
-    def parse(cls, text: str) -> Positions:
+    def parse(cls, text: str) -> RecordPositions:
         """Parse the text that :meth:`text` wrote."""
         numbers, _, packed = text.partition(";")
         count, quotients, remainders, cubes = map(int, numbers.split(","))
-        return cls(Digest(count, (quotients, remainders, cubes)), packed or None)
+        return cls(PositionDigest(count, (quotients, remainders, cubes)), packed or None)
 
     def all(self) -> npt.NDArray[np.int64] | None:
         """Return every position, in order; None if they are not stored."""
-        return None if self.packed is None else _unpacked(self.packed)
+        return None if self.packed is None else _unpack(self.packed)
 
 
-def surplus(
-    read: Iterable[tuple[Range, Positions]], shown: Sequence[int], within: Range, pending: Sequence[Range] = ()
-) -> Surplus:
+def find_surplus(
+    read: Iterable[tuple[Range, RecordPositions]], shown: Sequence[int], within: Range, pending: Sequence[Range] = ()
+) -> UnreadRecords:
     """Find the positions that a range shows now and that appeared after it was read.
 
     A position that was read before and shows more records now cannot be read again without duplicating some.
@@ -144,15 +144,15 @@ def surplus(
     late = {position: count - before[position] for position, count in now.items() if count > before[position]}
     fresh = [position for position in late if position not in before]
     barriers = sorted({*before, *(span.start for span in pending)})
-    return Surplus(
+    return UnreadRecords(
         len(shown),
         sum(late.values()),
-        spans=tuple(_spans(sorted(fresh), barriers)),
+        ranges=tuple(_ranges_between(sorted(fresh), barriers)),
         shared=tuple(sorted(position for position in late if position in before)),
     )
 
 
-def _spans(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
+def _ranges_between(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
     """Yield the fewest ranges that contain all given positions and none that was read; both are sorted."""
     from bisect import bisect_left
 
@@ -165,10 +165,10 @@ def _spans(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
     yield from merge(groups)
 
 
-def _packed(positions: npt.NDArray[np.int64]) -> str | None:
+def _pack(positions: npt.NDArray[np.int64]) -> str | None:
     """Encode sorted positions as text: the first one, the width of the differences, and the compressed differences.
 
-    Return None if the text would be longer than :data:`MOST`.
+    Return None if the text would be longer than :data:`MAX_CHARACTERS`.
     """
     import numpy as np
 
@@ -182,13 +182,13 @@ def _packed(positions: npt.NDArray[np.int64]) -> str | None:
     raw = steps.astype(f"<{_WIDTHS[width]}")
     if len(raw) > 2 * _SAMPLE:
         sample = len(zlib.compress(raw[:_SAMPLE].tobytes(), 1))
-        if sample * len(raw) // _SAMPLE > 2 * MOST:
+        if sample * len(raw) // _SAMPLE > 2 * MAX_CHARACTERS:
             return None
     data = base64.b64encode(zlib.compress(raw.tobytes(), 1)).decode()
-    return f"{positions[0]},{width},{data}" if len(data) <= MOST else None
+    return f"{positions[0]},{width},{data}" if len(data) <= MAX_CHARACTERS else None
 
 
-def _unpacked(text: str) -> npt.NDArray[np.int64]:
+def _unpack(text: str) -> npt.NDArray[np.int64]:
     import numpy as np
 
     first, width, data = text.split(",")

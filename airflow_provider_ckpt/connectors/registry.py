@@ -5,13 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_ckpt.config.delivery import LetterPlace
-from airflow_provider_ckpt.connectors.dead_letter_store import BoxedSink, BoxedWriter, LetterBox
+from airflow_provider_ckpt.config.delivery import DeadLetterDestination
+from airflow_provider_ckpt.connectors.dead_letter_store import (
+    DeadLetterStore,
+    SinkWithDeadLetterStore,
+    WriterWithDeadLetterStore,
+)
 from airflow_provider_ckpt.connectors.protocols import (
     Committer,
     Connection,
     Reader,
-    Shape,
+    RecordShape,
     Sink,
     SinkContext,
     Source,
@@ -47,10 +51,10 @@ _WRITERS = {
     "files": ("files.writer", "FilesWriter"),
     "iceberg": ("iceberg.writer", "IcebergWriter"),
 }
-_BOXES = {
-    LetterPlace.FILES: ("files.dead_letter_store", "FilesBox"),
-    LetterPlace.KAFKA: ("kafka.dead_letter_store", "KafkaBox"),
-    LetterPlace.POSTGRES: ("postgres.dead_letter_store", "PostgresBox"),
+_DEAD_LETTER_STORES = {
+    DeadLetterDestination.FILES: ("files.dead_letter_store", "FilesDeadLetterStore"),
+    DeadLetterDestination.KAFKA: ("kafka.dead_letter_store", "KafkaDeadLetterStore"),
+    DeadLetterDestination.POSTGRES: ("postgres.dead_letter_store", "PostgresDeadLetterStore"),
 }
 _COMMITTERS = {
     "delta": ("delta.committer", "DeltaCommitter"),
@@ -76,11 +80,11 @@ def _load(module: str, name: str) -> Any:
 
 def lane_modules(pipeline: Pipeline) -> list[str]:
     """Return the modules that a lane of the pipeline imports, and the drivers that those import lazily."""
-    reader = _PARQUET_READER if pipeline.source.columnar else _READERS[pipeline.source.type]
+    reader = _PARQUET_READER if pipeline.source.is_parquet else _READERS[pipeline.source.type]
     entries = [reader, _WRITERS[pipeline.sink.type]]
     kinds: set[str] = {pipeline.source.type, pipeline.sink.type}
     if pipeline.dead_letter_queue.elsewhere:
-        entries.append(_BOXES[pipeline.dead_letter_queue.sink])
+        entries.append(_DEAD_LETTER_STORES[pipeline.dead_letter_queue.sink])
         kinds.add(pipeline.dead_letter_queue.sink.value)
     drivers = [driver for kind in sorted(kinds) for driver in _DRIVERS.get(kind, ())]
     return [*(f"{_PACKAGE}.{module}" for module, _ in entries), *drivers]
@@ -88,55 +92,65 @@ def lane_modules(pipeline: Pipeline) -> list[str]:
 
 def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
     """Create the planning side of the pipeline's source."""
-    entry = _PARQUET_SOURCE if pipeline.source.columnar else _SOURCES[pipeline.source.type]
+    entry = _PARQUET_SOURCE if pipeline.source.is_parquet else _SOURCES[pipeline.source.type]
     return cast("Source", _load(*entry)(pipeline, connection))
 
 
-def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Shape) -> Reader:
+def open_reader(pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> Reader:
     """Create the reading side of the pipeline's source.
 
     :param pipeline: the pipeline
     :param connection: the source's connection
     :param shape: the columns that the source announced
     """
-    entry = _PARQUET_READER if pipeline.source.columnar else _READERS[pipeline.source.type]
+    entry = _PARQUET_READER if pipeline.source.is_parquet else _READERS[pipeline.source.type]
     return cast("Reader", _load(*entry)(pipeline, connection, shape))
 
 
 def open_sink(
-    pipeline: Pipeline, connection: Connection | None, context: SinkContext, letters: Connection | None = None
+    pipeline: Pipeline, connection: Connection | None, context: SinkContext, dead_letters: Connection | None = None
 ) -> Sink:
     """Create the control side of the pipeline's sink.
 
     :param pipeline: the pipeline
     :param connection: the sink's connection
     :param context: ledger, pipeline and epoch
-    :param letters: the connection of :attr:`~Pipeline.letters_connection`
+    :param dead_letters: the connection of :attr:`~Pipeline.letters_connection`
     """
     sink = cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
-    return BoxedSink(sink, _box(pipeline, letters, context)) if pipeline.dead_letter_queue.elsewhere else sink
+    return (
+        SinkWithDeadLetterStore(sink, _open_dead_letter_store(pipeline, dead_letters, context))
+        if pipeline.dead_letter_queue.elsewhere
+        else sink
+    )
 
 
 def open_writer(
-    pipeline: Pipeline, connection: Connection | None, context: SinkContext, letters: Connection | None = None
+    pipeline: Pipeline, connection: Connection | None, context: SinkContext, dead_letters: Connection | None = None
 ) -> Writer:
     """Create the writing side of the pipeline's sink.
 
     :param pipeline: the pipeline
     :param connection: the sink's connection
     :param context: ledger, pipeline and epoch
-    :param letters: the connection of :attr:`~Pipeline.letters_connection`
+    :param dead_letters: the connection of :attr:`~Pipeline.letters_connection`
     """
     writer = cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
     queue = pipeline.dead_letter_queue
-    return BoxedWriter(writer, _box(pipeline, letters, context), queue) if queue.elsewhere else writer
+    return (
+        WriterWithDeadLetterStore(writer, _open_dead_letter_store(pipeline, dead_letters, context), queue)
+        if queue.elsewhere
+        else writer
+    )
 
 
-def _box(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> LetterBox:
-    return cast("LetterBox", _load(*_BOXES[pipeline.dead_letter_queue.sink])(pipeline, connection, context))
+def _open_dead_letter_store(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> DeadLetterStore:
+    return cast(
+        "DeadLetterStore", _load(*_DEAD_LETTER_STORES[pipeline.dead_letter_queue.sink])(pipeline, connection, context)
+    )
 
 
-def two_phase(pipeline: Pipeline) -> bool:
+def is_two_phase(pipeline: Pipeline) -> bool:
     """Return whether the pipeline's sink commits once a wave, so that it has no receipts before the commit."""
     return pipeline.sink.type in _COMMITTERS
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def without(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
+def exclude_rows(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
     """Return the rows except those with the given numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return rows.filter(pc.invert(pc.is_in(rows.column(NUMBER), pa.array(list(numbers), pa.int64()))))
+    return rows.filter(pc.invert(pc.is_in(rows.column(ROW_NUMBER), pa.array(list(numbers), pa.int64()))))

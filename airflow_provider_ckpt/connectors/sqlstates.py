@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-_TRANSIENT = frozenset({"08", "40", "53", "57", "58"})
+_TRANSIENT_CLASSES = frozenset({"08", "40", "53", "57", "58"})
 """Classes of transient errors."""
 
-_PASSING = frozenset({"55P03", "25006", "25P03", "25P04"})
+_TRANSIENT_CODES = frozenset({"55P03", "25006", "25P03", "25P04"})
 """Transient codes of other classes: lock not available, server is a standby, session or transaction timed out."""
 
-_OF_ALL = ("08", "53", "58", "57P0", "25006")
+_SERVER_FAILURES = ("08", "53", "58", "57P0", "25006")
 """Prefixes of codes that mean the whole server is unreachable, full or broken."""
 
 
-def passes(state: str) -> bool:
+def is_transient(state: str) -> bool:
     """Return whether a retry can help."""
-    return state[:2] in _TRANSIENT or state in _PASSING
+    return state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_CODES
 
 
-def is_of_all(state: str) -> bool:
+def is_server_failure(state: str) -> bool:
     """Return whether the whole server failed, not only one statement."""
-    return state.startswith(_OF_ALL)
+    return state.startswith(_SERVER_FAILURES)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _Decode = Callable[[Any], Any]
-_DIGITS = 100
+_MAX_DIGITS = 100
 """Decimal precision larger than any of Spark's."""
 
 
@@ -36,35 +36,35 @@ def decoder(kind: pa.DataType) -> _Decode | None:
     import pyarrow as pa
 
     if is_variant(kind):
-        return lambda value: _variants().to_python(value["value"], value["metadata"])
+        return lambda value: _variant_decoder().to_python(value["value"], value["metadata"])
     if pa.types.is_struct(kind):
         parts = {field.name: found for field in kind for found in [decoder(field.type)] if found is not None}
-        return _of_struct(parts) if parts else None
+        return _struct_decoder(parts) if parts else None
     if pa.types.is_map(kind):
         inner = decoder(kind.item_type)
-        return _of_map(inner) if inner is not None else None
+        return _map_decoder(inner) if inner is not None else None
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         inner = decoder(kind.value_type)
-        return _of_list(inner) if inner is not None else None
+        return _list_decoder(inner) if inner is not None else None
     return None
 
 
-def _of_struct(parts: Mapping[str, _Decode]) -> _Decode:
+def _struct_decoder(parts: Mapping[str, _Decode]) -> _Decode:
     return lambda value: {
         name: parts[name](item) if name in parts and item is not None else item for name, item in value.items()
     }
 
 
-def _of_map(inner: _Decode) -> _Decode:
+def _map_decoder(inner: _Decode) -> _Decode:
     return lambda value: {key: None if item is None else inner(item) for key, item in value.items()}
 
 
-def _of_list(inner: _Decode) -> _Decode:
+def _list_decoder(inner: _Decode) -> _Decode:
     return lambda value: [None if item is None else inner(item) for item in value]
 
 
 @cache
-def _variants() -> Any:
+def _variant_decoder() -> Any:
     import pyarrow as pa
     from pyspark.sql.variant_utils import VariantUtils
 
@@ -73,19 +73,19 @@ def _variants() -> Any:
 
         @classmethod
         def _get_decimal(cls, value: bytes, pos: int) -> decimal.Decimal:
-            with decimal.localcontext(prec=_DIGITS):
+            with decimal.localcontext(prec=_MAX_DIGITS):
                 found: decimal.Decimal = super()._get_decimal(value, pos)
             return found
 
         @classmethod
         def _get_date(cls, value: bytes, pos: int) -> Any:
             days = pa.array([cls._read_long(value, pos + 1, 4, signed=True)], pa.int32())
-            return extreme_times.iso(days.cast(pa.date32()))[0].as_py()
+            return extreme_times.to_iso(days.cast(pa.date32()))[0].as_py()
 
         @classmethod
         def _get_timestamp(cls, value: bytes, pos: int, zone_id: str) -> Any:  # noqa: ARG003  # always UTC
             zone = None if cls._get_type_info(value, pos)[1] == cls.TIMESTAMP_NTZ else "UTC"
             instant = pa.array([cls._read_long(value, pos + 1, 8, signed=True)], pa.int64())
-            return extreme_times.iso(instant.cast(pa.timestamp("us", zone)))[0].as_py()
+            return extreme_times.to_iso(instant.cast(pa.timestamp("us", zone)))[0].as_py()
 
     return Variants

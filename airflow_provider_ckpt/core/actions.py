@@ -12,16 +12,16 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Instruction
-from airflow_provider_ckpt.core.dead_letters import Letters, Replay
+from airflow_provider_ckpt.core.dead_letters import DeadLetters, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine, Side
+from airflow_provider_ckpt.core.pipeline_phases import PipelineState, SideKind
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.reconcile import rewind
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
 
 
-class ActKind(StrEnum):
+class ActionKind(StrEnum):
     """Kinds of actions that change a pipeline."""
 
     HOLD = "hold"
@@ -41,40 +41,40 @@ class ActKind(StrEnum):
     MOVE = "move"
 
 
-BEHIND_FENCE = frozenset({ActKind.FORCE_STOP, ActKind.REWIND})
+NEED_NEW_EPOCH = frozenset({ActionKind.FORCE_STOP, ActionKind.REWIND})
 """Actions that are applied only under a new epoch: the sink must be fenced and its receipts read first."""
 
-BY_A_RUN = BEHIND_FENCE | {ActKind.REPLAY, ActKind.RECOVER, ActKind.REPLAY_LETTERS}
+NEED_RECEIPTS_READ = NEED_NEW_EPOCH | {ActionKind.REPLAY, ActionKind.RECOVER, ActionKind.REPLAY_LETTERS}
 """Actions that are applied only after the sink's receipts have been read.
 
 All of them except force stop start a generation. A ledger restored from a backup may have lost generations whose
 receipts are in the sink; if their numbers were used again, new batches would be taken for delivered.
 """
 
-OF_PHASES = frozenset({ActKind.DRAIN, ActKind.STOP, ActKind.FORCE_STOP, ActKind.RESUME})
+PHASE_ACTIONS = frozenset({ActionKind.DRAIN, ActionKind.STOP, ActionKind.FORCE_STOP, ActionKind.RESUME})
 """Actions that change the pipeline's phase; if the pipeline is in that phase already, only an event is recorded."""
 
-OF_LETTERS = frozenset({ActKind.REPLAY_LETTERS, ActKind.DISCARD_LETTERS})
+DEAD_LETTER_ACTIONS = frozenset({ActionKind.REPLAY_LETTERS, ActionKind.DISCARD_LETTERS})
 """Actions on dead letters; the ledger's index decides which of the selected dead letters are still parked."""
 
-OF_THE_SINK = frozenset({ActKind.ACCEPT_SINK, ActKind.MOVE})
+SINK_ACTIONS = frozenset({ActionKind.ACCEPT_SINK, ActionKind.MOVE})
 """Actions that are never stored: the command acquires the lease, compares and fences the sink, and reconciles."""
 
-NEED_A_REASON = OF_THE_SINK | {ActKind.SKIP, ActKind.DISCARD_LETTERS, ActKind.REWIND, ActKind.FORCE_STOP}
+NEED_REASON = SINK_ACTIONS | {ActionKind.SKIP, ActionKind.DISCARD_LETTERS, ActionKind.REWIND, ActionKind.FORCE_STOP}
 """Actions that require a reason, because they give records up or send records again."""
 
-_SIDES = {ActKind.REPLAY: Side.REPLAY, ActKind.RECOVER: Side.RECOVERY}
+_SIDE_KINDS = {ActionKind.REPLAY: SideKind.REPLAY, ActionKind.RECOVER: SideKind.RECOVERY}
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class Action:
     """One action on a pipeline, with its arguments.
 
     :param batches: for hold, release, skip and cancel; for release, none means all that are held; for acts of the sink:
         those of which nobody can tell whether they were delivered, which are held
     :param positions: for rewind and accept: by partition, the first position to read again
-    :param spans: for replay, recover and accept: source partitions, each with a stretch to read once more
-    :param letters: for acts on dead letters: which, oldest first; for accept: those whose replay the sink has lost
+    :param ranges: for replay, recover and accept: source partitions, each with a stretch to read once more
+    :param dead_letters: for acts on dead letters: which, oldest first; for accept: those whose replay the sink has lost
     :param newest_first: for their replay: begin with the newest
     :param unreachable: for move: the sink so far cannot be asked any more what it has received
     :param with_replayed: for replay: read dead letters again that a replay of their own has delivered
@@ -84,11 +84,11 @@ class Act:
         give up what they have not delivered
     """
 
-    kind: ActKind
+    kind: ActionKind
     batches: tuple[BatchKey, ...] = ()
     positions: Mapping[str, int] = field(default_factory=dict)
-    spans: tuple[tuple[str, Range], ...] = ()
-    letters: tuple[Letters, ...] = ()
+    ranges: tuple[tuple[str, Range], ...] = ()
+    dead_letters: tuple[DeadLetters, ...] = ()
     newest_first: bool = False
     unreachable: bool = False
     with_replayed: bool = False
@@ -102,8 +102,8 @@ class Act:
             "kind": self.kind.value,
             "batches": [key.to_json() for key in self.batches],
             "positions": dict(self.positions),
-            "spans": [[name, span.start, span.end] for name, span in self.spans],
-            "letters": [letters.to_json() for letters in self.letters],
+            "ranges": [[name, span.start, span.end] for name, span in self.ranges],
+            "dead_letters": [dead_letters.to_json() for dead_letters in self.dead_letters],
             "newest_first": self.newest_first,
             "unreachable": self.unreachable,
             "with_replayed": self.with_replayed,
@@ -113,14 +113,14 @@ class Act:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Act:
+    def from_json(cls, data: Mapping[str, Any]) -> Action:
         """Restore an action from the output of :meth:`to_json`."""
         return cls(
-            ActKind(data["kind"]),
+            ActionKind(data["kind"]),
             tuple(BatchKey.from_json(key) for key in data["batches"]),
             dict(data["positions"]),
-            tuple((name, Range(start, end)) for name, start, end in data["spans"]),
-            tuple(Letters.from_json(item) for item in data.get("letters", ())),
+            tuple((name, Range(start, end)) for name, start, end in data["ranges"]),
+            tuple(DeadLetters.from_json(item) for item in data.get("dead_letters", ())),
             data.get("newest_first", False),
             data.get("unreachable", False),
             data.get("with_replayed", False),
@@ -130,64 +130,64 @@ class Act:
         )
 
 
-def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
+def apply(machine: PipelineState, action: Action, *, reason: str) -> list[Event]:
     """Apply an action as a whole and return its events.
 
     :param machine: the pipeline's partitions and phase, which are changed
-    :param act: the action
+    :param action: the action
     :param reason: the actor's reason; stored in the events
     :raises LedgerStateError: if the pipeline's state does not allow the action; nothing is changed then
     """
-    phases: Mapping[ActKind, Callable[..., list[Event]]] = {
-        ActKind.DRAIN: machine.drain,
-        ActKind.STOP: machine.stop,
-        ActKind.FORCE_STOP: machine.force_stop,
-        ActKind.RESUME: machine.resume,
+    phases: Mapping[ActionKind, Callable[..., list[Event]]] = {
+        ActionKind.DRAIN: machine.drain,
+        ActionKind.STOP: machine.stop,
+        ActionKind.FORCE_STOP: machine.force_stop,
+        ActionKind.RESUME: machine.resume,
     }
-    if act.kind in OF_THE_SINK:
-        return _accept(machine, act, reason)
-    if act.kind in phases:
-        return phases[act.kind](reason=reason)
-    if act.kind is ActKind.REWIND:
-        _check_taken_back(machine, act)
-        return _rewind(machine, act, reason) + _take_back(machine, act, reason)
-    if act.kind in _SIDES:
-        return _re_read(machine, act, _SIDES[act.kind])
-    if act.kind in OF_LETTERS:
-        return _letters(machine, act, reason)
-    return _each_batch(machine, act, reason)
+    if action.kind in SINK_ACTIONS:
+        return _accept_sink(machine, action, reason)
+    if action.kind in phases:
+        return phases[action.kind](reason=reason)
+    if action.kind is ActionKind.REWIND:
+        _check_taken_back(machine, action)
+        return _rewind(machine, action, reason) + _take_back(machine, action, reason)
+    if action.kind in _SIDE_KINDS:
+        return _re_read(machine, action, _SIDE_KINDS[action.kind])
+    if action.kind in DEAD_LETTER_ACTIONS:
+        return _act_on_dead_letters(machine, action, reason)
+    return _act_on_batches(machine, action, reason)
 
 
-def require_reason(kind: str, who: str | None, why: str | None, *, reason: bool) -> None:
+def require_reason(kind: str, actor: str | None, reason: str | None, *, required: bool) -> None:
     """Raise an error if an action lacks its actor, or its reason where one is required.
 
     :param kind: the kind of action, for the message
-    :param who: the actor
-    :param why: the reason
-    :param reason: whether this action requires a reason
+    :param actor: the actor
+    :param reason: the reason
+    :param required: whether this action requires a reason
     :raises ConfigError: if the actor or a required reason is missing or blank
     """
     name = kind.replace("_", " ")
-    if not (who or "").strip():
+    if not (actor or "").strip():
         raise ConfigError(f"{name}: actor is missing.", hint="Every action names the user who requests it.")
-    if reason and not (why or "").strip():
+    if required and not (reason or "").strip():
         raise ConfigError(f"{name}: reason is missing.", hint="Give a reason; the audit log stores it.")
 
 
-def _accept(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
+def _accept_sink(machine: PipelineState, action: Action, reason: str) -> list[Event]:
     """Plan what the sink has lost once more, and hold the batches that it may contain without a receipt."""
-    steps = [_step(machine, ActKind.HOLD, key, reason) for key in act.batches]
-    for name, span in act.spans:
-        machine.check_lost(name, span)
-    _check_taken_back(machine, act)
-    events = _rewind(machine, act, reason) if act.positions else []
-    for name, span in act.spans:
-        events += machine.re_read_lost(name, span)[1]
-    return events + [event for step in steps for event in step()] + _take_back(machine, act, reason)
+    steps = [_batch_step(machine, ActionKind.HOLD, key, reason) for key in action.batches]
+    for name, span in action.ranges:
+        machine.require_resolved(name, span)
+    _check_taken_back(machine, action)
+    events = _rewind(machine, action, reason) if action.positions else []
+    for name, span in action.ranges:
+        events += machine.resend_range(name, span)[1]
+    return events + [event for step in steps for event in step()] + _take_back(machine, action, reason)
 
 
-def _check_taken_back(machine: PipelineMachine, act: Act) -> None:
-    for name in act.taken_back:
+def _check_taken_back(machine: PipelineState, action: Action) -> None:
+    for name in action.taken_back:
         if machine.partition(name).unplanned() and machine.phase is not Phase.RUNNING:
             raise LedgerStateError(
                 f"{name} replays dead letters that are to be read again, and cannot be taken back while the pipeline "
@@ -196,19 +196,19 @@ def _check_taken_back(machine: PipelineMachine, act: Act) -> None:
             )
 
 
-def _take_back(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
+def _take_back(machine: PipelineState, action: Action, reason: str) -> list[Event]:
     """Give up what replays have not delivered of dead letters whose records are read again."""
     events: list[Event] = []
-    for partition in map(machine.partition, act.taken_back):
+    for partition in map(machine.partition, action.taken_back):
         for span in partition.unplanned():
             events += partition.plan(span)
         for batch in list(partition.blocking.values()):
-            events += _step(machine, ActKind.SKIP, batch.key, reason)()
+            events += _batch_step(machine, ActionKind.SKIP, batch.key, reason)()
     return events
 
 
-def _rewind(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
-    chosen = [(machine.partition(name), to) for name, to in sorted(act.positions.items())]
+def _rewind(machine: PipelineState, action: Action, reason: str) -> list[Event]:
+    chosen = [(machine.partition(name), to) for name, to in sorted(action.positions.items())]
     ahead = [partition.id for partition, to in chosen if to > partition.committed or partition.limit is not None]
     if ahead or not chosen:
         raise LedgerStateError(
@@ -222,52 +222,52 @@ def _rewind(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
     return events
 
 
-def _re_read(machine: PipelineMachine, act: Act, side: Side) -> list[Event]:
-    for name, span in act.spans:
+def _re_read(machine: PipelineState, action: Action, side: SideKind) -> list[Event]:
+    for name, span in action.ranges:
         machine.check_re_read(name, span)
-    return [event for name, span in act.spans for event in machine.re_read(side, name, span)[1]]
+    return [event for name, span in action.ranges for event in machine.re_read(side, name, span)[1]]
 
 
-def _letters(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
-    if not act.letters:
+def _act_on_dead_letters(machine: PipelineState, action: Action, reason: str) -> list[Event]:
+    if not action.dead_letters:
         raise LedgerStateError(
             "none of these dead letters is parked any more.",
             hint="See `airflow ckpt dlq list --all`: they are being replayed, were replayed, discarded or read again.",
         )
-    by_source: dict[str, list[Letters]] = {}
-    for letters in act.letters:
-        by_source.setdefault(letters.key.source, []).append(letters)
+    by_source: dict[str, list[DeadLetters]] = {}
+    for dead_letters in action.dead_letters:
+        by_source.setdefault(dead_letters.key.source, []).append(dead_letters)
     chosen = [(machine.partition(name), found) for name, found in sorted(by_source.items())]
-    if act.kind is ActKind.REPLAY_LETTERS:
-        replays = [(origin.id, Replay.of(found, newest_first=act.newest_first)) for origin, found in chosen]
+    if action.kind is ActionKind.REPLAY_LETTERS:
+        replays = [(origin.id, Replay.of(found, newest_first=action.newest_first)) for origin, found in chosen]
         return [event for name, replay in replays for event in machine.replay(name, replay)[1]]
     return [
         Event("letters_discarded", key.partition, key.generation, key.seq, {"records": records, "reason": reason})
-        for key, records in sorted(_by_batch(act.letters).items())
+        for key, records in sorted(_records_by_batch(action.dead_letters).items())
     ]
 
 
-def _by_batch(letters: Iterable[Letters]) -> dict[BatchKey, int]:
+def _records_by_batch(dead_letters: Iterable[DeadLetters]) -> dict[BatchKey, int]:
     records: dict[BatchKey, int] = {}
-    for item in letters:
+    for item in dead_letters:
         records[item.key] = records.get(item.key, 0) + item.records
     return records
 
 
-def _each_batch(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
-    keys = act.batches
-    if act.kind is ActKind.RELEASE and not keys:
+def _act_on_batches(machine: PipelineState, action: Action, reason: str) -> list[Event]:
+    keys = action.batches
+    if action.kind is ActionKind.RELEASE and not keys:
         keys = tuple(
             batch.key
             for partition in machine.partitions.values()
             for batch in partition.batches.values()
             if batch.state is BatchState.HELD
         )
-    steps = [_step(machine, act.kind, key, reason) for key in dict.fromkeys(keys)]
+    steps = [_batch_step(machine, action.kind, key, reason) for key in dict.fromkeys(keys)]
     return [event for step in steps for event in step()]
 
 
-def _step(machine: PipelineMachine, kind: ActKind, key: BatchKey, reason: str) -> Callable[[], list[Event]]:
+def _batch_step(machine: PipelineState, kind: ActionKind, key: BatchKey, reason: str) -> Callable[[], list[Event]]:
     """Return a function that applies an action to one batch and returns the events.
 
     The batch's state is checked here already, so that all batches are checked before the first one is changed.
@@ -280,18 +280,18 @@ def _step(machine: PipelineMachine, kind: ActKind, key: BatchKey, reason: str) -
             f"generation {key.generation} has ended; the partition is in {partition.generation} now.", batch=str(key)
         )
     batch = partition.batches.get(key.seq)
-    if kind is ActKind.RELEASE:
+    if kind is ActionKind.RELEASE:
         held = partition.held(key.seq)
         return lambda: partition.release(held)[1]
-    if kind is ActKind.CANCEL:
+    if kind is ActionKind.CANCEL:
         sending = partition.sending(key.seq)
         return lambda: partition.cancel(sending)[1]
-    if kind is ActKind.HOLD:
+    if kind is ActionKind.HOLD:
         ticket = _ticket(partition, key.seq)
         return lambda: partition.hold(ticket, reason=reason)[1]
     if batch is not None and batch.state is BatchState.HELD:
         held = partition.held(key.seq)
-        return lambda: _released_and_skipped(partition, held, reason)
+        return lambda: _release_and_skip(partition, held, reason)
     ticket = _ticket(partition, key.seq)
     return lambda: _skip(partition, ticket, reason)
 
@@ -300,13 +300,13 @@ def _ticket(partition: Partition, seq: int) -> PlannedTicket | InFlightTicket:
     return partition.sending(seq) if seq in partition.in_flight else partition.planned(seq)
 
 
-def _released_and_skipped(partition: Partition, held: HeldTicket, reason: str) -> list[Event]:
+def _release_and_skip(partition: Partition, held: HeldTicket, reason: str) -> list[Event]:
     planned, events = partition.release(held)
     return events + _skip(partition, planned, reason)
 
 
 def _skip(partition: Partition, ticket: PlannedTicket | InFlightTicket, reason: str) -> list[Event]:
     """Skip a batch: in the ledger alone if it was never started, else the next attempt claims ``void`` in the sink."""
-    if isinstance(ticket, PlannedTicket) and not partition.batches[ticket.key.seq].begun:
+    if isinstance(ticket, PlannedTicket) and not partition.batches[ticket.key.seq].started:
         return partition.skip(ticket, reason=reason)
     return partition.instruct(ticket, Instruction.VOID, reason=reason)

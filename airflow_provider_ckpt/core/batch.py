@@ -64,10 +64,10 @@ class Instruction(StrEnum):
     @property
     def verdict(self) -> Verdict:
         """The verdict that the lane claims."""
-        return _VERDICTS[self]
+        return _VERDICT_OF[self]
 
 
-_VERDICTS = {
+_VERDICT_OF = {
     Instruction.DELIVER: Verdict.DELIVERED,
     Instruction.REJECT: Verdict.REJECTED,
     Instruction.VOID: Verdict.VOID,
@@ -88,12 +88,12 @@ class AttemptOutcome(StrEnum):
     FENCED = "fenced"
 
 
-_SIDE = re.compile(r"(?:recovery|replay|dlq):(?P<generation>[0-9]+):(?P<source>.+)", re.DOTALL)
+_SIDE_PARTITION = re.compile(r"(?:recovery|replay|dlq):(?P<generation>[0-9]+):(?P<source>.+)", re.DOTALL)
 
 
 def side_generation(partition: str) -> int:
     """Return the generation in a side partition's name; 0 for a source partition."""
-    found = _SIDE.match(partition)
+    found = _SIDE_PARTITION.match(partition)
     return int(found["generation"]) if found else 0
 
 
@@ -113,17 +113,17 @@ class BatchKey:
     @property
     def side(self) -> bool:
         """Return whether the batch belongs to a side partition, which reads a range of a source partition again."""
-        return _SIDE.match(self.partition) is not None
+        return _SIDE_PARTITION.match(self.partition) is not None
 
     @property
-    def letters(self) -> bool:
+    def dead_letters(self) -> bool:
         """Return whether the batch replays dead letters; its positions then number dead letters, not source records."""
         return self.side and self.partition.startswith("dlq:")
 
     @property
     def source(self) -> str:
         """The id of the source partition that the batch's records come from."""
-        found = _SIDE.match(self.partition)
+        found = _SIDE_PARTITION.match(self.partition)
         return self.partition if found is None else found["source"]
 
     def __str__(self) -> str:
@@ -289,7 +289,7 @@ class Batch:
     receipt: Receipt | None = field(default=None)
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """Return whether any attempt was ever opened; from then on only a receipt resolves the batch."""
         return self.attempts > 0
 

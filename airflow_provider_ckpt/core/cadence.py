@@ -14,22 +14,22 @@ from airflow_provider_ckpt.core.ranges import contiguous_end
 
 
 @dataclass(frozen=True, slots=True)
-class Cadence:
+class SettleCadence:
     """Thresholds that decide when to settle during a wave.
 
     :param after: seconds since the last settlement after which ``least`` movable batches are enough
     :param least: minimum number of movable batches for a settlement, unless the maximum interval has passed
     :param most: number of movable batches that are settled at once, regardless of the time passed
-    :param at_least_every: maximum interval: seconds after which any unsettled receipt is settled; None to leave it to
+    :param max_interval: maximum interval: seconds after which any unsettled receipt is settled; None to leave it to
         the wave's end
-    :param timed: whether the maximum interval alone decides
+    :param timer_only: whether the maximum interval alone decides
     """
 
     after: float = 1.0
     least: int = 5
     most: int = 1000
-    at_least_every: float | None = None
-    timed: bool = False
+    max_interval: float | None = None
+    timer_only: bool = False
 
     def due(self, movable: int, waiting: int, seconds: float) -> bool:
         """Return whether to settle now.
@@ -38,21 +38,21 @@ class Cadence:
         :param waiting: number of batches that have a receipt which is not settled, including the movable ones
         :param seconds: time since the last settlement, or since the wave started
         """
-        if self.at_least_every is not None and waiting and seconds >= self.at_least_every:
+        if self.max_interval is not None and waiting and seconds >= self.max_interval:
             return True
-        if self.timed:
+        if self.timer_only:
             return False
         return movable >= self.most or (movable >= self.least and seconds >= self.after)
 
     @property
     def pause(self) -> float:
         """Seconds between two checks: the timer's interval if a timer decides, else the shortest one, 1 s at most."""
-        if self.timed and self.at_least_every is not None:
-            return self.at_least_every
-        return min(self.after, _LONGEST_PAUSE, self.at_least_every or _LONGEST_PAUSE)
+        if self.timer_only and self.max_interval is not None:
+            return self.max_interval
+        return min(self.after, _MAX_PAUSE, self.max_interval or _MAX_PAUSE)
 
 
-_LONGEST_PAUSE = 1.0
+_MAX_PAUSE = 1.0
 
 
 def movable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]) -> int:

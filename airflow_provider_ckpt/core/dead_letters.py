@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 
-UNTYPED = "unknown"
+UNKNOWN_TYPE = "unknown"
 """Error type of dead letters that are known only from a receipt, which counts them but names no error types."""
 
 
-class LetterState(StrEnum):
+class DeadLetterState(StrEnum):
     """State of a dead letter."""
 
     PARKED = "parked"
@@ -31,10 +31,10 @@ class LetterState(StrEnum):
     DISCARDED = "discarded"
 
 
-OPEN = frozenset({LetterState.PARKED, LetterState.PARKED_AGAIN})
+REPLAYABLE = frozenset({DeadLetterState.PARKED, DeadLetterState.PARKED_AGAIN})
 """States in which dead letters may be replayed or discarded."""
 
-UNDELIVERED = OPEN | {LetterState.REPLAYING}
+UNDELIVERED = REPLAYABLE | {DeadLetterState.REPLAYING}
 """States of dead letters that are neither delivered nor discarded."""
 
 
@@ -47,7 +47,7 @@ class AttemptKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Letters:
+class DeadLetters:
     """A run of consecutive dead letters of one batch and one error type, numbered in the sink's order.
 
     :param key: the batch
@@ -75,7 +75,7 @@ class Letters:
         """The number after the last one."""
         return self.first + self.records
 
-    def part(self, first: int, end: int) -> Letters:
+    def part(self, first: int, end: int) -> DeadLetters:
         """Return the dead letters of this run with the numbers from ``first`` up to, but not including, ``end``."""
         return replace(self, first=first, records=end - first)
 
@@ -84,16 +84,16 @@ class Letters:
         return [self.key.to_json(), self.error_type, self.first, self.records, self.attempt, self.epoch]
 
     @classmethod
-    def from_json(cls, data: Sequence[Any]) -> Letters:
+    def from_json(cls, data: Sequence[Any]) -> DeadLetters:
         """Restore a run from the output of :meth:`to_json`."""
         return cls(BatchKey.from_json(data[0]), *data[1:])
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """An entry of the ledger's index of dead letters.
 
-    :param letters: the dead letters
+    :param dead_letters: the dead letters
     :param range: range of the source partition that contains the records; it may contain others too
     :param state: their state
     :param at: when the batch's receipt was claimed
@@ -101,21 +101,21 @@ class Entry:
     :param replay: the side partition that replays or has replayed them
     """
 
-    letters: Letters
+    dead_letters: DeadLetters
     range: Range
-    state: LetterState
+    state: DeadLetterState
     at: datetime
     replays: int = 0
     replay: str | None = None
 
     @property
-    def at_rest(self) -> LetterState:
+    def parked_state(self) -> DeadLetterState:
         """Their state while no replay is running: parked, or parked again if a replay dead-lettered them again."""
-        return LetterState.PARKED_AGAIN if self.letters.key.letters else LetterState.PARKED
+        return DeadLetterState.PARKED_AGAIN if self.dead_letters.key.dead_letters else DeadLetterState.PARKED
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class RereadRange:
     """A range of a source partition that a rewind or a range replay read again.
 
     :param source: the source partition
@@ -130,9 +130,9 @@ class Reread:
     start: int
     end: int | None
 
-    def covers(self, entry: Entry) -> bool:
+    def covers(self, entry: IndexEntry) -> bool:
         """Return whether records of these dead letters may have been read again."""
-        key, span = entry.letters.key, entry.range
+        key, span = entry.dead_letters.key, entry.range
         beyond = self.end is not None and span.start >= self.end
         return key.source == self.source and key.generation < self.generation and span.end > self.start and not beyond
 
@@ -154,79 +154,79 @@ class Selection:
     until: datetime | None = None
     stop_at: int | None = None
 
-    def names(self, entry: Entry) -> bool:
+    def names(self, entry: IndexEntry) -> bool:
         """Return whether the entry matches, regardless of :attr:`stop_at`."""
         return (
-            (not self.types or entry.letters.error_type in self.types)
-            and (not self.batches or entry.letters.key in self.batches)
+            (not self.types or entry.dead_letters.error_type in self.types)
+            and (not self.batches or entry.dead_letters.key in self.batches)
             and (self.since is None or entry.at >= self.since)
             and (self.until is None or entry.at < self.until)
         )
 
 
-def read_again(entry: Entry, rereads: Iterable[Reread]) -> int | None:
+def newest_reread(entry: IndexEntry, rereads: Iterable[RereadRange]) -> int | None:
     """Return the newest generation that read an entry's records again; None if none did."""
     return max((found.generation for found in rereads if found.covers(entry)), default=None)
 
 
-def replayed_within(
-    entries: Iterable[Entry], spans: Collection[tuple[str, Range]], rereads: Collection[Reread]
-) -> list[Entry]:
+def find_replayed(
+    entries: Iterable[IndexEntry], ranges: Collection[tuple[str, Range]], rereads: Collection[RereadRange]
+) -> list[IndexEntry]:
     """Return the dead letters whose records would be delivered twice if some ranges were read again.
 
     A replay that has parked as many letters again as it sent has delivered none. Of one that has parked some, the index
     does not say which, so all count.
 
     :param entries: the whole index
-    :param spans: source partitions, each with a stretch
+    :param ranges: source partitions, each with a stretch
     """
     entries = list(entries)
     delivered: Counter[str] = Counter()
     for entry in entries:
-        if entry.state is LetterState.REPLAYED and entry.replay is not None:
-            delivered[entry.replay] += entry.letters.records
-        delivered[entry.letters.key.partition] -= entry.letters.records
+        if entry.state is DeadLetterState.REPLAYED and entry.replay is not None:
+            delivered[entry.replay] += entry.dead_letters.records
+        delivered[entry.dead_letters.key.partition] -= entry.dead_letters.records
     return [
         entry
         for entry in entries
         if (
-            entry.state is LetterState.REPLAYING
-            or (entry.state is LetterState.REPLAYED and (entry.replay is None or delivered[entry.replay] > 0))
+            entry.state is DeadLetterState.REPLAYING
+            or (entry.state is DeadLetterState.REPLAYED and (entry.replay is None or delivered[entry.replay] > 0))
         )
-        and any(entry.letters.key.source == name and entry.range.overlaps(span) for name, span in spans)
-        and read_again(entry, rereads) is None
+        and any(entry.dead_letters.key.source == name and entry.range.overlaps(span) for name, span in ranges)
+        and newest_reread(entry, rereads) is None
     ]
 
 
-def replaying_within(entries: Iterable[Entry], spans: Collection[tuple[str, Range]]) -> list[Entry]:
+def replaying_within(entries: Iterable[IndexEntry], ranges: Collection[tuple[str, Range]]) -> list[IndexEntry]:
     """Letters whose replay is not done, and whose records these stretches have read once more.
 
-    :param spans: source partitions, each with a stretch
+    :param ranges: source partitions, each with a stretch
     """
     return [
         entry
         for entry in entries
-        if entry.state is LetterState.REPLAYING
-        and any(entry.letters.key.source == name and entry.range.overlaps(span) for name, span in spans)
+        if entry.state is DeadLetterState.REPLAYING
+        and any(entry.dead_letters.key.source == name and entry.range.overlaps(span) for name, span in ranges)
     ]
 
 
-def choose(entries: Iterable[Entry], selection: Selection, rereads: Collection[Reread]) -> list[Letters]:
+def select(entries: Iterable[IndexEntry], selection: Selection, rereads: Collection[RereadRange]) -> list[DeadLetters]:
     """Return the selected dead letters that may be replayed or discarded, oldest first.
 
     :param entries: the index
     :param selection: the selection
     :param rereads: ranges that were read again; their dead letters are left out
     """
-    meant = (entry for entry in entries if entry.state in OPEN and selection.names(entry))
-    whole = [entry for entry in meant if read_again(entry, rereads) is None]
-    ordered = (entry.letters for entry in sorted(whole, key=lambda item: (item.range, item.letters)))
-    return list(first_of(ordered, selection.stop_at))
+    meant = (entry for entry in entries if entry.state in REPLAYABLE and selection.names(entry))
+    whole = [entry for entry in meant if newest_reread(entry, rereads) is None]
+    ordered = (entry.dead_letters for entry in sorted(whole, key=lambda item: (item.range, item.dead_letters)))
+    return list(take_first(ordered, selection.stop_at))
 
 
-def first_of(letters: Iterable[Letters], number: int | None) -> Iterator[Letters]:
+def take_first(dead_letters: Iterable[DeadLetters], number: int | None) -> Iterator[DeadLetters]:
     """Yield runs with the first ``number`` dead letters; all of them if it is None."""
-    for item in letters:
+    for item in dead_letters:
         if number is None:
             yield item
         elif number > 0:
@@ -235,64 +235,64 @@ def first_of(letters: Iterable[Letters], number: int | None) -> Iterator[Letters
             yield found
 
 
-def runs_of(letters: Letters, numbers: Iterable[int]) -> list[Letters]:
+def select_numbers(dead_letters: DeadLetters, numbers: Iterable[int]) -> list[DeadLetters]:
     """Return the dead letters with the given numbers as the fewest runs.
 
-    :param letters: the run that contains all of them
-    :param numbers: ascending numbers, each at least :attr:`Letters.first` and less than :attr:`Letters.end`
+    :param dead_letters: the run that contains all of them
+    :param numbers: ascending numbers, each at least :attr:`DeadLetters.first` and less than :attr:`DeadLetters.end`
     """
-    runs: list[Letters] = []
+    runs: list[DeadLetters] = []
     for number in numbers:
         if runs and runs[-1].end == number:
             runs[-1] = runs[-1].part(runs[-1].first, number + 1)
         else:
-            runs.append(letters.part(number, number + 1))
+            runs.append(dead_letters.part(number, number + 1))
     return runs
 
 
-def move(
-    entries: Iterable[Entry], wanted: Iterable[Letters], states: Collection[LetterState], **changes: Any
-) -> tuple[list[Letters], list[tuple[Entry, list[Entry]]]]:
+def update_entries(
+    entries: Iterable[IndexEntry], wanted: Iterable[DeadLetters], states: Collection[DeadLetterState], **changes: Any
+) -> tuple[list[DeadLetters], list[tuple[IndexEntry, list[IndexEntry]]]]:
     """Change index entries of some dead letters, and split entries of which only a part changes.
 
     :param entries: the index
     :param wanted: the dead letters to change
     :param states: only entries that are in one of these states change
-    :param changes: new values of :class:`Entry` fields
+    :param changes: new values of :class:`IndexEntry` fields
     :return: the dead letters that changed, and each changed entry with the entries that replace it
     """
-    places: dict[tuple[AttemptKey, str], list[Letters]] = {}
-    for letters in wanted:
-        places.setdefault((letters.source, letters.error_type), []).append(letters)
-    moved: list[Letters] = []
-    changed: list[tuple[Entry, list[Entry]]] = []
-    for entry in sorted(entries, key=lambda item: item.letters):
-        own = entry.letters
+    places: dict[tuple[AttemptKey, str], list[DeadLetters]] = {}
+    for dead_letters in wanted:
+        places.setdefault((dead_letters.source, dead_letters.error_type), []).append(dead_letters)
+    moved: list[DeadLetters] = []
+    changed: list[tuple[IndexEntry, list[IndexEntry]]] = []
+    for entry in sorted(entries, key=lambda item: item.dead_letters):
+        own = entry.dead_letters
         at, pieces = own.first, []
-        for letters in sorted(places.get((own.source, own.error_type), ())):
-            first, end = max(letters.first, at), min(letters.end, own.end)
+        for dead_letters in sorted(places.get((own.source, own.error_type), ())):
+            first, end = max(dead_letters.first, at), min(dead_letters.end, own.end)
             if entry.state not in states or first >= end:
                 continue
             if first > at:
-                pieces.append(replace(entry, letters=own.part(at, first)))
-            pieces.append(replace(entry, letters=own.part(first, end), **changes))
+                pieces.append(replace(entry, dead_letters=own.part(at, first)))
+            pieces.append(replace(entry, dead_letters=own.part(first, end), **changes))
             moved.append(own.part(first, end))
             at = end
         if pieces:
-            rest = [replace(entry, letters=own.part(at, own.end))] if at < own.end else []
+            rest = [replace(entry, dead_letters=own.part(at, own.end))] if at < own.end else []
             changed.append((entry, [*pieces, *rest]))
     return moved, changed
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PositionedDeadLetters:
     """A run of dead letters and its position in a replay.
 
-    :param letters: the run
+    :param dead_letters: the run
     :param start: position of its first dead letter in the replay
     """
 
-    letters: Letters
+    dead_letters: DeadLetters
     start: int
 
 
@@ -300,57 +300,60 @@ class Placed:
 class Replay:
     """The content of a side partition that replays dead letters; its positions number the dead letters from 0.
 
-    :param letters: runs of dead letters in the order of the replay
+    :param dead_letters: runs of dead letters in the order of the replay
     :param newest_first: whether the newest comes first, so that of several records with one key it is sent first
     """
 
-    letters: tuple[Letters, ...]
+    dead_letters: tuple[DeadLetters, ...]
     newest_first: bool = False
     ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         total, ends = 0, []
-        for letters in self.letters:
-            total += letters.records
+        for dead_letters in self.dead_letters:
+            total += dead_letters.records
             ends.append(total)
         object.__setattr__(self, "ends", tuple(ends))
 
     @classmethod
-    def of(cls, letters: Sequence[Letters], *, newest_first: bool) -> Replay:
+    def of(cls, dead_letters: Sequence[DeadLetters], *, newest_first: bool) -> Replay:
         """Create a replay.
 
-        :param letters: runs of dead letters, oldest first
+        :param dead_letters: runs of dead letters, oldest first
         :param newest_first: whether to replay them in the reverse order
         """
-        return cls(tuple(reversed(letters)) if newest_first else tuple(letters), newest_first)
+        return cls(tuple(reversed(dead_letters)) if newest_first else tuple(dead_letters), newest_first)
 
     @property
     def records(self) -> int:
         """Number of dead letters."""
         return self.ends[-1] if self.ends else 0
 
-    def within(self, span: Range) -> Iterator[Placed]:
+    def within(self, span: Range) -> Iterator[PositionedDeadLetters]:
         """Yield the dead letters in a range of the replay's positions, in order."""
         start = 0
-        for letters, end in zip(self.letters, self.ends, strict=True):
+        for dead_letters, end in zip(self.dead_letters, self.ends, strict=True):
             low, high = max(start, span.start), min(end, span.end)
             if low < high:
-                first = letters.end - (high - start) if self.newest_first else letters.first + low - start
-                yield Placed(letters.part(first, first + high - low), low)
+                first = dead_letters.end - (high - start) if self.newest_first else dead_letters.first + low - start
+                yield PositionedDeadLetters(dead_letters.part(first, first + high - low), low)
             start = end
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
-        return {"letters": [letters.to_json() for letters in self.letters], "newest_first": self.newest_first}
+        return {
+            "dead_letters": [dead_letters.to_json() for dead_letters in self.dead_letters],
+            "newest_first": self.newest_first,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Replay:
         """Restore a replay from the output of :meth:`to_json`."""
-        return cls(tuple(Letters.from_json(item) for item in data["letters"]), data["newest_first"])
+        return cls(tuple(DeadLetters.from_json(item) for item in data["dead_letters"]), data["newest_first"])
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class LostReplays:
     """Replays that have receipts in the sink but are missing in the ledger, which was lost or restored from a backup.
 
     :param replays: by side partition

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Action(StrEnum):
+class ErrorAction(StrEnum):
     """Reaction of the delivery policy to an error."""
 
     RETRY = "retry"
@@ -124,18 +124,18 @@ class ErrorInfo:
         )
 
 
-def default_action(error: ErrorInfo) -> Action:
+def default_action(error: ErrorInfo) -> ErrorAction:
     """Return the action for an error that the pipeline's ``error_policy`` does not override (semantics, section 7).
 
     An error that no rule names halts the run, so that nothing is dropped.
     """
     if error.type in _ALWAYS_RETRIED or (error.type in _RETRIED_WHEN_RECOVERABLE and error.recoverable):
-        return Action.RETRY
+        return ErrorAction.RETRY
     if error.type in _DEAD_LETTERED:
-        return Action.DEAD_LETTER
+        return ErrorAction.DEAD_LETTER
     if error.type is ErrorType.SINK and error.sqlstate is not None and error.sqlstate[:2] in ("22", "23"):
-        return Action.DEAD_LETTER
-    return Action.HALT
+        return ErrorAction.DEAD_LETTER
+    return ErrorAction.HALT
 
 
 class CkptError(Exception):
@@ -183,14 +183,14 @@ class CkptError(Exception):
             for name, value in (("pipeline", self.pipeline), ("batch", self.batch), ("position", self.position))
             if value is not None
         ]
-        return f"[{self.type.value}] " + (", ".join(where) + ": " if where else "") + self._advice()
+        return f"[{self.type.value}] " + (", ".join(where) + ": " if where else "") + self._message_with_hint()
 
     @property
     def info(self) -> ErrorInfo:
         """The same error as data."""
-        return ErrorInfo(self.type, self._advice(), self.recoverable, self.sqlstate, self.whole)
+        return ErrorInfo(self.type, self._message_with_hint(), self.recoverable, self.sqlstate, self.whole)
 
-    def _advice(self) -> str:
+    def _message_with_hint(self) -> str:
         """Return the message as a sentence, followed by the hint."""
         if not self.hint:
             return self.message

@@ -33,9 +33,9 @@ class Violation:
     position: int | None = None
 
 
-Found = Iterator[tuple[str, int | None]]
-StateCheck = Callable[[PartitionView, list[RangeReceipt]], Found]
-StepCheck = Callable[[PartitionView, PartitionView], Found]
+Findings = Iterator[tuple[str, int | None]]
+StateCheck = Callable[[PartitionView, list[RangeReceipt]], Findings]
+StepCheck = Callable[[PartitionView, PartitionView], Findings]
 
 
 def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *, epoch: int) -> list[Violation]:
@@ -59,22 +59,22 @@ def step_violations(before: PartitionView, after: PartitionView) -> list[Violati
 # Invariants of a state
 
 
-def _terminalized_prefix(p: PartitionView, passed: list[RangeReceipt]) -> Found:
+def _terminalized_prefix(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
     reached = contiguous_end(p.base, [receipt.range for receipt in passed] + _resolved(p))
     if reached < p.committed:
         yield f"committed is {p.committed}, but receipts reach from {p.base} to {reached} only", reached
 
 
-def _ordering(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _ordering(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
-        if batch.begun and batch.state in BLOCKING and batch.range.end <= p.committed:
+        if batch.started and batch.state in BLOCKING and batch.range.end <= p.committed:
             yield (
                 f"{batch.key} was started, is {batch.state.value}, and lies below committed {p.committed}",
                 batch.range.start,
             )
 
 
-def _unresolved_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _unresolved_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         if batch.state in BLOCKING and batch.range.start < p.committed:
             yield (
@@ -83,33 +83,33 @@ def _unresolved_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Found:
             )
 
 
-def _planned_visible(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _planned_visible(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
-        if not batch.begun and batch.state in BLOCKING and batch.range.start < p.committed:
+        if not batch.started and batch.state in BLOCKING and batch.range.start < p.committed:
             yield (
                 f"{batch.key} was planned and never sent, and committed {p.committed} has passed it",
                 batch.range.start,
             )
 
 
-def _not_ahead_of_planned(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _not_ahead_of_planned(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     if p.committed > p.planned_end:
         yield f"committed is {p.committed}, but nothing beyond {p.planned_end} was ever planned", p.planned_end
 
 
-def _watermark_blocks(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _watermark_blocks(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     watermark = p.cancellation_watermark
     if watermark is not None and p.committed > p.batches[watermark].range.start:
         yield f"committed is {p.committed}, beyond the cancelled {p.batches[watermark].key}", p.committed
 
 
-def _held_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _held_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         if batch.state is BatchState.HELD and batch.range.start < p.committed:
             yield f"{batch.key} is held, and committed {p.committed} has passed it", batch.range.start
 
 
-def _tiles(p: PartitionView, passed: list[RangeReceipt]) -> Found:
+def _tiles(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
     live = [b for b in p.batches.values() if b.state is not BatchState.SUPERSEDED and b.range.end > p.committed]
     owners = sorted([(b.range, str(b.key)) for b in live] + [(r.range, "a receipt") for r in passed])
     for (one, owner), (other, next_owner) in pairwise(owners):
@@ -122,14 +122,14 @@ def _tiles(p: PartitionView, passed: list[RangeReceipt]) -> Found:
             yield f"{batch.key} has a number that was never assigned; {p.next_seq} is next", batch.range.start
 
 
-def _receipt_matches(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _receipt_matches(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         receipt = batch.receipt
         if receipt is not None and (receipt.key, receipt.range) != (batch.key, batch.range):
             yield f"{batch.key} {batch.range} carries the receipt of {receipt.key} {receipt.range}", batch.range.start
 
 
-def _sum_identity(p: PartitionView, passed: list[RangeReceipt]) -> Found:
+def _sum_identity(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
     places = [(str(b.key), b.receipt.counts, b.range) for b in p.batches.values() if b.receipt is not None]
     places += [(f"range {item.range}", item.counts, item.range) for item in passed]
     for name, counts, span in places:
@@ -137,31 +137,31 @@ def _sum_identity(p: PartitionView, passed: list[RangeReceipt]) -> Found:
             yield f"the counts of {name} do not add up: {counts.to_json()}", span.start
 
 
-def _one_verdict(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _one_verdict(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         told = None if batch.receipt is None else VERDICT_STATE[batch.receipt.verdict]
         if told is not None and batch.state is not told:
             yield f"{batch.key} is {batch.state.value}, but its receipt says {told.value}", batch.range.start
         if told is None and batch.state in (BatchState.DELIVERED, BatchState.REJECTED):
             yield f"{batch.key} is {batch.state.value} without a receipt", batch.range.start
-        if told is None and batch.state is BatchState.SKIPPED and batch.begun:
+        if told is None and batch.state is BatchState.SKIPPED and batch.started:
             yield f"{batch.key} was started and is skipped without a receipt", batch.range.start
 
 
-def _not_both(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _not_delivered_and_dead_lettered(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         receipt = batch.receipt
         if receipt is not None and receipt.verdict is not Verdict.DELIVERED and receipt.counts.delivered:
             yield f"{batch.key} is {receipt.verdict.value} and delivered {receipt.counts.delivered}", batch.range.start
 
 
-def _drain_complete(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _drain_complete(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     if p.phase is Phase.STOPPED:
         for batch in p.in_flight.values():
             yield f"the pipeline is stopped, and {batch.key} is in flight", batch.range.start
 
 
-def _nothing_stranded(p: PartitionView, _: list[RangeReceipt]) -> Found:
+def _nothing_stranded(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     if p.blocking or p.gaps():
         return
     if p.committed < p.planned_end:
@@ -171,7 +171,7 @@ def _nothing_stranded(p: PartitionView, _: list[RangeReceipt]) -> Found:
         )
 
 
-def _stale_epoch(p: PartitionView, epoch: int) -> Found:
+def _stale_epoch(p: PartitionView, epoch: int) -> Findings:
     for batch in p.batches.values():
         claimed = batch.epoch if batch.receipt is None else batch.receipt.epoch
         if claimed is not None and claimed > epoch:
@@ -190,7 +190,7 @@ STATE_CHECKS: Mapping[str, StateCheck] = {
     "ReceiptMatchesBatch": _receipt_matches,
     "SumIdentity": _sum_identity,
     "AtMostOneVerdictPerBatch": _one_verdict,
-    "NeverDeliveredAndDeadLettered": _not_both,
+    "NeverDeliveredAndDeadLettered": _not_delivered_and_dead_lettered,
     "DrainCompleteness": _drain_complete,
     "QuiescenceHasNoSilentStrandedWork": _nothing_stranded,
 }
@@ -203,13 +203,13 @@ STALE_EPOCH = "NoCommitByStaleEpoch"
 # Invariants of a step
 
 
-def _monotonic(before: PartitionView, after: PartitionView) -> Found:
+def _monotonic(before: PartitionView, after: PartitionView) -> Findings:
     if before.generation == after.generation and after.committed < before.committed:
         yield f"committed went back from {before.committed} to {after.committed}", after.committed
 
 
-def _no_double_complete(before: PartitionView, after: PartitionView) -> Found:
-    for seq, batch in _common(before, after):
+def _no_double_complete(before: PartitionView, after: PartitionView) -> Findings:
+    for seq, batch in _batches_in_both(before, after):
         now = after.batches[seq]
         # A batch that was sent at most once, or skipped in the ledger alone, may still get a receipt from the sink.
         told = batch.receipt is None and now.receipt is not None
@@ -217,35 +217,35 @@ def _no_double_complete(before: PartitionView, after: PartitionView) -> Found:
             yield f"{batch.key} was {batch.state.value} and became {now.state.value}", batch.range.start
 
 
-def _no_plan_after_drain(before: PartitionView, after: PartitionView) -> Found:
+def _no_plan_after_drain(before: PartitionView, after: PartitionView) -> Findings:
     if before.phase is after.phase is not Phase.RUNNING and before.generation == after.generation:
         for batch in after.batches.values():
             if batch.key.seq >= before.next_seq and batch.state is BatchState.PLANNED:
                 yield f"{batch.key} was planned while {after.phase.value}", batch.range.start
 
 
-def _no_new_sending(before: PartitionView, after: PartitionView) -> Found:
+def _no_new_sending(before: PartitionView, after: PartitionView) -> Findings:
     if before.phase is after.phase is not Phase.RUNNING:
-        for seq, batch in _common(before, after):
+        for seq, batch in _batches_in_both(before, after):
             now = after.batches[seq]
             if now.attempts > batch.attempts and now.receipt is None:  # an imported receipt may set attempts
                 yield f"{batch.key} was started while {after.phase.value}", batch.range.start
 
 
-def _force_stop_abandons(before: PartitionView, after: PartitionView) -> Found:
+def _force_stop_abandons(before: PartitionView, after: PartitionView) -> Findings:
     if before.phase is not Phase.STOPPED and after.phase is Phase.STOPPED:
         for batch in after.in_flight.values():
             yield f"the stop left {batch.key} in flight", batch.range.start
 
 
-def _failure_keeps_checkpoint(before: PartitionView, after: PartitionView) -> Found:
+def _failure_keeps_checkpoint(before: PartitionView, after: PartitionView) -> Findings:
     ended = [seq for seq in before.in_flight if seq in after.batches and after.batches[seq].state in BLOCKING]
-    if ended and after.committed != before.committed and not _resolved_by(before, after):
+    if ended and after.committed != before.committed and not _explains_checkpoint(before, after):
         yield f"no verdict arrived, but committed moved from {before.committed} to {after.committed}", after.committed
 
 
-def _watermark_kept(before: PartitionView, after: PartitionView) -> Found:
-    for seq, batch in _common(before, after):
+def _watermark_kept(before: PartitionView, after: PartitionView) -> Findings:
+    for seq, batch in _batches_in_both(before, after):
         now = after.batches[seq]
         if batch.cancelled and not now.cancelled and now.state in BLOCKING and now.attempts == batch.attempts:
             yield (
@@ -254,8 +254,8 @@ def _watermark_kept(before: PartitionView, after: PartitionView) -> Found:
             )
 
 
-def _order_kept(before: PartitionView, after: PartitionView) -> Found:
-    for seq, batch in _common(before, after):
+def _order_kept(before: PartitionView, after: PartitionView) -> Findings:
+    for seq, batch in _batches_in_both(before, after):
         now = after.batches[seq]
         if now.range != batch.range and now.receipt is None:
             yield f"{batch.key} changed its range from {batch.range} to {now.range}", batch.range.start
@@ -289,12 +289,12 @@ def _both_resolved(p: PartitionView, one: Range, other: Range) -> bool:
     return one not in blocking and other not in blocking
 
 
-def _common(before: PartitionView, after: PartitionView) -> Iterator[tuple[int, Batch]]:
+def _batches_in_both(before: PartitionView, after: PartitionView) -> Iterator[tuple[int, Batch]]:
     if before.generation == after.generation:
         yield from ((seq, batch) for seq, batch in before.batches.items() if seq in after.batches)
 
 
-def _resolved_by(before: PartitionView, after: PartitionView) -> bool:
+def _explains_checkpoint(before: PartitionView, after: PartitionView) -> bool:
     """Return whether the step resolved or superseded a batch, or changed the cancellation watermark."""
     known = before.pending_acks
     fresh = [seq for seq in after.pending_acks if seq not in known]

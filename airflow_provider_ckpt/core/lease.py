@@ -30,7 +30,7 @@ class LeaseState:
     expires_at: datetime
 
 
-class Why(StrEnum):
+class LeaseGrantReason(StrEnum):
     """Reason why a lease could be granted."""
 
     FREE = "free"
@@ -40,11 +40,11 @@ class Why(StrEnum):
     FORCED = "forced"
 
 
-TAKEOVERS = frozenset({Why.EXPIRED, Why.DEAD, Why.FORCED})
+TAKEOVERS = frozenset({LeaseGrantReason.EXPIRED, LeaseGrantReason.DEAD, LeaseGrantReason.FORCED})
 """Reasons for which the lease is taken from another owner."""
 
 
-def nobody_is_dead(_owner: str) -> bool:
+def assume_alive(_owner: str) -> bool:
     """Return False: without knowledge of dead owners, a lease of another owner is free only after it has expired."""
     return False
 
@@ -56,9 +56,9 @@ def grant(
     now: datetime,
     ttl: timedelta,
     at_least: int = 0,
-    is_dead: Callable[[str], bool] = nobody_is_dead,
+    is_dead: Callable[[str], bool] = assume_alive,
     force: bool = False,
-) -> tuple[LeaseState, Why]:
+) -> tuple[LeaseState, LeaseGrantReason]:
     """Grant the lease to an owner under a new epoch, if it is free, expired, its own, or a dead owner's.
 
     :param held: the lease as it is
@@ -71,23 +71,25 @@ def grant(
     :return: the new lease, and the reason why it could be granted
     :raises LeaseBusyError: if another owner holds it
     """
-    why = _why(held, owner, now, is_dead) or (Why.FORCED if force else None)
-    if why is None:
+    reason = _grant_reason(held, owner, now, is_dead) or (LeaseGrantReason.FORCED if force else None)
+    if reason is None:
         raise LeaseBusyError(
             f"another run holds the lease: {held.owner}, epoch {held.epoch}, until {held.expires_at.isoformat()}.",
             hint="Wait for it to end, or until its lease expires.",
         )
-    return LeaseState(owner, max(held.epoch, at_least) + 1, ttl, now + ttl), why
+    return LeaseState(owner, max(held.epoch, at_least) + 1, ttl, now + ttl), reason
 
 
-def _why(held: LeaseState, owner: str, now: datetime, is_dead: Callable[[str], bool]) -> Why | None:
+def _grant_reason(
+    held: LeaseState, owner: str, now: datetime, is_dead: Callable[[str], bool]
+) -> LeaseGrantReason | None:
     if held.owner is None:
-        return Why.FREE
+        return LeaseGrantReason.FREE
     if held.owner == owner:
-        return Why.OWN
+        return LeaseGrantReason.OWN
     if held.expires_at <= now:
-        return Why.EXPIRED
-    return Why.DEAD if is_dead(held.owner) else None
+        return LeaseGrantReason.EXPIRED
+    return LeaseGrantReason.DEAD if is_dead(held.owner) else None
 
 
 def check(held: LeaseState | None, epoch: int, owner: str) -> LeaseState:
@@ -106,11 +108,11 @@ def check(held: LeaseState | None, epoch: int, owner: str) -> LeaseState:
         )
     if held.epoch == epoch and held.owner == owner:
         return held
-    who = f"epoch {held.epoch} was granted to {held.owner or 'a run that has ended'}"
+    actor = f"epoch {held.epoch} was granted to {held.owner or 'a run that has ended'}"
     if held.epoch == epoch:
-        who = f"it was released (epoch {held.epoch})" if held.owner is None else f"that epoch is {held.owner}'s"
+        actor = f"it was released (epoch {held.epoch})" if held.owner is None else f"that epoch is {held.owner}'s"
     raise StaleEpochError(
-        f"this run holds epoch {epoch}, but {who}; nothing of this run is stored any more.",
+        f"this run holds epoch {epoch}, but {actor}; nothing of this run is stored any more.",
         hint="Let the newer run continue, or start this one again: it continues from the checkpoint.",
     )
 

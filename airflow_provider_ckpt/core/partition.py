@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.batch import (
     Receipt,
 )
 from airflow_provider_ckpt.core.errors import ErrorInfo, LedgerStateError
-from airflow_provider_ckpt.core.partition_view import PartitionView, Spans
+from airflow_provider_ckpt.core.partition_view import PartitionView, RangeIndex
 from airflow_provider_ckpt.core.ranges import Range, contiguous_end
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
 
@@ -116,7 +116,7 @@ class Partition(PartitionView):
             return [self._event("ack_duplicate" if below else "ack_spurious", seq)]
         if batch.state in RESOLVED and batch.state is not BatchState.SENT:
             return [self._event("ack_duplicate", seq)]
-        if batch.state is BatchState.SUPERSEDED or not batch.begun:
+        if batch.state is BatchState.SUPERSEDED or not batch.started:
             return [self._event("ack_spurious", seq)]
         if batch.range != receipt.range:
             raise LedgerStateError(
@@ -234,7 +234,7 @@ class Partition(PartitionView):
         :raises LedgerStateError: if the batch was ever started
         """
         batch = self._expect(ticket.key.seq, BatchState.PLANNED)
-        if batch.begun:
+        if batch.started:
             raise LedgerStateError("it was started, so only a receipt ends it", batch=self._name(batch.key.seq))
         self.batches[batch.key.seq] = replace(batch, state=BatchState.SKIPPED, cancelled=False)
         span = [batch.range.start, batch.range.end]
@@ -261,7 +261,7 @@ class Partition(PartitionView):
         :param advance: whether to move the checkpoint
         """
         events: list[Event] = []
-        unresolved = Spans(self.blocking.values())
+        unresolved = RangeIndex(self.blocking.values())
         for receipt in receipts:
             seq = receipt.key.seq
             for other in sorted({seq, *unresolved.overlapping(receipt.range)}):

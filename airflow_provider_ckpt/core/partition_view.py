@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.ranges import Range, subtract
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
 
 
-class Spans:
+class RangeIndex:
     """Index of batches by their ranges, which finds the batches that overlap a range.
 
     :param batches: batches whose ranges do not overlap each other

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Event, Phase
 
 
-class Side(StrEnum):
+class SideKind(StrEnum):
     """Purpose of a side partition; the first part of its id."""
 
     RECOVERY = "recovery"
@@ -25,7 +25,7 @@ class Side(StrEnum):
     DLQ = "dlq"
 
 
-class PipelineMachine:
+class PipelineState:
     """The partitions of one pipeline, by id, and their common phase.
 
     :param partitions: the partitions
@@ -68,7 +68,7 @@ class PipelineMachine:
         """
         if self._phase is Phase.STOPPED:
             raise LedgerStateError("it is stopped, so there is nothing to drain.", hint="Resume it first.")
-        return self._change(Phase.DRAINING, reason)
+        return self._change_phase(Phase.DRAINING, reason)
 
     def stop(self, *, reason: str) -> list[Event]:
         """Stop a drained pipeline. Planned and held batches may remain, and continue to block the checkpoint.
@@ -82,7 +82,7 @@ class PipelineMachine:
                 f"{self.in_flight} batches are in flight.",
                 hint="Wait until the run has settled them, or force the stop, which abandons them.",
             )
-        return self._change(Phase.STOPPED, reason)
+        return self._change_phase(Phase.STOPPED, reason)
 
     def force_stop(self, *, reason: str) -> list[Event]:
         """Stop at once and abandon the batches in flight; the checkpoint does not move."""
@@ -90,13 +90,13 @@ class PipelineMachine:
         for partition in self.partitions.values():
             for seq in partition.in_flight:
                 events += partition.abandon(partition.sending(seq))[1]
-        return events + self._change(Phase.STOPPED, reason, force=True)
+        return events + self._change_phase(Phase.STOPPED, reason, force=True)
 
     def resume(self, *, reason: str) -> list[Event]:
         """Enter ``running``: batches are planned and started again."""
-        return self._change(Phase.RUNNING, reason)
+        return self._change_phase(Phase.RUNNING, reason)
 
-    def re_read(self, side: Side, source: str, span: Range) -> tuple[Partition, list[Event]]:
+    def re_read(self, side: SideKind, source: str, span: Range) -> tuple[Partition, list[Event]]:
         """Add a side partition that reads a range of a source partition again.
 
         :param side: the purpose
@@ -108,26 +108,28 @@ class PipelineMachine:
         self.check_re_read(source, span)
         return self._side(side, source, span, {})
 
-    def replay(self, source: str, letters: Replay) -> tuple[Partition, list[Event]]:
+    def replay(self, source: str, dead_letters: Replay) -> tuple[Partition, list[Event]]:
         """Add a side partition that replays dead letters of a source partition; its positions number them from 0.
 
         :raises LedgerStateError: if there is no such source partition
         """
         self.partition(source)
-        return self._side(Side.DLQ, source, Range(0, letters.records), {"state": letters.to_json()})
+        return self._side(SideKind.DLQ, source, Range(0, dead_letters.records), {"state": dead_letters.to_json()})
 
-    def recall(self, source: str, generation: int, letters: Replay) -> tuple[Partition, list[Event]]:
+    def recall(self, source: str, generation: int, dead_letters: Replay) -> tuple[Partition, list[Event]]:
         """Restore a side partition of dead letters that this ledger has lost, with its former generation.
 
         :param source: the source partition's id
         :param generation: the side partition's generation
-        :param letters: the replay
+        :param dead_letters: the replay
         :return: the side partition, and the events
         """
-        return self._side(Side.DLQ, source, Range(0, letters.records), {"state": letters.to_json()}, generation)
+        return self._side(
+            SideKind.DLQ, source, Range(0, dead_letters.records), {"state": dead_letters.to_json()}, generation
+        )
 
     def _side(
-        self, side: Side, source: str, span: Range, more: dict[str, Any], generation: int | None = None
+        self, side: SideKind, source: str, span: Range, more: dict[str, Any], generation: int | None = None
     ) -> tuple[Partition, list[Event]]:
         number = generation or self.generation + 1
         self.generation = max(self.generation, number)
@@ -158,15 +160,15 @@ class PipelineMachine:
                 hint="End the range at the checkpoint.",
             )
 
-    def re_read_lost(self, source: str, span: Range) -> tuple[Partition, list[Event]]:
+    def resend_range(self, source: str, span: Range) -> tuple[Partition, list[Event]]:
         """Add a side partition that sends a range again that the sink has lost.
 
-        :raises LedgerStateError: as :meth:`check_lost`
+        :raises LedgerStateError: as :meth:`require_resolved`
         """
-        self.check_lost(source, span)
-        return self._side(Side.RECOVERY, source, span, {})
+        self.require_resolved(source, span)
+        return self._side(SideKind.RECOVERY, source, span, {})
 
-    def check_lost(self, source: str, span: Range) -> None:
+    def require_resolved(self, source: str, span: Range) -> None:
         """Raise an error if a part of a range is not resolved, because its batch will deliver that part.
 
         :raises LedgerStateError: if a part is still to be delivered, or the partition is a side partition
@@ -177,7 +179,7 @@ class PipelineMachine:
             owner = f"batch {mine[0]} owns a part of it" if mine else f"the plan ends at {origin.planned_end}"
             raise LedgerStateError(f"{span} of partition {source!r} is still to be delivered: {owner}.")
 
-    def _change(self, phase: Phase, reason: str, *, force: bool = False) -> list[Event]:
+    def _change_phase(self, phase: Phase, reason: str, *, force: bool = False) -> list[Event]:
         """Enter a phase; the event's kind is ``phase_unchanged`` if the pipeline is in that phase already."""
         before = self._phase
         self._enter(phase)

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airflow_provider_ckpt.core.batch import Batch, Instruction
-from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
 
-_HALT_AT_LAST = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
+_HALT_WHEN_EXHAUSTED = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
 """Error types that halt the run when the attempts are used up, because they are not caused by the batch."""
 
 
@@ -57,7 +57,7 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class DeliveryPolicy:
     """Delivery policy of a pipeline.
 
     :param retry: number and delay of retries
@@ -67,23 +67,23 @@ class Policy:
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     dead_letters: bool = True
-    overrides: Mapping[ErrorType, Action] = field(default_factory=dict)
+    overrides: Mapping[ErrorType, ErrorAction] = field(default_factory=dict)
 
-    def action(self, error: ErrorInfo) -> Action:
+    def action(self, error: ErrorInfo) -> ErrorAction:
         """Return the action for an error; an override never turns a halt into a skip or a dead letter."""
         default = default_action(error)
         chosen = self.overrides.get(error.type, default)
-        if default is Action.HALT and chosen in (Action.SKIP_AND_LOG, Action.DEAD_LETTER):
-            chosen = Action.HALT
-        if chosen is Action.DEAD_LETTER and not self.dead_letters:
-            return Action.HALT
+        if default is ErrorAction.HALT and chosen in (ErrorAction.SKIP_AND_LOG, ErrorAction.DEAD_LETTER):
+            chosen = ErrorAction.HALT
+        if chosen is ErrorAction.DEAD_LETTER and not self.dead_letters:
+            return ErrorAction.HALT
         return chosen
 
     def last(self, batch: Batch) -> bool:
         """Return whether the open attempt of a batch, or else its next one, is the last in the last round."""
         return batch.failures + 1 >= self.retry.max_attempts and batch.round >= self.retry.rounds
 
-    def record(self, error: ErrorInfo, *, last: bool) -> Action:
+    def record(self, error: ErrorInfo, *, last: bool) -> ErrorAction:
         """Return the action for an error of a single record.
 
         An error that is retried fails the record's whole batch. In the last attempt, the record alone is
@@ -93,13 +93,13 @@ class Policy:
         :param last: whether this is the batch's last attempt, see :meth:`last`
         """
         action = self.action(error)
-        if action is Action.RETRY and last and self.retry.on_exhausted is OnExhausted.DLQ and self.dead_letters:
-            return Action.DEAD_LETTER if default_action(error) is not Action.HALT else Action.HALT
+        if action is ErrorAction.RETRY and last and self.retry.on_exhausted is OnExhausted.DLQ and self.dead_letters:
+            return ErrorAction.DEAD_LETTER if default_action(error) is not ErrorAction.HALT else ErrorAction.HALT
         return action
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetryBatch:
     """Try the batch again, not before a time.
 
     :param not_before: earliest start of the next attempt, UTC
@@ -111,17 +111,17 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class RejectBatch:
     """Claim the verdict ``rejected``: dead-letter the whole batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class SkipBatch:
     """Claim the verdict ``void``: skip the whole batch, as ``skip_and_log`` demands."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldBatch:
     """Hold the batch until a user decides about it."""
 
 
@@ -131,14 +131,14 @@ class FailRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Halt:
+class HaltRun:
     """End the run as failed at once, because a retry cannot help until a user has intervened."""
 
 
-Decision = Retry | Reject | Drop | Hold | FailRun | Halt
+Decision = RetryBatch | RejectBatch | SkipBatch | HoldBatch | FailRun | HaltRun
 
 
-def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, unit: float) -> Decision:
+def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datetime, unit: float) -> Decision:
     """Decide what happens to a batch whose lane reported a failure (semantics, section 7).
 
     ``skip_and_log`` applies to records. If a record that could not be identified fails its batch, the batch is rejected
@@ -155,24 +155,24 @@ def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, uni
     :param unit: a random number in [-1, 1] that determines the jitter
     """
     action = policy.action(error)
-    if action is Action.HALT:
-        return FailRun() if error.whole else Halt()
+    if action is ErrorAction.HALT:
+        return FailRun() if error.whole else HaltRun()
     if error.whole:
         return FailRun()
-    give_up = Reject() if batch.instruction is Instruction.DELIVER else Halt()
-    about_records = default_action(error) is Action.DEAD_LETTER
-    if action is Action.SKIP_AND_LOG and not about_records:
-        return Drop() if batch.instruction is Instruction.DELIVER else Halt()
-    if action in (Action.DEAD_LETTER, Action.SKIP_AND_LOG):
-        return give_up if policy.dead_letters else Halt()
+    give_up = RejectBatch() if batch.instruction is Instruction.DELIVER else HaltRun()
+    about_records = default_action(error) is ErrorAction.DEAD_LETTER
+    if action is ErrorAction.SKIP_AND_LOG and not about_records:
+        return SkipBatch() if batch.instruction is Instruction.DELIVER else HaltRun()
+    if action in (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG):
+        return give_up if policy.dead_letters else HaltRun()
     retry = policy.retry
     not_before = now + retry.delay(batch.finished + 1, unit)
     if not policy.last(batch):
-        return Retry(not_before, next_round=batch.failures + 1 >= retry.max_attempts)
-    if error.type in _HALT_AT_LAST or default_action(error) is Action.HALT:
-        return Halt()
+        return RetryBatch(not_before, next_round=batch.failures + 1 >= retry.max_attempts)
+    if error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT:
+        return HaltRun()
     if retry.on_exhausted is OnExhausted.HOLD:
-        return Hold()
+        return HoldBatch()
     if retry.on_exhausted is OnExhausted.DLQ and policy.dead_letters:
         return give_up
     return FailRun()
@@ -187,7 +187,7 @@ class Route(StrEnum):
     DONE = "done"
 
 
-def route(*, dead_lettered: int, waiting: int, held: int) -> list[Route]:
+def routes(*, dead_lettered: int, waiting: int, held: int) -> list[Route]:
     """Return the branches of the DAG that follow a settled run.
 
     :param dead_lettered: number of records that the run dead-lettered

@@ -40,7 +40,7 @@ def append(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "ab")
 
 
-def unused_name(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Return an unpredictable hidden name in the same directory, for a temporary file that is renamed to the path."""
     return path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
 

@@ -12,10 +12,10 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_provider_ckpt.core.actions import Act
+from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.errors import LedgerStateError
 
-_AGAIN = "Nothing was changed. Request it again: trigger the DAG again."
+_REQUEST_AGAIN = "Nothing was changed. Request it again: trigger the DAG again."
 
 
 class ProposalState(StrEnum):
@@ -35,30 +35,30 @@ class Proposal:
 
     :param id: random id, used once
     :param pipeline: the pipeline's name
-    :param act: the action, exactly as it would be carried out
+    :param action: the action, exactly as it would be carried out
     :param origin: the task that proposed it: DAG, run and task
-    :param who: the actor who requests it
-    :param why: the reason
+    :param actor: the actor who requests it
+    :param reason: the reason
     """
 
     id: str
     pipeline: str
-    act: Act
+    action: Action
     origin: str
-    who: str
-    why: str | None
+    actor: str
+    reason: str | None
 
     @classmethod
-    def new(cls, pipeline: str, act: Act, *, origin: str, who: str, why: str | None) -> Proposal:
+    def new(cls, pipeline: str, action: Action, *, origin: str, actor: str, reason: str | None) -> Proposal:
         """Create a proposal with a new id.
 
         :param pipeline: the pipeline's name
-        :param act: the action, exactly as it would be carried out
+        :param action: the action, exactly as it would be carried out
         :param origin: the task that proposes it: DAG, run and task
-        :param who: the actor who requests it
-        :param why: the reason
+        :param actor: the actor who requests it
+        :param reason: the reason
         """
-        return cls(secrets.token_hex(8), pipeline, act, origin, who, why)
+        return cls(secrets.token_hex(8), pipeline, action, origin, actor, reason)
 
     @property
     def digest(self) -> str:
@@ -66,15 +66,15 @@ class Proposal:
         content = {
             "id": self.id,
             "pipeline": self.pipeline,
-            "act": self.act.to_json(),
+            "action": self.action.to_json(),
             "origin": self.origin,
-            "who": self.who,
-            "why": self.why,
+            "actor": self.actor,
+            "reason": self.reason,
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def check(proposal: Proposal, state: ProposalState, *, expected: ProposalState, expired: bool) -> None:
+def require_state(proposal: Proposal, state: ProposalState, *, expected: ProposalState, expired: bool) -> None:
     """Raise an error if a proposal is not in the state that a step requires, or has expired.
 
     :param proposal: the proposal
@@ -85,15 +85,15 @@ def check(proposal: Proposal, state: ProposalState, *, expected: ProposalState, 
     """
     if state is expected and not expired:
         return
-    told = _TOLD[state] if state is not expected else "was not used in time"
+    told = _STATE_CLAUSES[state] if state is not expected else "was not used in time"
     raise LedgerStateError(
-        f"proposal {proposal.id} ({proposal.act.kind.value}, requested by {proposal.who}) {told}.",
+        f"proposal {proposal.id} ({proposal.action.kind.value}, requested by {proposal.actor}) {told}.",
         pipeline=proposal.pipeline,
-        hint=_AGAIN,
+        hint=_REQUEST_AGAIN,
     )
 
 
-def nothing_proposed(origin: str) -> LedgerStateError:
+def no_proposal_error(origin: str) -> LedgerStateError:
     """Return the error of a step that finds no proposal.
 
     :param origin: the task that should have proposed an action: DAG, run and task
@@ -104,7 +104,7 @@ def nothing_proposed(origin: str) -> LedgerStateError:
     )
 
 
-_TOLD = {
+_STATE_CLAUSES = {
     ProposalState.OPEN: "was not approved by any user",
     ProposalState.APPROVED: "is approved already",
     ProposalState.REJECTED: "was rejected",

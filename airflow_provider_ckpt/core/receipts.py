@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.batch import Batch, BatchState, Counts
 from airflow_provider_ckpt.core.ranges import Range
 
 
-class Known(NamedTuple):
+class KnownReceipts(NamedTuple):
     """The part of a partition whose receipts the ledger knows; the sink need not return those again.
 
     :param generation: receipts of older generations are known, those of newer ones are not

@@ -12,16 +12,16 @@ from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event
 
-FORGOTTEN = "the sink holds receipts of a rewind that this ledger has forgotten"
+LOST_REWIND = "the sink holds receipts of a rewind that this ledger has forgotten"
 """Reason of a rewind that this ledger has lost and that is repeated because of the sink's receipts."""
 
 
-def knows(partition: Partition, receipt: Receipt) -> bool:
+def matches_batch(partition: Partition, receipt: Receipt) -> bool:
     """Return whether a receipt of this generation matches a batch of the partition; else it must be imported."""
     batch = partition.batches.get(receipt.key.seq)
     if batch is None:
         return receipt.key.seq < partition.next_seq and receipt.range.end <= partition.committed
-    return batch.state is not BatchState.SUPERSEDED and batch.begun and batch.range == receipt.range
+    return batch.state is not BatchState.SUPERSEDED and batch.started and batch.range == receipt.range
 
 
 def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> list[Event]:
@@ -38,10 +38,10 @@ def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) 
     :param epoch: the lease's epoch
     :return: the events
     """
-    return [event for events in by_generation(partition, receipts, epoch=epoch) for event in events]
+    return [event for events in reconcile_by_generation(partition, receipts, epoch=epoch) for event in events]
 
 
-def by_generation(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> Iterator[list[Event]]:
+def reconcile_by_generation(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> Iterator[list[Event]]:
     """Reconcile like :func:`reconcile`, yielding the events generation by generation.
 
     Each list but the last ends with the rewind to the next generation, so the caller can store the ended generation.
@@ -53,20 +53,20 @@ def by_generation(partition: Partition, receipts: Iterable[Receipt], *, epoch: i
     found: dict[int, list[Receipt]] = {}
     for receipt in receipts:
         found.setdefault(receipt.key.generation, []).append(receipt)
-    events = _settle(partition, found.get(partition.generation, []), epoch)
+    events = _settle_generation(partition, found.get(partition.generation, []), epoch)
     for generation in sorted(number for number in found if number > partition.generation):
         to = min(partition.committed, *(receipt.range.start for receipt in found[generation]))
-        yield events + rewind(partition, to, generation=generation, reason=FORGOTTEN)
-        events = _settle(partition, found[generation], epoch)
+        yield events + rewind(partition, to, generation=generation, reason=LOST_REWIND)
+        events = _settle_generation(partition, found[generation], epoch)
     yield events
 
 
-def _settle(partition: Partition, receipts: Sequence[Receipt], epoch: int) -> list[Event]:
+def _settle_generation(partition: Partition, receipts: Sequence[Receipt], epoch: int) -> list[Event]:
     """Settle or import receipts of this generation, and fence older attempts. The checkpoint moves once, at the end."""
     strangers: list[Receipt] = []
     events: list[Event] = []
     for receipt in receipts:
-        if knows(partition, receipt):
+        if matches_batch(partition, receipt):
             events += partition.ack(receipt, advance=False)
         else:
             strangers.append(receipt)

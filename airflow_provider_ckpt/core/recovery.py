@@ -30,7 +30,7 @@ records found replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class PartitionSnapshot:
     """Snapshot of a partition's positions at some time."""
 
     generation: int
@@ -38,7 +38,7 @@ class Stand:
     planned_end: int
 
 
-class Why(StrEnum):
+class MissingReason(StrEnum):
     """Reason why a range is missing."""
 
     UNRECEIPTED = "unreceipted"
@@ -52,46 +52,46 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingRange:
     """A range of a partition with records that are unaccounted for.
 
     :param partition: the partition's id
     :param range: the range
-    :param why: the reason
+    :param reason: the reason
     :param read: number of records that were read according to the receipts; None if there is no receipt
     :param shown: number of records that the source shows there now; None if it was not read
-    :param spans: positions of late records at which no record was read before; these are to be read again
+    :param ranges: positions of late records at which no record was read before; these are to be read again
     :param shared: positions of late records at which other records were read, which a second read would duplicate
     """
 
     partition: str
     range: Range
-    why: Why
+    reason: MissingReason
     read: int | None = None
     shown: int | None = None
-    spans: tuple[Range, ...] = ()
+    ranges: tuple[Range, ...] = ()
     shared: tuple[int, ...] = ()
 
     @property
-    def told_apart(self) -> bool:
+    def readable_alone(self) -> bool:
         """Return whether all missing records can be read again without reading delivered records as well."""
-        return self.why is Why.UNRECEIPTED or (bool(self.spans) and not self.shared)
+        return self.reason is MissingReason.UNRECEIPTED or (bool(self.ranges) and not self.shared)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict."""
         return {
             "partition": self.partition,
             "range": [self.range.start, self.range.end],
-            "why": self.why.value,
+            "reason": self.reason.value,
             "read": self.read,
             "shown": self.shown,
-            "late": [[span.start, span.end] for span in self.spans],
+            "late": [[span.start, span.end] for span in self.ranges],
             "shared": list(self.shared),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RangeReading:
     """A range that was read as a whole, with the parts of it that were read again since.
 
     :param receipt: receipt of the whole range
@@ -106,7 +106,7 @@ class Reading:
     @property
     def added(self) -> tuple[RangeReceipt, ...]:
         """Receipts of recoveries, which add records to the ones that were read first."""
-        return tuple(item for item in self.again if _recovers(item) and _within(item.range, self.receipt.range))
+        return tuple(item for item in self.again if _is_of_recovery(item) and _within(item.range, self.receipt.range))
 
     @property
     def records(self) -> int:
@@ -115,30 +115,30 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Surplus:
+class UnreadRecords:
     """Records that the source shows in a range and that were not read.
 
     :param shown: number of records that the range contains now
     :param late: number of those that were not read; 0 if it is only known that the range has changed
-    :param spans: positions of late records at which no record was read; empty if they are not known
+    :param ranges: positions of late records at which no record was read; empty if they are not known
     :param shared: positions of late records at which other records were read
     """
 
     shown: int
     late: int
-    spans: tuple[Range, ...] = ()
+    ranges: tuple[Range, ...] = ()
     shared: tuple[int, ...] = ()
 
 
-Shown = Callable[[str, Sequence[Reading]], Sequence[Surplus | None] | None]
+SourceComparison = Callable[[str, Sequence[RangeReading]], Sequence[UnreadRecords | None] | None]
 """Function that compares a source partition's readings with the source.
 
-It returns the :class:`Surplus` of each reading, or None for a reading without any. It returns None instead of
+It returns the :class:`UnreadRecords` of each reading, or None for a reading without any. It returns None instead of
 the list if the source cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class PartitionAccount:
     """Receipts and batches of a partition above its low watermark, as the ledger knows them.
 
     :param partition: the partition
@@ -152,7 +152,7 @@ class Account:
     partition: PartitionView
     low: int
     receipts: Sequence[RangeReceipt] = ()
-    settled: Stand | None = None
+    settled: PartitionSnapshot | None = None
     resolved: Sequence[RangeReceipt] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -160,11 +160,11 @@ class Account:
         object.__setattr__(self, "resolved", [*self.receipts, *pending])
 
 
-def low_watermark(low: int, committed: int, was: Stand | None) -> int:
+def low_watermark(low: int, committed: int, was: PartitionSnapshot | None) -> int:
     """Return the new low watermark: the position of the checkpoint one recovery window ago.
 
     If batches that were planned then still block the checkpoint, the low watermark passes them as well, because the
-    window limits what recovery compares; :func:`expired` reports them. The low watermark never moves back.
+    window limits what recovery compares; :func:`expiry_events` reports them. The low watermark never moves back.
 
     :param low: the low watermark so far
     :param committed: the checkpoint
@@ -175,7 +175,7 @@ def low_watermark(low: int, committed: int, was: Stand | None) -> int:
     return max(low, was.planned_end if was.planned_end > committed else was.committed)
 
 
-def expired(partition: PartitionView, low: int, to: int) -> list[Event]:
+def expiry_events(partition: PartitionView, low: int, to: int) -> list[Event]:
     """Return an event for each unresolved range that the low watermark passes.
 
     These ranges continue to block the checkpoint, so nothing is skipped, but recovery does not compare them any more.
@@ -203,7 +203,9 @@ def expired(partition: PartitionView, low: int, to: int) -> list[Event]:
     return events
 
 
-def missing(accounts: Iterable[Account], *, before: datetime, shown: Shown | None = None) -> list[Missing]:
+def find_missing(
+    accounts: Iterable[PartitionAccount], *, before: datetime, shown: SourceComparison | None = None
+) -> list[MissingRange]:
     """Return the ranges above the low watermarks that are unaccounted for, each position once, in order.
 
     :param accounts: the accounts of all partitions of a pipeline
@@ -211,22 +213,24 @@ def missing(accounts: Iterable[Account], *, before: datetime, shown: Shown | Non
     :param shown: function that compares readings with the source; without it, only ranges without a receipt are found
     """
     known = list(accounts)
-    sides: dict[str, list[Account]] = {}
+    sides: dict[str, list[PartitionAccount]] = {}
     for account in known:
         key = BatchKey(account.partition.generation, account.partition.id, 0)
-        if key.side and not key.letters:
+        if key.side and not key.dead_letters:
             sides.setdefault(key.source, []).append(account)
-    found = [item for account in known for item in unreceipted(account)]
+    found = [item for account in known for item in find_unreceipted(account)]
     for account in known:
         name = account.partition.id
-        readings = comparable(account, sides.get(name, ()), before=before) if account.partition.limit is None else []
+        readings = (
+            comparable_readings(account, sides.get(name, ()), before=before) if account.partition.limit is None else []
+        )
         surpluses = shown(name, readings) if shown is not None and readings else None
         if surpluses is not None:
-            found += late(name, readings, surpluses)
+            found += find_late(name, readings, surpluses)
     return sorted(found, key=lambda item: (item.partition, item.range))
 
 
-def unreceipted(account: Account) -> list[Missing]:
+def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
     """Return the ranges above the low watermark that were planned, but have neither a receipt nor a batch."""
     part = account.partition
     if account.settled is None or account.settled.generation != part.generation:
@@ -236,10 +240,12 @@ def unreceipted(account: Account) -> list[Missing]:
         return []
     live = [batch.range for batch in part.batches.values() if batch.state is not BatchState.SUPERSEDED]
     gaps = subtract(Range(start, end), [*(receipt.range for receipt in account.receipts), *live])
-    return [Missing(part.id, gap, Why.UNRECEIPTED) for gap in gaps]
+    return [MissingRange(part.id, gap, MissingReason.UNRECEIPTED) for gap in gaps]
 
 
-def comparable(account: Account, sides: Iterable[Account], *, before: datetime) -> list[Reading]:
+def comparable_readings(
+    account: PartitionAccount, sides: Iterable[PartitionAccount], *, before: datetime
+) -> list[RangeReading]:
     """Return the readings of a source partition that can be compared with the source, in order.
 
     Left out are ranges below the low watermark, receipts claimed after ``before``, and receipts of batches that were
@@ -264,16 +270,16 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
     covered: list[Range] = []
     newer.sort(key=_generation, reverse=True)
     for _, group in groupby(newer, key=_generation):
-        exposed = [receipt for receipt in group if _exposed(receipt.range, covered)]
-        added += [receipt for receipt in exposed if _adds(receipt, newer, account.resolved)]
+        exposed = [receipt for receipt in group if _is_partly_uncovered(receipt.range, covered)]
+        added += [receipt for receipt in exposed if _adds_late_records(receipt, newer, account.resolved)]
         whole = [receipt for receipt in exposed if receipt not in added]
         chosen += whole
         covered = merge([*covered, *(receipt.range for receipt in whole)])
-    older = [receipt for receipt in account.resolved if _exposed(receipt.range, covered)]
+    older = [receipt for receipt in account.resolved if _is_partly_uncovered(receipt.range, covered)]
     found = [
-        Reading(
+        RangeReading(
             receipt,
-            tuple(_since(receipt, [*chosen, *added])),
+            tuple(_later_receipts(receipt, [*chosen, *added])),
             tuple(span for span in merge(owned) if receipt.range.overlaps(span)),
         )
         for receipt in [*chosen, *older]
@@ -285,24 +291,24 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
     return sorted(found, key=lambda reading: reading.receipt.range)
 
 
-def _adds(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
+def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
     """Return whether a receipt is a recovery's that adds late records to an earlier reading of a larger range.
 
     A receipt of exactly the same range replaces the reading instead: a range that the sink had lost was sent again.
     """
-    if not _recovers(receipt):
+    if not _is_of_recovery(receipt):
         return False
-    earlier = [item for item in newer if item.generation < receipt.generation and not _recovers(item)]
+    earlier = [item for item in newer if item.generation < receipt.generation and not _is_of_recovery(item)]
     return any(_within(receipt.range, item.range) and receipt.range != item.range for item in [*earlier, *older])
 
 
-def _since(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
+def _later_receipts(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
     """Return the side partitions' receipts of newer generations that overlap a receipt's range, oldest first."""
     later = [item for item in sides if item.generation > receipt.generation and item.range.overlaps(receipt.range)]
     return sorted(later, key=_generation)
 
 
-def _recovers(receipt: RangeReceipt) -> bool:
+def _is_of_recovery(receipt: RangeReceipt) -> bool:
     return receipt.partition.startswith("recovery:")
 
 
@@ -314,30 +320,32 @@ def _generation(receipt: RangeReceipt) -> int:
     return receipt.generation
 
 
-def _exposed(span: Range, covered: Sequence[Range]) -> bool:
+def _is_partly_uncovered(span: Range, covered: Sequence[Range]) -> bool:
     """Return whether a part of a range lies outside some merged ranges, which are in order."""
     at = bisect_left(covered, span.start + 1, key=lambda item: item.start) - 1
     return at < 0 or covered[at].end < span.end
 
 
-def outside(spans: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
+def not_covered(ranges: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
     """Return the ranges that other ranges do not cover completely.
 
-    :param spans: the ranges
+    :param ranges: the ranges
     :param covered: the other ranges
     """
     merged = merge(covered)
-    return [span for span in spans if _exposed(span, merged)]
+    return [span for span in ranges if _is_partly_uncovered(span, merged)]
 
 
-def late(partition: str, readings: Sequence[Reading], surpluses: Sequence[Surplus | None]) -> list[Missing]:
+def find_late(
+    partition: str, readings: Sequence[RangeReading], surpluses: Sequence[UnreadRecords | None]
+) -> list[MissingRange]:
     """Return the ranges in which the source shows records that were not read, each position once.
 
     :param partition: the source partition's id
-    :param readings: the readings, as :func:`comparable` returns them
+    :param readings: the readings, as :func:`comparable_readings` returns them
     :param surpluses: the surplus of each reading; None for one without any
     """
-    found: list[Missing] = []
+    found: list[MissingRange] = []
     reached: int | None = None
     for reading, surplus in zip(readings, surpluses, strict=True):
         span = reading.receipt.range
@@ -345,13 +353,13 @@ def late(partition: str, readings: Sequence[Reading], surpluses: Sequence[Surplu
             continue
         start = span.start if reached is None else max(span.start, reached)
         found.append(
-            Missing(
+            MissingRange(
                 partition,
                 Range(start, span.end),
-                Why.LATE if surplus.late else Why.CHANGED,
+                MissingReason.LATE if surplus.late else MissingReason.CHANGED,
                 reading.records,
                 surplus.shown,
-                tuple(Range(max(item.start, start), item.end) for item in surplus.spans if item.end > start),
+                tuple(Range(max(item.start, start), item.end) for item in surplus.ranges if item.end > start),
                 tuple(position for position in surplus.shared if position >= start),
             )
         )
@@ -359,7 +367,7 @@ def late(partition: str, readings: Sequence[Reading], surpluses: Sequence[Surplu
     return found
 
 
-def superfluous(marks: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
+def deletable_snapshots(marks: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
     """Return the times of a partition's snapshots that can be deleted.
 
     The newest snapshot before the cutoff remains, because it shows how the partition was at the cutoff. Between the

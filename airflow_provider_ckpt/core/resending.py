@@ -14,27 +14,32 @@ from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range, merge, subtract
 
-Places = Mapping[tuple[int, str], Sequence[Range]]
+RangesByPartition = Mapping[tuple[int, str], Sequence[Range]]
 """Ranges by generation and partition."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resend:
+class ResendPlan:
     """Positions, ranges and replays to send again to a sink that has lost receipts.
 
     :param positions: partitions to rewind, each with the first position to read again
-    :param spans: source partitions, each with a range to read again
+    :param ranges: source partitions, each with a range to read again
     :param replayed: side partitions of dead letters, each with positions whose replay is lost
     """
 
     positions: Mapping[str, int] = field(default_factory=dict)
-    spans: tuple[tuple[str, Range], ...] = ()
+    ranges: tuple[tuple[str, Range], ...] = ()
     replayed: tuple[tuple[str, Range], ...] = ()
 
 
 def find_lost(
-    partitions: Iterable[Partition], held: Places, *, first: Mapping[str, int], skipped: Places, by_key: bool
-) -> Resend:
+    partitions: Iterable[Partition],
+    held: RangesByPartition,
+    *,
+    first: Mapping[str, int],
+    skipped: RangesByPartition,
+    by_key: bool,
+) -> ResendPlan:
     """Find the ranges that are resolved in the ledger although the sink holds no receipt of them.
 
     :param partitions: the ledger's partitions
@@ -46,7 +51,7 @@ def find_lost(
     """
     known = {partition.id: partition for partition in partitions}
     positions: dict[str, int] = {}
-    spans: list[tuple[str, Range]] = []
+    ranges: list[tuple[str, Range]] = []
     replayed: list[tuple[str, Range]] = []
     for name, partition in known.items():
         if partition.limit is None:
@@ -54,49 +59,58 @@ def find_lost(
             if lost and (by_key or _is_tail(partition, lost, held, skipped)):
                 positions[name] = min(lost[0].start, partition.committed)
             else:
-                spans += [(name, span) for span in lost]
+                ranges += [(name, span) for span in lost]
     for name, partition in known.items():
         if partition.limit is not None:
             key = BatchKey(partition.generation, name, 0)
-            again = [span for source, span in spans if source == key.source]
+            again = [span for source, span in ranges if source == key.source]
             covered = [*held.get((partition.generation, name), ()), *skipped.get((partition.generation, name), ())]
-            if key.letters:
-                replayed += [(name, span) for span in _without(_resolved(partition), covered)]
+            if key.dead_letters:
+                replayed += [(name, span) for span in _uncovered(_resolved(partition), covered)]
                 continue
-            for span in _without(_resolved(partition), [*covered, *again]):
+            for span in _uncovered(_resolved(partition), [*covered, *again]):
                 if by_key:
                     positions[key.source] = min(span.start, positions.get(key.source, span.start))
                 elif span.start < positions.get(key.source, span.end):
-                    spans.append((key.source, span))
-    return Resend(positions, tuple(spans), tuple(replayed))
+                    ranges.append((key.source, span))
+    return ResendPlan(positions, tuple(ranges), tuple(replayed))
 
 
-def _lost(partition: Partition, held: Places, first: int, skipped: Places) -> list[Range]:
+def _lost(partition: Partition, held: RangesByPartition, first: int, skipped: RangesByPartition) -> list[Range]:
     """Return the ranges of a source partition without a receipt.
 
     From the generation's base on, only receipts of this generation count; before the base, those of any generation.
     """
-    now = [*_of(partition, held, since=partition.generation), *_of(partition, skipped, since=partition.generation)]
-    lost = _without(_resolved(partition), now)
+    now = [
+        *_ranges_of_source(partition, held, since=partition.generation),
+        *_ranges_of_source(partition, skipped, since=partition.generation),
+    ]
+    lost = _uncovered(_resolved(partition), now)
     if first < partition.base:
-        lost += _without([Range(first, partition.base)], [*_of(partition, held), *_of(partition, skipped)])
+        lost += _uncovered(
+            [Range(first, partition.base)],
+            [*_ranges_of_source(partition, held), *_ranges_of_source(partition, skipped)],
+        )
     return merge(lost)
 
 
-def _is_tail(partition: Partition, lost: Sequence[Range], held: Places, skipped: Places) -> bool:
+def _is_tail(partition: Partition, lost: Sequence[Range], held: RangesByPartition, skipped: RangesByPartition) -> bool:
     """Return whether everything after the first lost position is lost, up to the checkpoint and beyond it."""
     start = min(lost[0].start, partition.committed)
-    now = [*_of(partition, held, since=partition.generation), *_of(partition, skipped, since=partition.generation)]
+    now = [
+        *_ranges_of_source(partition, held, since=partition.generation),
+        *_ranges_of_source(partition, skipped, since=partition.generation),
+    ]
     passed = [Range(start, partition.committed)] if start < partition.committed else []
-    return all(span.end <= start for span in now) and not _without(passed, lost)
+    return all(span.end <= start for span in now) and not _uncovered(passed, lost)
 
 
-def _of(partition: Partition, places: Places, *, since: int = 0) -> list[Range]:
+def _ranges_of_source(partition: Partition, places: RangesByPartition, *, since: int = 0) -> list[Range]:
     """Return the ranges of a source partition and of the side partitions that re-read it, from a generation on."""
     found: list[Range] = []
     for (generation, name), ranges in places.items():
         key = BatchKey(generation, name, 0)
-        if generation >= since and key.source == partition.id and not key.letters:
+        if generation >= since and key.source == partition.id and not key.dead_letters:
             found += ranges
     return found
 
@@ -108,5 +122,5 @@ def _resolved(partition: Partition) -> list[Range]:
     return merge([*passed, *ahead])
 
 
-def _without(whole: Iterable[Range], covered: Sequence[Range]) -> list[Range]:
+def _uncovered(whole: Iterable[Range], covered: Sequence[Range]) -> list[Range]:
     return [gap for span in whole for gap in subtract(span, covered)]

@@ -18,11 +18,11 @@ from airflow_provider_ckpt.core.ranges import subtract
 from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipts_by_range import ReceiptsByRange, by_place
 
-_NAMED = 10
+_MAX_NAMED = 10
 """Maximum number of batches and ranges that one message names."""
 
 
-class Disagreement(StrEnum):
+class DifferenceKind(StrEnum):
     """Kind of difference between ledger and sink."""
 
     RECEIPT_MISSING = "ReceiptMissing"
@@ -37,21 +37,21 @@ class Disagreement(StrEnum):
 
 
 _TO_DO = {
-    Disagreement.RECEIPT_MISSING: "Restore the receipt from a backup of the sink, or rewind to its range if the rows "
+    DifferenceKind.RECEIPT_MISSING: "Restore the receipt from a backup of the sink, or rewind to its range if the rows "
     "are gone as well.",
-    Disagreement.RECEIPT_UNKNOWN: "Run the pipeline: the next run reads the sink's receipts and imports it.",
-    Disagreement.RECEIPT_DIFFERS: "Keep a copy of both. The sink's receipt was written with the rows; compare the "
+    DifferenceKind.RECEIPT_UNKNOWN: "Run the pipeline: the next run reads the sink's receipts and imports it.",
+    DifferenceKind.RECEIPT_DIFFERS: "Keep a copy of both. The sink's receipt was written with the rows; compare the "
     "ledger with a backup.",
-    Disagreement.LETTERS_DIFFER: "Restore the sink's dead letters from a backup; discard what cannot be restored.",
-    Disagreement.INDEX_DIFFERS: "Keep a copy of the ledger and compare it with a backup; the sink's receipt was "
+    DifferenceKind.LETTERS_DIFFER: "Restore the sink's dead letters from a backup; discard what cannot be restored.",
+    DifferenceKind.INDEX_DIFFERS: "Keep a copy of the ledger and compare it with a backup; the sink's receipt was "
     "written with the dead letters.",
-    Disagreement.ROWS_DIFFER: "If others write to the target, or it held rows before, add --shared-target. Otherwise "
+    DifferenceKind.ROWS_DIFFER: "If others write to the target, or it held rows before, add --shared-target. Otherwise "
     "compare the target with a backup.",
-    Disagreement.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, "
+    DifferenceKind.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, "
     "and restore a backup of the ledger from before they differed.",
-    Disagreement.SINK_CHANGED: "Run the pipeline: nothing is sent, and the error names the commands to choose from "
+    DifferenceKind.SINK_CHANGED: "Run the pipeline: nothing is sent, and the error names the commands to choose from "
     "(`airflow ckpt accept-sink`).",
-    Disagreement.FILE_DAMAGED: "Restore the file from a backup. If there is none, remove it from the table with the "
+    DifferenceKind.FILE_DAMAGED: "Restore the file from a backup. If there is none, remove it from the table with the "
     "table format's own repair, and rewind to before its rows.",
 }
 
@@ -66,7 +66,7 @@ class Difference:
     :param message: what the ledger and the sink hold
     """
 
-    kind: Disagreement
+    kind: DifferenceKind
     partition: str
     batch: BatchKey | None
     message: str
@@ -78,13 +78,13 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class LedgerSnapshot:
     """Content of the ledger in one snapshot.
 
     :param passed: the range receipts of every generation
     :param batches: the batches beyond the checkpoints, and those that were sent at most once and never confirmed
     :param generations: the current generation of each partition
-    :param letters: number of dead letters in the index, by attempt
+    :param dead_letters: number of dead letters in the index, by attempt
     :param busy: whether a run holds the lease
     :param accepted: losses of the sink that a person has accepted
     """
@@ -92,13 +92,13 @@ class Recorded:
     passed: Sequence[RangeReceipt]
     batches: Mapping[BatchKey, Batch]
     generations: Mapping[str, int]
-    letters: Mapping[AttemptKey, int]
+    dead_letters: Mapping[AttemptKey, int]
     busy: bool = False
     accepted: AcceptedSink = field(default_factory=AcceptedSink)
 
 
 @dataclass(slots=True)
-class Compared:
+class ReceiptComparison:
     """Result of comparing a sink's receipts with the ledger.
 
     :param settled: receipts that the ledger knows, alone or as part of a range receipt
@@ -113,7 +113,7 @@ class Compared:
     differences: list[Difference] = field(default_factory=list)
 
 
-def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compared:
+def compare_receipts(recorded: LedgerSnapshot, receipts: Iterable[Receipt]) -> ReceiptComparison:
     """Compare the sink's receipts with the ledger's.
 
     Key, range, verdict, epoch, attempt and counts are compared; for range receipts, the sums of counts.
@@ -121,9 +121,9 @@ def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compare
     :param recorded: the content of the ledger
     :param receipts: all receipts of this ledger and pipeline in the sink
     """
-    found = Compared()
+    found = ReceiptComparison()
     passed_by_place = by_place(recorded.accepted.merged(recorded.passed))
-    sums = {place: _Sums(items, recorded.accepted) for place, items in passed_by_place.items()}
+    sums = {place: _RangeReceipts(items, recorded.accepted) for place, items in passed_by_place.items()}
     seen: set[BatchKey] = set()
     for receipt in sorted(receipts, key=lambda receipt: receipt.key):
         seen.add(receipt.key)
@@ -131,20 +131,20 @@ def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compare
         if receipt.key not in recorded.batches and passed is not None and passed.take(receipt):
             found.settled.append(receipt)
         else:
-            _beyond(recorded, receipt, found)
+            _compare_beyond_checkpoint(recorded, receipt, found)
     for batch in recorded.batches.values():
         if batch.receipt is not None and batch.key not in seen and not recorded.accepted.covers(batch.key, batch.range):
             message = (
                 f"the ledger has a receipt of {batch.range} ({batch.receipt.verdict.value}), and the sink has none"
             )
-            found.differences.append(_difference(Disagreement.RECEIPT_MISSING, batch.key, message))
+            found.differences.append(_difference(DifferenceKind.RECEIPT_MISSING, batch.key, message))
     for passed in sums.values():
         found.differences += passed.differences()
     return found
 
 
-def compare_letters(
-    recorded: Recorded, receipts: Iterable[Receipt], held: Mapping[AttemptKey, int]
+def compare_dead_letters(
+    recorded: LedgerSnapshot, receipts: Iterable[Receipt], held: Mapping[AttemptKey, int]
 ) -> Iterator[Difference]:
     """Compare each receipt's count of dead letters with the sink's dead letters and with the ledger's index.
 
@@ -154,13 +154,13 @@ def compare_letters(
     """
     for receipt in receipts:
         source, told = attempt_of(receipt), receipt.counts.dead_lettered
-        has, named = held.get(source, 0), recorded.letters.get(source, 0)
+        has, named = held.get(source, 0), recorded.dead_letters.get(source, 0)
         if has != told:
             message = f"its receipt counts {told} dead letters of attempt {receipt.attempt}, and the sink holds {has}"
-            yield _difference(Disagreement.LETTERS_DIFFER, receipt.key, message)
+            yield _difference(DifferenceKind.LETTERS_DIFFER, receipt.key, message)
         if named != told:
             message = f"its receipt counts {told} dead letters, and the ledger's index names {named}"
-            yield _difference(Disagreement.INDEX_DIFFERS, receipt.key, message)
+            yield _difference(DifferenceKind.INDEX_DIFFERS, receipt.key, message)
 
 
 def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterator[Difference]:
@@ -180,7 +180,7 @@ def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterat
             f"the target holds {rows} rows, {abs(rows - expected)} {which} than the {expected} that its receipts "
             f"delivered{accepted if accepted_missing else ''}"
         )
-        yield Difference(Disagreement.ROWS_DIFFER, "", None, message)
+        yield Difference(DifferenceKind.ROWS_DIFFER, "", None, message)
 
 
 def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
@@ -189,7 +189,7 @@ def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
     :param damaged: a sentence for each file
     """
     for message in damaged:
-        yield Difference(Disagreement.FILE_DAMAGED, "", None, message)
+        yield Difference(DifferenceKind.FILE_DAMAGED, "", None, message)
 
 
 def attempt_of(receipt: Receipt) -> AttemptKey:
@@ -197,7 +197,7 @@ def attempt_of(receipt: Receipt) -> AttemptKey:
     return AttemptKey(receipt.key, receipt.attempt, receipt.epoch)
 
 
-def knows(recorded: Recorded, receipt: Receipt) -> bool:
+def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:
     """Return whether the ledger knows a receipt's batch, in whatever state."""
     if receipt.key in recorded.batches:
         return True
@@ -210,7 +210,7 @@ def knows(recorded: Recorded, receipt: Receipt) -> bool:
     )
 
 
-def _beyond(recorded: Recorded, receipt: Receipt, found: Compared) -> None:
+def _compare_beyond_checkpoint(recorded: LedgerSnapshot, receipt: Receipt, found: ReceiptComparison) -> None:
     """Compare a receipt that no range receipt covers with the batches beyond the checkpoint."""
     key = receipt.key
     batch = recorded.batches.get(key)
@@ -226,21 +226,21 @@ def _beyond(recorded: Recorded, receipt: Receipt, found: Compared) -> None:
                 ("verdict", batch.receipt.verdict.value, receipt.verdict.value),
                 ("epoch", batch.receipt.epoch, receipt.epoch),
                 ("attempt", batch.receipt.attempt, receipt.attempt),
-                ("counts", _counts(batch.receipt.counts), _counts(receipt.counts)),
+                ("counts", _text(batch.receipt.counts), _text(receipt.counts)),
             )
             if ours != theirs
         ]
         if differ:
             message = f"ledger and sink differ in {'; '.join(differ)}"
-            found.differences.append(_difference(Disagreement.RECEIPT_DIFFERS, key, message))
+            found.differences.append(_difference(DifferenceKind.RECEIPT_DIFFERS, key, message))
     elif key.side or key.generation < recorded.generations.get(key.partition, 0):
         found.collected.append(receipt)
     else:
         message = f"the sink has a receipt of {receipt.range} ({receipt.verdict.value}) that the ledger does not know"
-        found.differences.append(_difference(Disagreement.RECEIPT_UNKNOWN, key, message))
+        found.differences.append(_difference(DifferenceKind.RECEIPT_UNKNOWN, key, message))
 
 
-class _Sums(ReceiptsByRange):
+class _RangeReceipts(ReceiptsByRange):
     """The range receipts of one partition and generation, held against the sink's receipts that went into each."""
 
     def __init__(self, items: Iterable[RangeReceipt], accepted: AcceptedSink) -> None:
@@ -262,23 +262,21 @@ class _Sums(ReceiptsByRange):
         (key,) = [receipt.key for receipt in receipts] if len(receipts) == 1 == item.batches else [None]
         if not told <= has <= told + item.sent:
             message = f"the ledger counts {told} receipts in {item.range}, and the sink has {has}"
-            kind = Disagreement.RECEIPT_MISSING if has < told else Disagreement.RECEIPT_DIFFERS
+            kind = DifferenceKind.RECEIPT_MISSING if has < told else DifferenceKind.RECEIPT_DIFFERS
             missing = self._missing(item, receipts) if has < told else []
             first = missing[0] if len(missing) == 1 else key
-            yield Difference(kind, item.partition, first, message + _naming(missing, item, receipts))
+            yield Difference(kind, item.partition, first, message + _missing_clause(missing, item, receipts))
             return
         if has > told:
             return  # a batch that was sent at most once was confirmed after the ledger was read
         sums = sum((receipt.counts for receipt in receipts), Counts())
         rejected = sum(receipt.verdict is Verdict.REJECTED for receipt in receipts)
         if sums != item.counts:
-            message = (
-                f"in {item.range} the ledger counts {_counts(item.counts)}, and the sink's receipts {_counts(sums)}"
-            )
-            yield Difference(Disagreement.RECEIPT_DIFFERS, item.partition, key, message)
+            message = f"in {item.range} the ledger counts {_text(item.counts)}, and the sink's receipts {_text(sums)}"
+            yield Difference(DifferenceKind.RECEIPT_DIFFERS, item.partition, key, message)
         if rejected != item.rejected:
             message = f"in {item.range} the ledger counts {item.rejected} rejected batches, and the sink {rejected}"
-            yield Difference(Disagreement.RECEIPT_DIFFERS, item.partition, key, message)
+            yield Difference(DifferenceKind.RECEIPT_DIFFERS, item.partition, key, message)
 
     def _missing(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> list[BatchKey]:
         """Batches of the range receipt that have no receipt in the sink, as far as their neighbours' numbers tell."""
@@ -292,16 +290,16 @@ class _Sums(ReceiptsByRange):
         return [BatchKey(item.generation, item.partition, number) for number in absent]
 
 
-def _naming(missing: Sequence[BatchKey], item: RangeReceipt, receipts: Sequence[Receipt]) -> str:
+def _missing_clause(missing: Sequence[BatchKey], item: RangeReceipt, receipts: Sequence[Receipt]) -> str:
     gaps = subtract(item.range, [receipt.range for receipt in receipts])
-    named = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
-    where = ", ".join(map(str, gaps[:_NAMED]))
+    named = ", ".join(map(str, missing[:_MAX_NAMED])) + (", …" if len(missing) > _MAX_NAMED else "")
+    where = ", ".join(map(str, gaps[:_MAX_NAMED]))
     return f"; without a receipt: {named}" + (f" at {where}" if where else "")
 
 
-def _difference(kind: Disagreement, key: BatchKey, message: str) -> Difference:
+def _difference(kind: DifferenceKind, key: BatchKey, message: str) -> Difference:
     return Difference(kind, key.partition, key, message)
 
 
-def _counts(counts: Counts) -> str:
+def _text(counts: Counts) -> str:
     return ", ".join(f"{name} {number}" for name, number in counts.to_json().items())

@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider_ckpt.core.batch import BatchKey
 
 
-class Difference(StrEnum):
+class SinkDifference(StrEnum):
     """Kind of difference between a sink and the state in which the ledger left it."""
 
     FENCE_BELOW = "fence_below"
@@ -28,7 +28,7 @@ class Difference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unaccepted:
+class UnfinishedAcceptance:
     """Differences of a sink that a user started to accept.
 
     :param seen: the differences that were seen before the fence was raised
@@ -36,7 +36,7 @@ class Unaccepted:
     :param gone: batches of which the sink knew then that their rows were gone
     """
 
-    seen: frozenset[Difference]
+    seen: frozenset[SinkDifference]
     told: str
     gone: frozenset[BatchKey] = frozenset()
 
@@ -45,28 +45,28 @@ class Unaccepted:
         return {"seen": sorted(self.seen), "told": self.told, "gone": [key.to_json() for key in sorted(self.gone)]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Unaccepted:
+    def from_json(cls, data: Mapping[str, Any]) -> UnfinishedAcceptance:
         """Restore the differences from the output of :meth:`to_json`."""
         gone = frozenset(BatchKey.from_json(key) for key in data["gone"])
-        return cls(frozenset(map(Difference, data["seen"])), data["told"], gone)
+        return cls(frozenset(map(SinkDifference, data["seen"])), data["told"], gone)
 
 
 @dataclass(frozen=True, slots=True)
-class SinkStanding:
+class ExpectedSinkState:
     """State of the sink as the ledger left it.
 
     :param epoch: the newest epoch that fenced the sink; None if none is known
     :param target: the target's identity; None while it is not known
     :param location: the target's location; None until a run has stored it
     :param written: whether a batch has a receipt or an open attempt there; a failed attempt may be repeated elsewhere
-    :param unaccepted: the differences of an acceptance that was started and not completed
+    :param unfinished_acceptance: the differences of an acceptance that was started and not completed
     """
 
     epoch: int | None = None
     target: str | None = None
     location: str | None = None
     written: bool = True
-    unaccepted: Unaccepted | None = None
+    unfinished_acceptance: UnfinishedAcceptance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class SinkState:
     other_target: str | None = None
 
 
-def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
+def differences(known: ExpectedSinkState, found: SinkState) -> list[SinkDifference]:
     """Return the differences between the sink and the state in which the ledger left it; a run continues if none.
 
     A target with the same identity may have another location. Properties that the ledger does not know yet are not
@@ -103,19 +103,19 @@ def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
     :param found: the state of the sink now
     """
     if known.location is not None and known.location != found.location and not _same_target(known, found):
-        return [Difference.OTHER_LOCATION] if known.written else []
+        return [SinkDifference.OTHER_LOCATION] if known.written else []
     seen = {
-        Difference.FENCE_BELOW: known.epoch is not None and found.epoch < known.epoch,
-        Difference.RECEIPTS_MISSING: bool(found.missing),
-        Difference.RECEIPTS_UNREADABLE: found.unreadable is not None,
-        Difference.OTHER_TARGET: known.target is not None and found.target != known.target,
-        Difference.ROWS_GONE: found.set_back is not None,
-        Difference.NOT_ACCEPTED: known.unaccepted is not None,
+        SinkDifference.FENCE_BELOW: known.epoch is not None and found.epoch < known.epoch,
+        SinkDifference.RECEIPTS_MISSING: bool(found.missing),
+        SinkDifference.RECEIPTS_UNREADABLE: found.unreadable is not None,
+        SinkDifference.OTHER_TARGET: known.target is not None and found.target != known.target,
+        SinkDifference.ROWS_GONE: found.set_back is not None,
+        SinkDifference.NOT_ACCEPTED: known.unfinished_acceptance is not None,
     }
     return [difference for difference, is_so in seen.items() if is_so]
 
 
-def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) -> str:
+def describe_differences(known: ExpectedSinkState, found: SinkState, seen: Iterable[SinkDifference]) -> str:
     """Return the differences as a clause of an error message, such as ``its fence is at epoch 3 …``.
 
     :param known: the state in which the ledger left the sink
@@ -123,27 +123,27 @@ def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) 
     :param seen: the differences to describe
     """
     texts = {
-        Difference.FENCE_BELOW: f"its fence is at epoch {found.epoch}, and this ledger raised it to {known.epoch}",
-        Difference.RECEIPTS_MISSING: _missing(found.missing),
-        Difference.RECEIPTS_UNREADABLE: (found.unreadable or "").rstrip("."),
-        Difference.OTHER_TARGET: found.other_target
+        SinkDifference.FENCE_BELOW: f"its fence is at epoch {found.epoch}, and this ledger raised it to {known.epoch}",
+        SinkDifference.RECEIPTS_MISSING: _missing(found.missing),
+        SinkDifference.RECEIPTS_UNREADABLE: (found.unreadable or "").rstrip("."),
+        SinkDifference.OTHER_TARGET: found.other_target
         or (
             f"the target is not the one that was written ({known.target}), but {found.target}"
             if found.target is not None
             else f"the target that was written ({known.target}) does not exist any more"
         ),
-        Difference.ROWS_GONE: (found.set_back or "").rstrip("."),
-        Difference.OTHER_LOCATION: f"it is {found.location}; this pipeline delivered to {known.location} so far",
-        Difference.NOT_ACCEPTED: (
-            f"a user started to accept it and did not finish, when {known.unaccepted.told}"
-            if known.unaccepted is not None
+        SinkDifference.ROWS_GONE: (found.set_back or "").rstrip("."),
+        SinkDifference.OTHER_LOCATION: f"it is {found.location}; this pipeline delivered to {known.location} so far",
+        SinkDifference.NOT_ACCEPTED: (
+            f"a user started to accept it and did not finish, when {known.unfinished_acceptance.told}"
+            if known.unfinished_acceptance is not None
             else ""
         ),
     }
     return "; ".join(texts[difference] for difference in seen)
 
 
-def _same_target(known: SinkStanding, found: SinkState) -> bool:
+def _same_target(known: ExpectedSinkState, found: SinkState) -> bool:
     return known.target is not None and known.target == found.target
 
 

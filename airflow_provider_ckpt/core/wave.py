@@ -112,7 +112,7 @@ class Outcome:
     :param receipt: the sink's receipt, claimed by this attempt or found; present if the outcome is a verdict
     :param found: whether the receipt existed before this attempt
     :param error: the error, if the attempt failed
-    :param letters: number of dead letters by error type
+    :param dead_letters: number of dead letters by error type
     :param staged: the data that a two-phase sink needs for its commit, if the outcome is ``staged``
     :param seconds: wall time that the lane spent on the batch
     """
@@ -123,7 +123,7 @@ class Outcome:
     receipt: Receipt | None = None
     found: bool = False
     error: ErrorInfo | None = None
-    letters: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
     staged: Mapping[str, Any] | None = None
     seconds: float = 0.0
 
@@ -136,7 +136,7 @@ class Outcome:
             "receipt": self.receipt.to_json() if self.receipt else None,
             "found": self.found,
             "error": self.error.to_json() if self.error else None,
-            "letters": dict(self.letters),
+            "dead_letters": dict(self.dead_letters),
             "staged": self.staged,
             "seconds": self.seconds,
         }
@@ -151,13 +151,13 @@ class Outcome:
             Receipt.from_json(data["receipt"]) if data["receipt"] else None,
             data["found"],
             ErrorInfo.from_json(data["error"]) if data["error"] else None,
-            data["letters"],
+            data["dead_letters"],
             data["staged"],
             data["seconds"],
         )
 
 
-def pack(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[BatchTask]]:
+def distribute(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[BatchTask]]:
     """Distribute batches over lanes, each lane in order; no returned lane is empty.
 
     :param tasks: the batches
@@ -178,7 +178,7 @@ def pack(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[B
     return [lane for lane in packed if lane]
 
 
-def one_by_one(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
+def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
     """Return the first batch of each partition if the pipeline is pinned, else all batches."""
     if not pinned:
         return list(due)
@@ -188,7 +188,7 @@ def one_by_one(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
     return list(first.values())
 
 
-def unblocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
+def without_blocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
     """Return the due batches that no earlier batch of their partition blocks (semantics, section 6).
 
     :param due: the batches that are due

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Asset, get_parsing_context
 
-from airflow_provider_ckpt.config.characters import shown
+from airflow_provider_ckpt.config.characters import for_message
 from airflow_provider_ckpt.config.load import load
-from airflow_provider_ckpt.config.outline import outline
-from airflow_provider_ckpt.config.schedule import Dag, Shape
+from airflow_provider_ckpt.config.outline import read_outline
+from airflow_provider_ckpt.config.schedule import DagSection, DagShape
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators.broken_pipeline import CkptBrokenPipelineOperator
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TASK = "replicate"
-_FILES = ("*.yaml", "*.yml")
-_LONGEST_FILE = 200
+_TASK_ID = "replicate"
+_YAML_PATTERNS = ("*.yaml", "*.yml")
+_MAX_FILE_NAME = 200
 """Most characters of a file's name that a DAG id (Airflow allows 250 characters) or a text contains."""
-_LONGEST_ERROR = 500
+_MAX_ERROR = 500
 
 
 def pipeline_dags(
@@ -60,26 +60,26 @@ def pipeline_dags(
     here = Path(dag_file).parent / folder
     if not here.is_dir():
         raise ConfigError(f"{here} is no folder.", hint="The path is relative to the DAG file's folder.")
-    files = sorted(found for pattern in _FILES for found in here.glob(pattern))
+    files = sorted(found for pattern in _YAML_PATTERNS for found in here.glob(pattern))
     dags: dict[str, DAG] = {}
     errors: dict[Path, str] = {}
-    for file in _wanted(files, get_parsing_context().dag_id):
+    for file in _files_of_dag(files, get_parsing_context().dag_id):
         made = _dag_or_error(dag_file, file, ckpt_conn_id, taken=dags)
         if isinstance(made, str):
             errors[file] = made
         elif made is not None:
             dags[made.dag_id] = made
     for file, error in errors.items():  # last: an invalid file must not take the DAG id of a valid one
-        broken = _broken(file, error, dags)
+        broken = _broken_dag(file, error, dags)
         dags[broken.dag_id] = broken
     return dags
 
 
-def _wanted(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
+def _files_of_dag(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
     """Return the files that name the DAG, or all files if none names it or ``dag_id`` is None."""
     if dag_id is None:
         return files
-    return [file for file in files if outline(file).dag_id == dag_id] or files
+    return [file for file in files if read_outline(file).dag_id == dag_id] or files
 
 
 def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Container[str]) -> DAG | str | None:
@@ -88,51 +88,53 @@ def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Contai
         pipeline = load(file)
         if pipeline.dag is None:
             return None
-        if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
+        if any("\ud800" <= dead_letter <= "\udfff" for dead_letter in str(file)):
             raise ConfigError(
-                f"{_shown(file)}: the file's name is not UTF-8, so no DAG can contain it; rename the file."
+                f"{_path_text(file)}: the file's name is not UTF-8, so no DAG can contain it; rename the file."
             )
         dag_id = pipeline.dag.dag_id or pipeline.name
         if dag_id in taken:
             raise ConfigError(f"{file}: another file of this folder declares the DAG {dag_id}, too.")
-        return _dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
+        return _create_dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
     except ConfigError as error:
         said = error.message.encode("utf-8", "backslashreplace").decode()  # the file's name may not be UTF-8
         log.error("%s", said)
         return said
     except Exception as error:  # an error of one file must not affect the other files' DAGs
-        said = f"{_shown(file)}: no DAG can be created from it: {type(error).__name__}: {shown(error, _LONGEST_ERROR)}"
+        said = f"{_path_text(file)}: no DAG can be created from it: {type(error).__name__}: {for_message(error, _MAX_ERROR)}"
         log.exception("%s", said)
         return said
 
 
-def _broken(file: Path, error: str, taken: Container[str]) -> DAG:
-    found = outline(file)
-    names = itertools.chain([found.dag_id] if found.dag_id else [], _broken_ids(file.name))
+def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
+    found = read_outline(file)
+    names = itertools.chain([found.dag_id] if found.dag_id else [], _broken_dag_ids(file.name))
     dag_id = next(name for name in names if name not in taken)
     try:
-        return _failing(dag_id, file, error, found.schedule if _is_schedule(found.schedule) else None, found.start_date)
+        return _failing_dag(
+            dag_id, file, error, found.schedule if _is_schedule(found.schedule) else None, found.start_date
+        )
     except Exception:  # a schedule or date that Airflow refuses must not hide the error
-        log.exception("%s: its schedule cannot be used", _shown(file))
-        return _failing(dag_id, file, error)
+        log.exception("%s: its schedule cannot be used", _path_text(file))
+        return _failing_dag(dag_id, file, error)
 
 
-def _broken_ids(name: str) -> Iterator[str]:
+def _broken_dag_ids(name: str) -> Iterator[str]:
     """Yield DAG ids for an invalid file; one whose name cannot be part of a DAG id gets an id with the name's hash."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-    if plain == name and len(name) <= _LONGEST_FILE:
+    if plain == name and len(name) <= _MAX_FILE_NAME:
         yield f"broken_{name}"
     digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:12]
-    yield f"broken_{plain[:_LONGEST_FILE]}_{digest}"
+    yield f"broken_{plain[:_MAX_FILE_NAME]}_{digest}"
     for number in itertools.count(2):
-        yield f"broken_{plain[:_LONGEST_FILE]}_{digest}_{number}"
+        yield f"broken_{plain[:_MAX_FILE_NAME]}_{digest}_{number}"
 
 
-def _failing(
+def _failing_dag(
     dag_id: str, file: Path, error: str, schedule: str | timedelta | None = None, start_date: datetime | None = None
 ) -> DAG:
     """Create a DAG that shows an error and fails with it."""
-    name = shown(file.name, _LONGEST_FILE)
+    name = for_message(file.name, _MAX_FILE_NAME)
     lines = "\n".join(f"    {line}" for line in error.splitlines())
     with DAG(
         dag_id,
@@ -144,12 +146,12 @@ def _failing(
         tags=["ckpt", "broken"],
         doc_md=f"`{name}` cannot be used, so nothing is replicated:\n\n{lines}\n",
     ) as dag:
-        CkptBrokenPipelineOperator(task_id=_TASK, error=error)
+        CkptBrokenPipelineOperator(task_id=_TASK_ID, error=error)
     return dag
 
 
-def _shown(file: Path) -> str:
-    return shown(file, _LONGEST_FILE)
+def _path_text(file: Path) -> str:
+    return for_message(file, _MAX_FILE_NAME)
 
 
 def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT_CONNECTION) -> DAG:
@@ -165,10 +167,10 @@ def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT
     """
     path = Path(dag_file).parent / file
     pipeline = load(path)
-    return _dag(pipeline, pipeline.dag or Dag(), dag_file, path, ckpt_conn_id)
+    return _create_dag(pipeline, pipeline.dag or DagSection(), dag_file, path, ckpt_conn_id)
 
 
-def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_id: str) -> DAG:
+def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Path, ckpt_conn_id: str) -> DAG:
     if pipeline.transform.of_task:
         raise ConfigError(
             f"{file}: transform.python: task means that a DAG file holds the function; "
@@ -202,22 +204,22 @@ def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_
     return dag
 
 
-def _add_tasks(section: Dag, shared: Mapping[str, Any]) -> None:
-    if section.shape is Shape.OPERATOR:
+def _add_tasks(section: DagSection, shared: Mapping[str, Any]) -> None:
+    if section.shape is DagShape.OPERATOR:
         from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
-        CkptReplicateOperator(task_id=_TASK, **shared)
+        CkptReplicateOperator(task_id=_TASK_ID, **shared)
     else:
         from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 
-        CkptReplicationTaskGroup(_TASK, deferrable=section.deferrable, **shared)
+        CkptReplicationTaskGroup(_TASK_ID, deferrable=section.deferrable, **shared)
 
 
 def _is_schedule(given: str | timedelta | None) -> bool:
     return not isinstance(given, str) or schedule_problem(given) is None
 
 
-def _schedule(pipeline: Pipeline, section: Dag, ckpt_conn_id: str) -> Any:
+def _schedule(pipeline: Pipeline, section: DagSection, ckpt_conn_id: str) -> Any:
     if section.work is not None:
         from airflow_provider_ckpt.assets.work import work_asset
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule
 
-from airflow_provider_ckpt.config.outline import outline
+from airflow_provider_ckpt.config.outline import read_outline
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators.approval import CkptApprovalOperator
 from airflow_provider_ckpt.operators.carry_out import CkptCarryOutOperator, CkptReportOperator
-from airflow_provider_ckpt.operators.preview import LONGEST, CkptPreviewOperator
+from airflow_provider_ckpt.operators.preview import DEFAULT_VALIDITY, CkptPreviewOperator
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _ACTIONS = {
     "keep_sink": "Accept a changed sink: continue from the checkpoint",
     "move": "Move: the next run delivers to another sink",
 }
-_TO_CARRY_OUT = timedelta(hours=1)
+_CARRY_OUT_TIME = timedelta(hours=1)
 """Time after the end of ``answer_within`` in which an approved action can still be carried out."""
 _DOC = """
 Repairs a pipeline. Trigger it, choose pipeline and action, and give a reason. **preview** computes what would be
@@ -72,7 +72,7 @@ def recovery_dag(
             f"DAG {dag_id}: pipelines is the text {pipelines!r}, not a list of names.",
             hint=f"Write [{pipelines!r}], or Path({pipelines!r}) for a folder.",
         )
-    names = sorted(_declared(pipelines) if isinstance(pipelines, Path) else pipelines)
+    names = sorted(_declared_names(pipelines) if isinstance(pipelines, Path) else pipelines)
     if not names:
         raise ConfigError(
             f"DAG {dag_id}: there is no pipeline to choose.", hint="Name some, or a folder that has some."
@@ -82,11 +82,11 @@ def recovery_dag(
     with DAG(dag_id, params={**_params(names), **settings.pop("params", {})}, **settings) as dag:
         preview = CkptPreviewOperator(
             task_id=_PREVIEW,
-            remedy="{{ params.action }}",
+            action="{{ params.action }}",
             reason="{{ params.reason }}",
             dry_run="{{ params.dry_run }}",
-            **{name: f"{{{{ params.{name} }}}}" for name in _OF_ACTIONS},
-            valid_for=LONGEST if answer_within is None else answer_within + _TO_CARRY_OUT,
+            **{name: f"{{{{ params.{name} }}}}" for name in _ACTION_PARAMS},
+            valid_for=DEFAULT_VALIDITY if answer_within is None else answer_within + _CARRY_OUT_TIME,
             **shared,
         )
         approve = CkptApprovalOperator(
@@ -103,7 +103,7 @@ def recovery_dag(
     return dag
 
 
-_OF_ACTIONS: Mapping[str, Param] = {
+_ACTION_PARAMS: Mapping[str, Param] = {
     "partition": Param(
         None,
         type=["null", "string"],
@@ -160,15 +160,15 @@ def _params(names: Iterable[str]) -> dict[str, Param]:
         "dry_run": Param(
             False, type="boolean", title="Dry run", description="Only preview; nothing is proposed for approval."
         ),
-        **_OF_ACTIONS,
+        **_ACTION_PARAMS,
     }
 
 
-def _declared(folder: Path) -> list[str]:
+def _declared_names(folder: Path) -> list[str]:
     """Return the pipeline names that the YAML files of a folder declare; an unreadable file is logged and left out."""
     names = []
     for path in sorted(folder.glob("*.y*ml")):
-        name = outline(path).name
+        name = read_outline(path).name
         if name is None:
             log.warning(
                 "%s declares no pipeline that could be chosen", str(path).encode("utf-8", "backslashreplace").decode()

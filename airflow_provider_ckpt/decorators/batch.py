@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
 class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
@@ -86,7 +86,7 @@ class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
             )
         return pipeline
 
-    def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> Setup:
+    def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> PipelineContext:
         """Return what a run of this task needs, the serialized function included.
 
         :param context: the task's context

@@ -30,18 +30,18 @@ CLASS_PATH = "spark.driver.extraClassPath"
 """Spark property that extends the class path of Spark's JVM."""
 
 _CLASS_PATH_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
-_TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
-_KEPT = 4
+_TRAINING_MODULE = "airflow_provider_ckpt.engines.class_archive_training"
+_MAX_ARCHIVES = 4
 """Number of archives that are kept, the newest ones; each has some 150 MB."""
-_AGAIN_SECONDS = 3600.0
+_RETRY_SECONDS = 3600.0
 """Seconds before a failed creation is tried again."""
 _DIGITS = 16
-_MARK = secrets.token_hex(8)
+_PROCESS_TOKEN = secrets.token_hex(8)
 """Part of the names of files that this process writes."""
 
 
 @dataclass(frozen=True)
-class Archive:
+class ClassArchive:
     """Archive for one Java, Spark and class path, whether it exists or not.
 
     :param directory: directory of the archives
@@ -52,7 +52,7 @@ class Archive:
     key: str
 
     @classmethod
-    def of(cls, directory: Path, environment: Mapping[str, str], extra_class_path: str = "") -> Archive | None:
+    def of(cls, directory: Path, environment: Mapping[str, str], extra_class_path: str = "") -> ClassArchive | None:
         """Return the archive for the JVM that ``spark-submit`` starts.
 
         :param directory: directory of the archives
@@ -85,7 +85,7 @@ class Archive:
                 path.unlink()
         return None
 
-    def make_meanwhile(self, extra_class_path: str = "") -> None:
+    def create_in_background(self, extra_class_path: str = "") -> None:
         """Start a process that creates the archive, and that continues when this one ends.
 
         Nothing is started if the archive exists, or its creation was tried within the last hour.
@@ -98,7 +98,7 @@ class Archive:
                 return
             if not self._trusted():
                 raise PermissionError(f"others may write to {self.directory}")
-            training = [sys.executable, "-P", "-m", _TRAINING, "--class-path", extra_class_path]
+            training = [sys.executable, "-P", "-m", _TRAINING_MODULE, "--class-path", extra_class_path]
             with private_files.append(self._log) as output:
                 subprocess.run(  # noqa: S603  # our own module, by our own interpreter
                     ["/bin/sh", "-c", '"$@" &', "sh", *training],
@@ -131,7 +131,7 @@ class Archive:
     @property
     def unfinished(self) -> Path:
         """Path to which this process writes the archive."""
-        return self.directory / f"{self.key}.{_MARK}.tmp"
+        return self.directory / f"{self.key}.{_PROCESS_TOKEN}.tmp"
 
     def keep(self) -> Path:
         """Rename the complete archive to its final name, which contains its digest, and remove old archives.
@@ -145,7 +145,7 @@ class Archive:
         path = self.directory / f"{self.key}-{_digest(made)}.jsa"
         made.rename(path)
         found = sorted(self.directory.glob("*.jsa"), key=lambda item: item.stat().st_mtime, reverse=True)
-        for old in found[_KEPT:]:
+        for old in found[_MAX_ARCHIVES:]:
             old.unlink(missing_ok=True)
         return path
 
@@ -160,7 +160,7 @@ class Archive:
         if self._files():
             return True
         try:
-            return time.time() - self._log.stat().st_mtime < _AGAIN_SECONDS
+            return time.time() - self._log.stat().st_mtime < _RETRY_SECONDS
         except FileNotFoundError:
             return False
 

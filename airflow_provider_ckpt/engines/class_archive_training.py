@@ -19,20 +19,20 @@ from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.engines.class_archive import CLASS_PATH
 from airflow_provider_ckpt.engines.launcher import environment
 from airflow_provider_ckpt.engines.submit import SubmitEngine
-from airflow_provider_ckpt.engines.warm_start import archive
+from airflow_provider_ckpt.engines.warm_start import spark_class_archive
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.replicate import replicate
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 
-_SECONDS = 600.0
+_WRITE_SECONDS = 600.0
 """Seconds that the JVM may take to write its classes, on a busy machine."""
 _NICE = 10
 """Niceness: a tenth of other processes' CPU time on a busy machine. With less, creation would not finish there."""
 _RECORDS = 100
 
 
-def make(class_path: str = "") -> Path | None:
+def create_archive(class_path: str = "") -> Path | None:
     """Create the archive, unless it exists or another process is creating it.
 
     :param class_path: property ``spark.driver.extraClassPath`` of the runs that will use it
@@ -40,7 +40,7 @@ def make(class_path: str = "") -> Path | None:
     :raises CkptError: if Spark does not start
     :raises RuntimeError: if Java wrote no archive
     """
-    found = archive({**os.environ, **environment()}, class_path)
+    found = spark_class_archive({**os.environ, **environment()}, class_path)
     if found is None:
         return None
     with found.alone() as alone, tempfile.TemporaryDirectory(prefix="ckpt-training-") as home:
@@ -58,7 +58,7 @@ def _train(home: Path, made: Path, class_path: str) -> None:
 
     :param home: directory for the run's files
     :param made: file to which the JVM writes the archive
-    :param class_path: see :func:`make`
+    :param class_path: see :func:`create_archive`
     """
     os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
     os.environ["SPARK_SUBMIT_OPTS"] = (
@@ -87,9 +87,9 @@ def _train(home: Path, made: Path, class_path: str) -> None:
     )
     url = f"sqlite:///{home}/ckpt.db"
     migrate.upgrade(url, create=True)
-    engine = SubmitEngine(pipeline, stop_seconds=_SECONDS)
+    engine = SubmitEngine(pipeline, stop_seconds=_WRITE_SECONDS)
     with Ledger.open(url) as ledger:
-        replicate(Setup(pipeline, ledger, _no_connection, f"training:{os.getpid()}"), engine)
+        replicate(PipelineContext(pipeline, ledger, _no_connection, f"training:{os.getpid()}"), engine)
     if engine.error is not None or not made.exists():
         raise RuntimeError("Java wrote no archive") from engine.error
 
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     os.nice(_NICE)
-    made = make(options.class_path)
+    made = create_archive(options.class_path)
     print(made or "none: Java or its class path allow no archive, or another process is creating it")  # noqa: T201  # the result
     return 0
 

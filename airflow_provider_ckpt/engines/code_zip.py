@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_PARTS = ("config", "connectors", "core", "spark")
+_SUBPACKAGES = ("config", "connectors", "core", "spark")
 """Subpackages that may run on executors; the others may not (see the layers in ``pyproject.toml``)."""
 
 
-class Parcel:
+class CodeZip:
     """Zip file of the modules that lanes import.
 
     :ivar digest: hash of the code
@@ -35,5 +35,5 @@ class Parcel:
 
     @cached_property
     def _modules(self) -> list[tuple[str, bytes]]:
-        paths = [_PACKAGE / "__init__.py", *(path for part in _PARTS for path in (_PACKAGE / part).rglob("*.py"))]
+        paths = [_PACKAGE / "__init__.py", *(path for part in _SUBPACKAGES for path in (_PACKAGE / part).rglob("*.py"))]
         return sorted((str(path.relative_to(_PACKAGE.parent)), path.read_bytes()) for path in paths)

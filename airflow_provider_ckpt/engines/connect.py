@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import Outcome, Wave
-from airflow_provider_ckpt.engines.connect_server import is_gone
+from airflow_provider_ckpt.engines.connect_server import is_lost
 from airflow_provider_ckpt.engines.connect_session import open_session, without_ids
-from airflow_provider_ckpt.replication.run.engine_protocol import Check, Ready, WaveLostError
+from airflow_provider_ckpt.replication.run.engine_protocol import Check, EngineInfo, WaveLostError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as AnySession
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 _PAUSE = 0.03
 _KILL_SECONDS = 2.0
 _NOTHING_LOST = "Nothing is lost: the next run finds out from the receipts what was delivered."
-_UNFIT = re.compile(r"PYTHON_VERSION_MISMATCH|ModuleNotFoundError|ImportError")
-_MANY = 1 << 40
+_PYTHON_MISMATCH = re.compile(r"PYTHON_VERSION_MISMATCH|ModuleNotFoundError|ImportError")
+_RANGE_END = 1 << 40
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class ConnectEngine:
         self._killed = threading.Event()
         self._job: Job | None = None
         self._session: SparkSession | None = None
-        self._opening: Future[Ready] | None = None
+        self._opening: Future[EngineInfo] | None = None
         self._working: Future[Sequence[Outcome]] | None = None
         self.started = False
 
@@ -58,12 +58,12 @@ class ConnectEngine:
         """Start to open the session and return at once."""
         import pyspark.sql.connect.session  # noqa: F401  # now: two threads must not import it at once
 
-        self._go_on()
+        self._check_not_killed()
         self._job = job
         self._opening = _in_thread(self._open, job)
         self.started = True
 
-    def ready(self, check: Check) -> Ready:
+    def ready(self, check: Check) -> EngineInfo:
         """Wait until the session is open and the transform is checked."""
         from pyspark.errors import PySparkException
 
@@ -71,7 +71,7 @@ class ConnectEngine:
         try:
             return self._wait(self._opening, check)
         except PySparkException as error:
-            self._go_on()
+            self._check_not_killed()
             raise self._failed(error) from error
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
@@ -80,17 +80,17 @@ class ConnectEngine:
 
         from airflow_provider_ckpt.spark.sql import first_line
 
-        self._go_on()
+        self._check_not_killed()
         self._working = _in_thread(self._work, wave)
         try:
             return self._wait(self._working, check)
         except PySparkException as error:
-            self._go_on()
-            if is_gone(error):
+            self._check_not_killed()
+            if is_lost(error):
                 raise self._failed(error) from error
-            if _UNFIT.search(str(error)):
+            if _PYTHON_MISMATCH.search(str(error)):
                 raise ConfigError(
-                    f"the Python of the Spark Connect server's executors cannot run lanes: {_reason(error)}",
+                    f"the Python of the Spark Connect server's executors cannot run lanes: {_python_error(error)}",
                     pipeline=self._pipeline.name,
                     hint="It must be of this worker's version, and have this package's extras.",
                 ) from error
@@ -123,13 +123,13 @@ class ConnectEngine:
         if session is not None:
             session.client.close()
 
-    def _open(self, job: Job) -> Ready:
-        from airflow_provider_ckpt.spark.sql import hush
+    def _open(self, job: Job) -> EngineInfo:
+        from airflow_provider_ckpt.spark.sql import silence_client_logs
         from airflow_provider_ckpt.spark.wave import check_transform
 
-        hush()
+        silence_client_logs()
         session = self._session = open_session(self._pipeline, job.context.ledger, self._killed)
-        return Ready(_slots(session), check_transform(_as_any(session), job))
+        return EngineInfo(_parallelism(session), check_transform(_as_any(session), job))
 
     def _work(self, wave: Wave) -> Sequence[Outcome]:
         from airflow_provider_ckpt.spark.wave import run_wave
@@ -141,13 +141,13 @@ class ConnectEngine:
 
     def _wait(self, future: Future[T], check: Check) -> T:
         while not wait([future], _PAUSE).done:
-            self._go_on()
+            self._check_not_killed()
             check()
         if future.exception() is not None:
-            self._go_on()  # if it was killed, that is the cause of the error
+            self._check_not_killed()  # if it was killed, that is the cause of the error
         return future.result()
 
-    def _go_on(self) -> None:
+    def _check_not_killed(self) -> None:
         """Raise an error after :meth:`kill`, to end the thread of a killed task."""
         if self._killed.is_set():
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
@@ -166,7 +166,7 @@ class ConnectEngine:
     def _failed(self, error: Exception) -> EngineError:
         from airflow_provider_ckpt.spark.sql import first_line
 
-        what = "was lost" if is_gone(error) else "failed"
+        what = "was lost" if is_lost(error) else "failed"
         return EngineError(
             f"the Spark Connect server {what}: {without_ids(first_line(error))}",
             pipeline=self._pipeline.name,
@@ -174,9 +174,9 @@ class ConnectEngine:
         )
 
 
-def _reason(error: Exception) -> str:
+def _python_error(error: Exception) -> str:
     """Return the line of a Python worker's traceback that names the error."""
-    return next(line.strip() for line in str(error).splitlines() if _UNFIT.search(line))
+    return next(line.strip() for line in str(error).splitlines() if _PYTHON_MISMATCH.search(line))
 
 
 def _tag(job: Job) -> str:
@@ -184,12 +184,12 @@ def _tag(job: Job) -> str:
     return f"ckpt-{job.context.pipeline}-{job.context.epoch}"
 
 
-def _slots(session: SparkSession) -> int:
+def _parallelism(session: SparkSession) -> int:
     """Return the number of tasks that the server runs at once.
 
     That is the default number of partitions, which the plan of a range shows; the range is not executed.
     """
-    told = str(session.range(0, _MANY)._explain_string())  # type: ignore[operator]  # a method of this class only
+    told = str(session.range(0, _RANGE_END)._explain_string())  # type: ignore[operator]  # a method of this class only
     found = re.search(r"splits=(\d+)", told)
     if found is None:
         raise EngineError(f"the Spark Connect server does not tell how many tasks it runs at once: {told}")

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.ledger_location import airflow_connection
 if TYPE_CHECKING:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-_PATIENCE = 30.0
+_WAIT_SECONDS = 30.0
 """Seconds to wait for a server."""
 
 _PROBE_SECONDS = 3.0
@@ -65,7 +65,7 @@ def server_url(connection: str) -> str:
     return url
 
 
-def await_server(builder: DefaultChannelBuilder, stopped: threading.Event) -> None:
+def wait_for_server(builder: DefaultChannelBuilder, stopped: threading.Event) -> None:
     """Wait until the server listens, for 30 s at most; Spark's own client would try for minutes.
 
     :param builder: names the server
@@ -73,7 +73,7 @@ def await_server(builder: DefaultChannelBuilder, stopped: threading.Event) -> No
     :raises EngineError: if the server does not listen
     """
     host, port = builder.url.hostname, builder.url.port or builder.default_port()
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _WAIT_SECONDS
     while True:
         try:
             socket.create_connection((host, port), _PROBE_SECONDS).close()
@@ -87,7 +87,7 @@ def await_server(builder: DefaultChannelBuilder, stopped: threading.Event) -> No
             return
 
 
-def is_gone(error: BaseException) -> bool:
+def is_lost(error: BaseException) -> bool:
     """Return whether an error says that the server, or the session on it, is lost."""
     from grpc import StatusCode  # type: ignore[import-untyped]
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
-from airflow_provider_ckpt.engines.code_zip import Parcel
-from airflow_provider_ckpt.engines.connect_server import await_server, server_url
+from airflow_provider_ckpt.engines.code_zip import CodeZip
+from airflow_provider_ckpt.engines.connect_server import server_url, wait_for_server
 from airflow_provider_ckpt.spark.sql import first_line
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
-_READY = "spark.ckpt.ready"
+_READY_PROPERTY = "spark.ckpt.ready"
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -66,12 +66,12 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
     assert pipeline.run.connection is not None
     url = server_url(pipeline.run.connection)
     server = DefaultChannelBuilder(url)
-    await_server(server, stopped)
-    parcel = Parcel()
+    wait_for_server(server, stopped)
+    code_zip = CodeZip()
     try:
-        session = next(filter(None, (_attach(url, found) for found in _ids(pipeline, ledger, parcel))))
-        if session.conf.get(_READY, "false") != "true":
-            _set_up(session, pipeline, parcel)
+        session = next(filter(None, (_attach(url, found) for found in _ids(pipeline, ledger, code_zip))))
+        if session.conf.get(_READY_PROPERTY, "false") != "true":
+            _set_up(session, pipeline, code_zip)
     except PySparkException as error:
         raise EngineError(
             f"the Spark Connect server at {server.endpoint} opened no session: {without_ids(first_line(error))}"
@@ -79,7 +79,7 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
     return session
 
 
-def _ids(pipeline: Pipeline, ledger: str, parcel: Parcel) -> Iterator[str]:
+def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
     """The ids that the pipeline's session may have, the likeliest first; nobody guesses one without the key.
 
     Whoever knows a session's id may join it and run code with what it holds. So ids are made with a key, see
@@ -91,7 +91,7 @@ def _ids(pipeline: Pipeline, ledger: str, parcel: Parcel) -> Iterator[str]:
     secret = session_key()
     day = datetime.now(UTC).date().isoformat()
     for number in count():
-        session = [ledger, pipeline.name, parcel.digest, sorted(pipeline.run.conf.items()), day, number]
+        session = [ledger, pipeline.name, code_zip.digest, sorted(pipeline.run.conf.items()), day, number]
         told = hmac.digest(secret, json.dumps(session).encode(), "sha256")
         yield str(uuid.UUID(bytes=told[:16], version=4))
 
@@ -132,7 +132,7 @@ def _attach(url: str, session_id: str) -> SparkSession | None:
     return session
 
 
-def _set_up(session: SparkSession, pipeline: Pipeline, parcel: Parcel) -> None:
+def _set_up(session: SparkSession, pipeline: Pipeline, code_zip: CodeZip) -> None:
     """Set the session's properties and add the code that lanes need.
 
     :raises ConfigError: if a property cannot be set on a running server
@@ -152,10 +152,10 @@ def _set_up(session: SparkSession, pipeline: Pipeline, parcel: Parcel) -> None:
             ) from error
     with tempfile.TemporaryDirectory(prefix="ckpt-parcel-") as folder:
         path = Path(folder) / "airflow_provider_ckpt.zip"
-        parcel.write(path)
+        code_zip.write(path)
         try:
             session.addArtifacts(str(path), pyfile=True)
         finally:
             with suppress(ValueError):
                 sys.path.remove(str(path))
-    session.conf.set(_READY, "true")
+    session.conf.set(_READY_PROPERTY, "true")

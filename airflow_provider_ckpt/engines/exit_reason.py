@@ -19,7 +19,7 @@ _NOISE = re.compile(
 _LONGEST = 400
 
 
-def why(status: int | None, lines: Iterable[str], error: BaseException | None = None) -> str:
+def explain(status: int | None, lines: Iterable[str], error: BaseException | None = None) -> str:
     """Return an explanation of why Spark ended by itself.
 
     :param status: exit status of ``spark-submit``, negative for a signal; None if it was not started
@@ -31,13 +31,13 @@ def why(status: int | None, lines: Iterable[str], error: BaseException | None = 
     told = [line for line in (line.strip(" :") for line in lines) if not _NOISE.match(line)]
     errors = [line for line in told if _ERROR.search(line)]
     if errors:
-        return f"{_how(status)}; the last error it printed: {errors[-1][:_LONGEST]}"
+        return f"{_describe_status(status)}; the last error it printed: {errors[-1][:_LONGEST]}"
     if told and _signal(status) is None:
-        return f"{_how(status)}; it printed last: {told[-1][:_LONGEST]}"
-    return _how(status)
+        return f"{_describe_status(status)}; it printed last: {told[-1][:_LONGEST]}"
+    return _describe_status(status)
 
 
-def _how(status: int) -> str:
+def _describe_status(status: int) -> str:
     """Return how a process ended.
 
     If a signal killed a process that ``spark-submit`` runs, the status is above 128, as in a shell.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.replication.run.engine_protocol import Engine, Ready
+    from airflow_provider_ckpt.replication.run.engine_protocol import Engine, EngineInfo
 
 
-def make_engine(pipeline: Pipeline, on_ready: Callable[[Ready], None] | None = None) -> Engine:
+def make_engine(pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> Engine:
     """Return the pipeline's engine; nothing is started yet.
 
     :param pipeline: the pipeline

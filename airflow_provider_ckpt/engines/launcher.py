@@ -23,7 +23,7 @@ from airflow_provider_ckpt.engines import warm_start
 from airflow_provider_ckpt.engines.spark_log import SparkLog
 from airflow_provider_ckpt.engines.warm_start import HeadStart
 from airflow_provider_ckpt.ledger_location import airflow_connection
-from airflow_provider_ckpt.spark.driver.parent_death import tied
+from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -107,7 +107,7 @@ class Launcher(SparkSubmitHook):
             self._env = {**(self._env or {}), **self._head_start.environment}
         self.submit(str(_PACKAGE / "spark" / "driver" / "app.py"))
         if self._head_start:
-            self._head_start.for_the_next()
+            self._head_start.prepare_next_start()
 
     def forget_properties(self) -> None:
         """Delete the properties file, once Spark has read it."""
@@ -137,7 +137,7 @@ class Launcher(SparkSubmitHook):
         command: list[str] = super()._build_spark_submit_command(application)
         if shutil.which(command[0], path=(self._env or os.environ).get("PATH")) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-        return tied(command)
+        return killed_with_caller(command)
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:

@@ -46,7 +46,7 @@ class RunDirectory:
         os.close(lock)
 
 
-def sweep() -> None:
+def remove_abandoned() -> None:
     """Remove the directories that killed runs of this user left in the temporary folder.
 
     A directory is removed only if its process is certainly dead: its name has this host and a process that no longer

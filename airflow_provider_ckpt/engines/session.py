@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import CkptError, EngineError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import Outcome, Wave
-from airflow_provider_ckpt.replication.run.engine_protocol import Check, Ready, WaveLostError
+from airflow_provider_ckpt.replication.run.engine_protocol import Check, EngineInfo, WaveLostError
 from airflow_provider_ckpt.spark.job import Job
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class SessionEngine:
         self._job = job
         self.started = True
 
-    def ready(self, check: Check) -> Ready:  # noqa: ARG002  # there is nothing to wait for
+    def ready(self, check: Check) -> EngineInfo:  # noqa: ARG002  # there is nothing to wait for
         """Check the transform; the session is up already."""
         from airflow_provider_ckpt.spark.wave import check_transform
 
-        return Ready(self._spark.sparkContext.defaultParallelism, check_transform(self._spark, self._taken))
+        return EngineInfo(self._spark.sparkContext.defaultParallelism, check_transform(self._spark, self._taken))
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
         """Run a wave in another thread, while this one calls ``check``."""

@@ -23,9 +23,9 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.engines import exit_reason
-from airflow_provider_ckpt.engines.run_directory import RunDirectory, sweep
-from airflow_provider_ckpt.replication.run.engine_protocol import Check, Ready, WaveLostError
-from airflow_provider_ckpt.spark.driver.run_directory_protocol import ControlSide
+from airflow_provider_ckpt.engines.run_directory import RunDirectory, remove_abandoned
+from airflow_provider_ckpt.replication.run.engine_protocol import Check, EngineInfo, WaveLostError
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import LeaseHolderSide
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -54,18 +54,18 @@ class SubmitEngine:
         self,
         pipeline: Pipeline,
         *,
-        on_ready: Callable[[Ready], None] | None = None,
+        on_ready: Callable[[EngineInfo], None] | None = None,
         stop_seconds: float = _STOP_SECONDS,
     ) -> None:
         self._pipeline = pipeline
         self._on_ready = on_ready
         self._stop_seconds = stop_seconds
         self._directory: RunDirectory | None = None
-        self._side: ControlSide | None = None
+        self._side: LeaseHolderSide | None = None
         self._launcher: Launcher | None = None
         self._thread: threading.Thread | None = None
         self.error: BaseException | None = None
-        self._ready: Ready | None = None
+        self._ready: EngineInfo | None = None
         self._killed = False
         self.started = False
 
@@ -73,29 +73,29 @@ class SubmitEngine:
         """Start ``spark-submit`` and return at once."""
         from airflow_provider_ckpt.engines.launcher import Launcher
 
-        self._go_on()
+        self._check_not_killed()
         self.started = True
         try:
             self._directory = RunDirectory()
-            self._side = ControlSide(self._directory.path)
+            self._side = LeaseHolderSide(self._directory.path)
             self._launcher = Launcher(self._pipeline, self._directory.path)
-            self._side.offer(job)
+            self._side.write_job(job)
             self._thread = threading.Thread(target=self._launch, name="ckpt-spark-submit", daemon=True)
             self._thread.start()
         except BaseException:
             self._clean()
             raise
         log.info("Starting Spark for %s", self._pipeline.name)
-        sweep()
+        remove_abandoned()
 
-    def ready(self, check: Check) -> Ready:
+    def ready(self, check: Check) -> EngineInfo:
         """Wait until Spark is up."""
         while self._ready is None:
             for reply in self._replies(check):
                 if "ready" not in reply:
-                    raise _final(ErrorInfo.from_json(reply["error"]), self._pipeline.name)
+                    raise _job_error(ErrorInfo.from_json(reply["error"]), self._pipeline.name)
                 columns = [(name, kind) for name, kind in reply["columns"]]
-                self._ready = Ready(reply["ready"], columns, reply["ui"], reply["application"])
+                self._ready = EngineInfo(reply["ready"], columns, reply["ui"], reply["application"])
                 assert self._launcher is not None
                 self._launcher.forget_properties()
                 if self._on_ready is not None:
@@ -105,7 +105,7 @@ class SubmitEngine:
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
         """Send the driver a wave and wait for its outcomes."""
         assert self._side is not None
-        self._go_on()
+        self._check_not_killed()
         self._side.send(wave)
         while True:
             for reply in self._replies(check):
@@ -114,7 +114,7 @@ class SubmitEngine:
                 if "outcomes" in reply:
                     return [Outcome.from_json(item) for item in reply["outcomes"]]
                 error = ErrorInfo.from_json(reply["error"])
-                raise _final(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
+                raise _job_error(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
 
     def revive(self) -> bool:
         """Reset the engine after Spark ended by itself.
@@ -156,7 +156,7 @@ class SubmitEngine:
         except BaseException as error:  # noqa: BLE001  # thread boundary: reported to the waiting thread
             self.error = error
         finally:
-            self._side.withdraw()
+            self._side.delete_job()
 
     def _replies(self, check: Check) -> list[dict[str, Any]]:
         """Wait for the driver's next replies and return them.
@@ -166,26 +166,26 @@ class SubmitEngine:
         assert self._side is not None
         assert self._thread is not None
         while True:
-            self._go_on()
+            self._check_not_killed()
             check()
             alive = self._thread.is_alive()
             replies = self._side.replies()
             if replies:
                 return replies
             if not alive:
-                self._go_on()
+                self._check_not_killed()
                 raise self._ended()
             time.sleep(_PAUSE)
 
-    def _go_on(self) -> None:
+    def _check_not_killed(self) -> None:
         """Raise an error after :meth:`kill`, to end the thread of a killed task."""
         if self._killed:
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
     def _ended(self) -> EngineError:
         assert self._launcher is not None
-        why = exit_reason.why(self._launcher.status, self._launcher.last_lines, self.error)
-        return EngineError(f"Spark ended unexpectedly: {why}.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
+        reason = exit_reason.explain(self._launcher.status, self._launcher.last_lines, self.error)
+        return EngineError(f"Spark ended unexpectedly: {reason}.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
     def _clean(self) -> None:
         directory, self._directory = self._directory, None
@@ -193,7 +193,7 @@ class SubmitEngine:
             directory.remove()
 
 
-def _final(error: ErrorInfo, pipeline: str) -> CkptError:
+def _job_error(error: ErrorInfo, pipeline: str) -> CkptError:
     """Return an error of the job itself, such as an expression that does not parse."""
     known = (ConfigError, DslParseError, InvalidFilterError, InvalidTransformError)
     kind = next((kind for kind in known if kind.type is error.type), EngineError)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.registry import lane_modules
-from airflow_provider_ckpt.engines.class_archive import CLASS_PATH, Archive
+from airflow_provider_ckpt.engines.class_archive import CLASS_PATH, ClassArchive
 from airflow_provider_ckpt.spark.driver import python_daemon
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class HeadStart:
     def __init__(self, pipeline: Pipeline, environment: Mapping[str, str], *, local: bool) -> None:
         self._modules = lane_modules(pipeline)
         self._class_path = pipeline.properties.get(CLASS_PATH, "")
-        self._archive = archive(environment, self._class_path)
+        self._archive = spark_class_archive(environment, self._class_path)
         # On a cluster this package may be in a zip, where the daemon's module is not found.
         python = pipeline.properties.get(_PYTHON, environment.get("PYSPARK_PYTHON"))
         self._preloads = local and python == sys.executable
@@ -55,10 +55,10 @@ class HeadStart:
             return {}
         return {_JVM: f'"-XX:SharedArchiveFile={found}" {_QUIET} {os.environ.get(_JVM, "")}'.rstrip()}
 
-    def for_the_next(self) -> None:
+    def prepare_next_start(self) -> None:
         """Have the archive created if it does not exist; for the end of a Spark without errors."""
         if self._archive is not None:
-            self._archive.make_meanwhile(self._class_path)
+            self._archive.create_in_background(self._class_path)
 
 
 def enabled() -> bool:
@@ -68,7 +68,7 @@ def enabled() -> bool:
     return conf.getboolean("ckpt", "spark_head_start", fallback=True)
 
 
-def archive(environment: Mapping[str, str], class_path: str) -> Archive | None:
+def spark_class_archive(environment: Mapping[str, str], class_path: str) -> ClassArchive | None:
     """Return the archive for Spark's JVM, None if there can be none.
 
     :param environment: environment of ``spark-submit``
@@ -76,7 +76,7 @@ def archive(environment: Mapping[str, str], class_path: str) -> Archive | None:
     """
     directory = _directory()
     with suppress(OSError):
-        return Archive.of(directory, environment, class_path) if directory.is_absolute() else None
+        return ClassArchive.of(directory, environment, class_path) if directory.is_absolute() else None
     return None
 
 

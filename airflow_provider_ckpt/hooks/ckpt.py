@@ -62,7 +62,7 @@ class CkptHook(BaseHook):
         wanted = migrate.head()
         try:
             location = locate_ledger(self.ckpt_conn_id)
-            found = migrate.current(location.url)
+            found = migrate.current_revision(location.url)
             if found == wanted:
                 self.get_ledger().close()
         except CkptError as error:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.ledger.commands.admin import PeopleCommands
-from airflow_provider_ckpt.ledger.commands.dead_letters import LetterCommands
+from airflow_provider_ckpt.ledger.commands.admin import AdminCommands
+from airflow_provider_ckpt.ledger.commands.dead_letters import DeadLetterCommands
 from airflow_provider_ckpt.ledger.commands.proposals import ProposalCommands
 from airflow_provider_ckpt.ledger.commands.runs import RunCommands
 from airflow_provider_ckpt.ledger.commands.sinks import SinkCommands
-from airflow_provider_ckpt.ledger.queries.queries import Views
+from airflow_provider_ckpt.ledger.queries.queries import Queries
 
 
-class Ledger(RunCommands, SinkCommands, PeopleCommands, ProposalCommands, LetterCommands, Views):
+class Ledger(RunCommands, SinkCommands, AdminCommands, ProposalCommands, DeadLetterCommands, Queries):
     """One ledger database; open it with :meth:`open`.
 
     Every command that takes a lease locks the lease row and checks the epoch under that lock. It raises

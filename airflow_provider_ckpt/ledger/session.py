@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.ledger.store import database as engines
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.types import Lease
-from airflow_provider_ckpt.ledger.unit_of_work import Touch, Work
+from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches, UnitOfWork
 
 
 class Session:
@@ -40,12 +40,12 @@ class Session:
         :raises LedgerUnavailableError: if the ledger does not exist, is at another revision, or cannot be reached
         :raises ConfigError: if the URL is not a ledger's
         """
-        parsed = engines.parse(url)
+        parsed = engines.parse_url(url)
         place = engines.describe(parsed)
         migrate.require_file(parsed)
-        engine = engines.create(parsed)
+        engine = engines.create_engine(parsed)
         try:
-            with engines.reading(engine, place) as connection:
+            with engines.open_snapshot(engine, place) as connection:
                 migrate.require_head(connection, place)
                 ledger_id: str = connection.execute(sa.select(tables.ledger.c.id)).scalar_one()
         except BaseException:
@@ -65,12 +65,12 @@ class Session:
 
     @contextmanager
     def _writing(self, patience: timedelta | None = None) -> Iterator[sa.Connection]:
-        with self._timed(), engines.writing(self._engine, self._place, patience) as connection:
+        with self._timed(), engines.open_transaction(self._engine, self._place, patience) as connection:
             yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with self._timed(), engines.reading(self._engine, self._place) as connection:
+        with self._timed(), engines.open_snapshot(self._engine, self._place) as connection:
             yield connection
 
     @contextmanager
@@ -83,7 +83,7 @@ class Session:
 
     @contextmanager
     def _command(
-        self, lease: Lease, now: datetime | None = None, touch: Touch = None, patience: timedelta | None = None
-    ) -> Iterator[Work]:
+        self, lease: Lease, now: datetime | None = None, touch: TouchedBatches = None, patience: timedelta | None = None
+    ) -> Iterator[UnitOfWork]:
         with self._writing(patience) as connection:
-            yield Work(connection, lease, now or datetime.now(UTC), touch)
+            yield UnitOfWork(connection, lease, now or datetime.now(UTC), touch)

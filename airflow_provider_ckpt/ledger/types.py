@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_ckpt.core.actions import Act
+from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import Decision
 from airflow_provider_ckpt.core.proposals import Proposal, ProposalState
-from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
+from airflow_provider_ckpt.core.receipts import KnownReceipts, RangeReceipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ class PartitionRecord:
     totals: Totals = field(default_factory=Totals)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownReceipts:
         """Position up to which the ledger already knows all of the sink's receipts."""
         committed = self.partition.committed
         position = committed if self.unconfirmed is None else min(committed, self.unconfirmed)
-        return Known(self.partition.generation, position)
+        return KnownReceipts(self.partition.generation, position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Reconciliation:
     acked: list[Receipt] = field(default_factory=list)
     imported: list[Receipt] = field(default_factory=list)
     fenced: list[BatchKey] = field(default_factory=list)
-    caught_up: dict[str, Known] = field(default_factory=dict)
+    caught_up: dict[str, KnownReceipts] = field(default_factory=dict)
 
     @property
     def counts(self) -> Counts:
@@ -158,40 +158,40 @@ class Measures:
     :param newest_event: id of the newest event
     :param parked: number of dead letters that wait for a user
     :param oldest_parked: time at which the oldest of them was dead-lettered
-    :param stands_since: time at which the longest-stalled checkpoint last moved while work was planned beyond it
+    :param stalled_since: time at which the longest-stalled checkpoint last moved while work was planned beyond it
     :param expired: ranges that expired without a receipt, as JSON-ready dicts with ``partition`` and ``range``
     """
 
     newest_event: int
     parked: int
     oldest_parked: datetime | None
-    stands_since: datetime | None
+    stalled_since: datetime | None
     expired: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class StoredAction:
     """Action that is stored until the holder of the lease applies it.
 
     :param id: its number
-    :param act: the action
-    :param who: the actor
-    :param why: the actor's reason
+    :param action: the action
+    :param actor: the actor
+    :param reason: the actor's reason
     :param stored_at: time at which it was stored
     """
 
     id: int
-    act: Act
-    who: str
-    why: str | None
+    action: Action
+    actor: str
+    reason: str | None
     stored_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class ActResult:
+class ActionResult:
     """Result of an action.
 
-    :param act: the action
+    :param action: the action
     :param applied: whether it was carried out now
     :param intent: number of the stored action if it waits for the holder of the lease
     :param refusal: reason for which it was refused
@@ -199,7 +199,7 @@ class ActResult:
     :param after: the same, after it
     """
 
-    act: Act
+    action: Action
     applied: bool
     intent: int | None = None
     refusal: str | None = None

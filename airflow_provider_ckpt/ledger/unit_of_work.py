@@ -13,17 +13,17 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, Ba
 from airflow_provider_ckpt.core.dead_letters import Replay
 from airflow_provider_ckpt.core.errors import ErrorType, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine
+from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.tickets import Event, Phase
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, partitions, tables
 from airflow_provider_ckpt.ledger.store import lease as leases
 from airflow_provider_ckpt.ledger.types import Lease
 
-Touch = Iterable[str] | Mapping[str, Iterable[int]] | None
+TouchedBatches = Iterable[str] | Mapping[str, Iterable[int]] | None
 """Partitions that a command may change, or for each the numbers of the batches to load; None for all."""
 
 
-class Work:
+class UnitOfWork:
     """Partitions of a pipeline, loaded for one command under its lease.
 
     :param connection: connection inside the command's transaction
@@ -34,7 +34,7 @@ class Work:
     :raises StaleEpochError: if the lease has another epoch or owner now
     """
 
-    def __init__(self, connection: Connection, lease: Lease, now: datetime, touch: Touch = None) -> None:
+    def __init__(self, connection: Connection, lease: Lease, now: datetime, touch: TouchedBatches = None) -> None:
         leases.check(connection, lease.pipeline, lease.epoch, lease.owner)
         self.connection = connection
         self.lease = lease
@@ -46,13 +46,13 @@ class Work:
         self._before = (Phase(phase), generation)
         self.touched = None if touch is None else frozenset(touch)
         self.stored = partitions.load(connection, lease.pipeline, Phase(phase), batches_of=touch)
-        self.machine = PipelineMachine(
+        self.machine = PipelineState(
             (item.partition for item in self.stored.values()), phase=Phase(phase), generation=generation
         )
         self.events: list[Event] = []
 
     @property
-    def changing(self) -> list[partitions.Stored]:
+    def touched_partitions(self) -> list[partitions.LoadedPartition]:
         """Partitions that the command may change."""
         return [item for name, item in self.stored.items() if self.touched is None or name in self.touched]
 
@@ -67,10 +67,10 @@ class Work:
         return {
             name: Replay.from_json(item.state)
             for name, item in self.stored.items()
-            if BatchKey(item.partition.generation, name, 0).letters
+            if BatchKey(item.partition.generation, name, 0).dead_letters
         }
 
-    def item(self, partition: str) -> partitions.Stored:
+    def item(self, partition: str) -> partitions.LoadedPartition:
         """Return a stored partition with its batches.
 
         :raises LedgerStateError: if the ledger does not know it
@@ -98,7 +98,7 @@ class Work:
             )
         return partition
 
-    def open_batch(self, key: BatchKey) -> Batch | None:
+    def batch_in_flight(self, key: BatchKey) -> Batch | None:
         """Return the batch if it is in flight under this lease's epoch, else None."""
         item = self.stored.get(key.partition)
         if item is None or item.partition.generation != key.generation:
@@ -119,13 +119,13 @@ class Work:
 
     def advance(self) -> None:
         """Move the checkpoint of every partition that the command may change."""
-        for item in self.changing:
+        for item in self.touched_partitions:
             self.events += item.partition.advance()
 
     def store(self) -> None:
         """Write the changes without an event in the audit log."""
         pipeline = self.lease.pipeline
-        partitions.write(self.connection, pipeline, self.changing, self.now)
+        partitions.write(self.connection, pipeline, self.touched_partitions, self.now)
         after = (self.machine.phase, self.machine.generation)
         if after != self._before:
             self.connection.execute(
@@ -142,6 +142,6 @@ class Work:
         :param detail: its detail, JSON-ready
         """
         self.store()
-        rows = events.noteworthy(self.lease, self.now, self.events)
-        rows.append(events.row(self.lease, self.now, kind, detail))
+        rows = events.event_rows(self.lease, self.now, self.events)
+        rows.append(events.event_row(self.lease, self.now, kind, detail))
         bulk_sql.insert(self.connection, tables.event, rows)

@@ -65,19 +65,19 @@ class CkptNotifier(BaseNotifier):
     def notice(self, context: Context) -> Notice | None:
         """Return the notice about the run, or None if no task has returned a summary and the task has not failed."""
         summary = self._summary(context)
-        failure = _failure(context.get("exception"))
+        failure = _describe_failure(context.get("exception"))
         if summary is None and failure is None:
             return None
         found = summary or {}
-        pipeline = found.get("pipeline") or _declared(context)
+        pipeline = found.get("pipeline") or _pipeline_name(context)
         status = self._status(pipeline)
-        held = tuple({"batch": item["batch"], "error": _message(item["error"])} for item in status.get("held", ()))
+        held = tuple({"batch": item["batch"], "error": _error_text(item["error"])} for item in status.get("held", ()))
         return Notice(
             pipeline=pipeline,
-            task=_place(context),
+            task=_describe_task(context),
             dead_lettered=found.get("records", {}).get("dead_lettered", 0),
             errors=found.get("errors", {}),
-            where=_letters_of(status),
+            where=_dead_letter_location(status),
             held=status.get("batches", found.get("batches_by_state", {})).get("held", 0),
             held_batches=held,
             expired=tuple(found.get("expired", ())),
@@ -107,7 +107,7 @@ class CkptNotifier(BaseNotifier):
             return {}
 
 
-def _failure(exception: object) -> str | None:
+def _describe_failure(exception: object) -> str | None:
     """Describe why the task failed: the message of an error of the provider, which holds no secret, else the type."""
     if exception is None:
         return None
@@ -118,7 +118,7 @@ def _failure(exception: object) -> str | None:
     return f"{type(exception).__name__ if isinstance(exception, BaseException) else 'unknown'}; see the task's log"
 
 
-def _declared(context: Context) -> str:
+def _pipeline_name(context: Context) -> str:
     """Return the name of the task's pipeline, or the task's id if it has none."""
     from airflow_provider_ckpt.operators.base import CkptOperator
 
@@ -129,22 +129,22 @@ def _declared(context: Context) -> str:
     return str(task.task_id)
 
 
-def _place(context: Context) -> str:
+def _describe_task(context: Context) -> str:
     ti = context["ti"]
     member = f"[{ti.map_index}]" if ti.map_index not in (None, -1) else ""
     return f"task {ti.task_id}{member} of {ti.dag_id}, run {ti.run_id}"
 
 
-def _message(error: Mapping[str, Any] | None) -> str:
+def _error_text(error: Mapping[str, Any] | None) -> str:
     return f"[{error['type']}] {error['message']}" if error else "a user held it"
 
 
-def _letters_of(status: Mapping[str, Any]) -> str | None:
+def _dead_letter_location(status: Mapping[str, Any]) -> str | None:
     """Describe where the dead letters are stored, by the declaration that the newest run stored."""
     from airflow_provider_ckpt.config.load import build
-    from airflow_provider_ckpt.operators.outcomes import dead_letters_at
+    from airflow_provider_ckpt.operators.outcomes import describe_dead_letter_location
 
     declaration = status.get("declaration")
     with suppress(CkptError):  # the notice is useful without the location
-        return dead_letters_at(build(declaration), resolve_connection) if declaration else None
+        return describe_dead_letter_location(build(declaration), resolve_connection) if declaration else None
     return None

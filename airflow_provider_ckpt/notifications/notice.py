@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-_LISTED = 5
-_LONGEST = 300
+_MAX_LISTED = 5
+_MAX_LENGTH = 300
 
 
 class Reason(StrEnum):
@@ -82,34 +82,36 @@ class Notice:
         return "".join(f"<p>{html.escape(line)}</p>" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.subject} ({plain(self.task)})"
+        yield f"{self.subject} ({one_line(self.task)})"
         if self.failure:
-            yield f"It failed: {plain(self.failure)}"
+            yield f"It failed: {one_line(self.failure)}"
             yield f"What was delivered is settled; the next run does the rest. See: airflow ckpt status {self.pipeline}"
         if self.dead_lettered:
-            yield f"Dead letters by error: {self._by_type()}. They are in {plain(self.where or 'the sink')}."
+            yield f"Dead letters by error: {self._by_type()}. They are in {one_line(self.where or 'the sink')}."
             yield (
                 f"Show them: airflow ckpt dlq show {self.pipeline}; once the cause is fixed, "
                 f"send them again: airflow ckpt dlq replay {self.pipeline}"
             )
         if self.held:
-            for batch in self.held_batches[:_LISTED]:
-                yield f"Held: {plain(batch['batch'])}: {plain(batch['error'])}"
+            for batch in self.held_batches[:_MAX_LISTED]:
+                yield f"Held: {one_line(batch['batch'])}: {one_line(batch['error'])}"
             yield (
                 f"The checkpoint waits for them. Try them again: airflow ckpt release {self.pipeline} --all; "
                 f"or skip them: airflow ckpt skip {self.pipeline} BATCH --reason ..."
             )
         if self.expired:
-            for item in self.expired[:_LISTED]:
+            for item in self.expired[:_MAX_LISTED]:
                 start, end = item["range"]
-                yield f"Expired: {plain(item['partition'])} from {start} to {end}"
+                yield f"Expired: {one_line(item['partition'])} from {start} to {end}"
             yield f"Nothing accounts for these positions. See: airflow ckpt audit {self.pipeline}"
 
     def _by_type(self) -> str:
-        return ", ".join(f"{count:,} {plain(kind)}" for kind, count in sorted((self.errors or {}).items())) or "unknown"
+        return (
+            ", ".join(f"{count:,} {one_line(kind)}" for kind, count in sorted((self.errors or {}).items())) or "unknown"
+        )
 
 
-def plain(text: object) -> str:
+def one_line(text: object) -> str:
     """Return a text as one line of at most 300 characters, without control characters."""
     shown = " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
+    return shown if len(shown) <= _MAX_LENGTH else f"{shown[: _MAX_LENGTH - 1]}…"

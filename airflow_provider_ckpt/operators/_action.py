@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.actions.actions import Errand
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
-class CkptActOperator(CkptNamedOperator):
+class CkptActionOperator(CkptNamedOperator):
     """Base of the operators that carry out an action on a pipeline. All parameters but ``kwargs`` are templated.
 
     The audit log names the user who triggered the DAG run as actor, or the task's owner if no user triggered it.
@@ -33,12 +33,12 @@ class CkptActOperator(CkptNamedOperator):
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing; a template may render to ``true`` or ``false``
-    :param who: actor to name in place of the DAG run's user, such as the user who approved the action
+    :param actor: actor to name in place of the DAG run's user, such as the user who approved the action
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
-    template_fields: Sequence[str] = (*CkptNamedOperator.template_fields, "reason", "is_dry_run", "who")
+    template_fields: Sequence[str] = (*CkptNamedOperator.template_fields, "reason", "is_dry_run", "actor")
     ui_color = "#ffe7c2"
     needs_reason = False
 
@@ -48,14 +48,14 @@ class CkptActOperator(CkptNamedOperator):
         pipeline: Declaration,
         reason: str | None = None,
         dry_run: bool | str = False,
-        who: str | None = None,
+        actor: str | None = None,
         ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
         super().__init__(pipeline=pipeline, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.reason = reason
         self.is_dry_run = dry_run
-        self.who = who
+        self.actor = actor
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry out the action.
@@ -64,30 +64,32 @@ class CkptActOperator(CkptNamedOperator):
             "next"}``, as ``airflow ckpt … -o json`` prints it
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing was changed then
         """
-        from airflow_provider_ckpt.replication.actions.actions import Errand
+        from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
-            setup = partial(self._setup_act, context, ledger)
-            dry_run = _templates.flag("dry_run", self.is_dry_run)
-            result = self.act(Errand(ledger, self.pipeline_name, setup, self.person(context), self._why(), dry_run))
-            self.log.info("%s", _told(result))
+            setup = partial(self._pipeline_context, context, ledger)
+            dry_run = _templates.boolean("dry_run", self.is_dry_run)
+            result = self.run_action(
+                ActionContext(ledger, self.pipeline_name, setup, self.person(context), self._why(), dry_run)
+            )
+            self.log.info("%s", _describe_result(result))
             return result
 
     @abstractmethod
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Carry out the action and return its result document."""
 
     def person(self, context: Context) -> str:
         """Return the name of the actor for the audit log."""
         run = context["dag_run"]
-        found = _templates.word(self.who) or run.triggering_user_name
+        found = _templates.optional_text(self.actor) or run.triggering_user_name
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
 
-    def _setup_act(self, context: Context, ledger: Ledger) -> Setup:
+    def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
         return self.setup(context, ledger, self.declared(ledger))
 
     def _why(self) -> str | None:
-        given = (_templates.text(self.reason) or "").strip()
+        given = (_templates.free_text(self.reason) or "").strip()
         if self.needs_reason and not given:
             raise ConfigError(
                 f"task {self.task_id} needs a reason.", hint="Give it with `reason`; the audit log stores it."
@@ -95,9 +97,9 @@ class CkptActOperator(CkptNamedOperator):
         return given or None
 
 
-def _told(result: dict[str, Any]) -> str:
+def _describe_result(result: dict[str, Any]) -> str:
     """Return one line that describes the result, for the task's log."""
-    what = f"{result.get('act', 'recover')} of pipeline {result['pipeline']}"
+    what = f"{result.get('action', 'recover')} of pipeline {result['pipeline']}"
     if result["dry_run"]:
         return f"{what}: a dry run, nothing was changed"
     if result.get("intent") is not None:

@@ -30,7 +30,7 @@ class CkptBranchOperator(CkptStepOperator, BranchMixIn):
     """
 
     inherits_from_skipmixin = True
-    announces = True
+    emits_asset_events = True
 
     def __init__(
         self,

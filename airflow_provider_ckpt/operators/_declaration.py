@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.config.variables import unset
+from airflow_provider_ckpt.config.variables import unset_variables
 from airflow_provider_ckpt.core.errors import ConfigError
 
 Declaration = str | Path | Mapping[str, Any] | Pipeline
 """A pipeline as a DAG passes it: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline``."""
 
-_TEMPLATE = ("{{", "{%", "{#")
-_ARGUMENT = "MappedArgument("
+_TEMPLATE_MARKERS = ("{{", "{%", "{#")
+_MAPPED_ARGUMENT = "MappedArgument("
 """Start of the ``repr`` of a mapped task group's argument, whose value is known only when the task runs."""
 
 
-def read(declaration: object, folder: str | Path, user: str) -> Pipeline:
+def load_pipeline(declaration: object, folder: str | Path, user: str) -> Pipeline:
     """Build the pipeline from its declaration.
 
     :param declaration: the declaration as a DAG passes it, with templates rendered
@@ -44,11 +44,11 @@ def read(declaration: object, folder: str | Path, user: str) -> Pipeline:
         raise ConfigError(f"{user}: pipeline is {declaration!r}; give a YAML file's path or a dict.")
     if not str(declaration).strip():
         raise ConfigError(f"{user}: pipeline is empty; give a YAML file's path or a dict.")
-    _refuse_argument(declaration, user)
+    _refuse_mapped_argument(declaration, user)
     return load(Path(folder) / declaration)
 
 
-def check(declaration: object, folder: str | Path, user: str) -> None:
+def validate(declaration: object, folder: str | Path, user: str) -> None:
     """Validate a declaration when the DAG file is parsed.
 
     Skips a declaration that contains a template, and a file that names environment variables which are not set here
@@ -60,15 +60,15 @@ def check(declaration: object, folder: str | Path, user: str) -> None:
     :raises ConfigError: if the declaration is invalid
     """
     if not is_literal(declaration):
-        _refuse_argument(declaration, user)
+        _refuse_mapped_argument(declaration, user)
         return
     if isinstance(declaration, str | Path) and str(declaration).strip():
-        _parsed(*_version(Path(folder) / declaration))
+        _load_cached(*_cache_key(Path(folder) / declaration))
     else:
-        read(declaration, folder, user)
+        load_pipeline(declaration, folder, user)
 
 
-def shown(declaration: object, folder: str | Path, user: str) -> dict[str, Any] | None:
+def displayed_declaration(declaration: object, folder: str | Path, user: str) -> dict[str, Any] | None:
     """Return a declaration in the form that Airflow shows and stores, or None if it cannot be read yet.
 
     The document leaves out the values of ``run.conf``. The digest covers all of the declaration, those values included,
@@ -84,12 +84,12 @@ def shown(declaration: object, folder: str | Path, user: str) -> dict[str, Any] 
         return None
     try:
         if isinstance(declaration, str | Path):
-            pipeline = _parsed(*_version(Path(folder) / declaration))
+            pipeline = _load_cached(*_cache_key(Path(folder) / declaration))
         else:
-            pipeline = read(declaration, folder, user)
+            pipeline = load_pipeline(declaration, folder, user)
     except ConfigError:
         return None
-    return {"digest": known, "document": None if pipeline is None else _without_conf(pipeline)}
+    return {"digest": known, "document": None if pipeline is None else _document_without_conf(pipeline)}
 
 
 def digest(declaration: object, folder: str | Path, user: str) -> str | None:
@@ -103,11 +103,11 @@ def digest(declaration: object, folder: str | Path, user: str) -> str | None:
         return None
     try:
         if isinstance(declaration, str | Path):
-            from airflow_provider_ckpt.config.load import text_of
+            from airflow_provider_ckpt.config.load import read_text
 
-            text = text_of(Path(folder) / declaration)
+            text = read_text(Path(folder) / declaration)
         else:
-            text = json.dumps(read(declaration, folder, user).document(), sort_keys=True)
+            text = json.dumps(load_pipeline(declaration, folder, user).document(), sort_keys=True)
     except ConfigError:
         return None
     return hashlib.sha256(text.encode()).hexdigest()
@@ -118,7 +118,7 @@ def is_literal(declaration: object) -> bool:
     if isinstance(declaration, Pipeline | Path):
         return True
     if isinstance(declaration, str):
-        return _ARGUMENT not in declaration and not any(mark in declaration for mark in _TEMPLATE)
+        return _MAPPED_ARGUMENT not in declaration and not any(mark in declaration for mark in _TEMPLATE_MARKERS)
     if isinstance(declaration, Mapping):
         return all(map(is_literal, declaration.values()))
     if isinstance(declaration, list | tuple):
@@ -126,8 +126,8 @@ def is_literal(declaration: object) -> bool:
     return declaration is None or isinstance(declaration, int | float)
 
 
-def _refuse_argument(declaration: object, user: str) -> None:
-    if isinstance(declaration, str) and _ARGUMENT in declaration:
+def _refuse_mapped_argument(declaration: object, user: str) -> None:
+    if isinstance(declaration, str) and _MAPPED_ARGUMENT in declaration:
         raise ConfigError(
             f"{user}: pipeline is a text that contains an argument of a mapped task group, whose value is unknown when "
             "the DAG file is parsed.",
@@ -136,13 +136,13 @@ def _refuse_argument(declaration: object, user: str) -> None:
         )
 
 
-def _without_conf(pipeline: Pipeline) -> dict[str, Any]:
+def _document_without_conf(pipeline: Pipeline) -> dict[str, Any]:
     document = pipeline.document()
     document["run"]["conf"] = dict.fromkeys(pipeline.run.conf, "***")
     return document
 
 
-def _version(path: Path) -> tuple[Path, int, int]:
+def _cache_key(path: Path) -> tuple[Path, int, int]:
     """Return path, modification time (ns) and size of a file, the cache key of its content.
 
     :raises ConfigError: if the file cannot be read
@@ -158,17 +158,17 @@ def _version(path: Path) -> tuple[Path, int, int]:
 
 
 @lru_cache(maxsize=256)
-def _parsed(path: Path, _mtime: int, _size: int) -> Pipeline | None:
+def _load_cached(path: Path, _mtime: int, _size: int) -> Pipeline | None:
     """Return the pipeline of a file, or None if environment variables that the file names are not set here.
 
     :raises ConfigError: if the file is invalid
     """
-    from airflow_provider_ckpt.config.load import parse, text_of
+    from airflow_provider_ckpt.config.load import parse, read_text
 
-    text = text_of(path)
+    text = read_text(path)
     try:
         return parse(text, str(path))
     except ConfigError:
-        if unset(text, os.environ):
+        if unset_variables(text, os.environ):
             return None
         raise

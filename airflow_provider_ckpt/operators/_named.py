@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
-_FILES = (".yaml", ".yml")
+_YAML_SUFFIXES = (".yaml", ".yml")
 
 
 class CkptNamedOperator(CkptOperator):
@@ -26,23 +26,23 @@ class CkptNamedOperator(CkptOperator):
 
     def prepare_template(self) -> None:
         """Validate the declaration, unless the pipeline is given by name."""
-        if self.is_named:
+        if self.is_given_by_name:
             BaseOperator.prepare_template(self)
         else:
             super().prepare_template()
 
     def _shown(self) -> dict[str, Any] | None:
-        return None if self.is_named else super()._shown()
+        return None if self.is_given_by_name else super()._shown()
 
     @property
     def pipeline_name(self) -> str:
         """Name of the pipeline, as given or as in its declaration."""
-        return str(self.pipeline) if self.is_named else super().pipeline_name
+        return str(self.pipeline) if self.is_given_by_name else super().pipeline_name
 
     @property
-    def is_named(self) -> bool:
+    def is_given_by_name(self) -> bool:
         """True if the pipeline is given by name, so that only the ledger has its declaration."""
-        return isinstance(self.pipeline, str) and not self.pipeline.endswith(_FILES)
+        return isinstance(self.pipeline, str) and not self.pipeline.endswith(_YAML_SUFFIXES)
 
     def declared(self, ledger: Ledger) -> Pipeline:
         """Return the pipeline, from the given declaration or from the one stored in the ledger.
@@ -51,6 +51,6 @@ class CkptNamedOperator(CkptOperator):
         """
         from airflow_provider_ckpt.replication.setup import stored_pipeline
 
-        if self.is_named:
+        if self.is_given_by_name:
             return stored_pipeline(ledger, self.pipeline_name, instead="the task's pipeline")
         return self.load_pipeline()

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 2.0
+_TIMEOUT_SECONDS = 2.0
 
 
-def let_go(ledger: Ledger, lease: Lease, seconds: float = _SECONDS) -> None:
+def cancel_and_release(ledger: Ledger, lease: Lease, seconds: float = _TIMEOUT_SECONDS) -> None:
     """Cancel the open attempts of ``lease`` and release it, if the ledger answers in time; raises nothing.
 
     Uses a thread and a connection of its own, since it is called from a signal handler, which may have interrupted a
@@ -32,13 +32,13 @@ def let_go(ledger: Ledger, lease: Lease, seconds: float = _SECONDS) -> None:
     :param lease: the lease that the killed task holds
     :param seconds: longest time to wait
     """
-    thread = threading.Thread(target=_let_go, args=(ledger, lease), name="ckpt-last-will", daemon=True)
+    thread = threading.Thread(target=_cancel_and_release, args=(ledger, lease), name="ckpt-last-will", daemon=True)
     with suppress(RuntimeError):  # no thread can be started
         thread.start()
         thread.join(seconds)
 
 
-def _let_go(ledger: Ledger, lease: Lease) -> None:
+def _cancel_and_release(ledger: Ledger, lease: Lease) -> None:
     try:
         cancelled = ledger.cancel(lease, now=utcnow())
         ledger.release(lease)

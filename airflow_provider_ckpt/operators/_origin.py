@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-def origin_of(context: Context, task_id: str) -> str:
+def proposal_origin(context: Context, task_id: str) -> str:
     """Return the origin of a proposal: its DAG, run and task, with the index of a mapped task.
 
     :param context: context of any task of the same run

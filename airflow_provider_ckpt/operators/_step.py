@@ -11,13 +11,13 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ckpt.core.errors import StaleEpochError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators._declaration import Declaration
-from airflow_provider_ckpt.operators.base import CkptOperator, hand_over
+from airflow_provider_ckpt.operators.base import CkptOperator, push_return_value
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.replication.run.run import Run
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
 class CkptStepOperator(CkptOperator):
@@ -48,14 +48,14 @@ class CkptStepOperator(CkptOperator):
 
         :raises AirflowFailException: if none of the tasks returned one
         """
-        found = self.handed_over(context)
+        found = self.previous_states(context)
         if not found:
             raise AirflowFailException(
                 f"None of the tasks {', '.join(self.after)} returned the state of a run; clear the first of them."
             )
-        return newest(found)
+        return newest_state(found)
 
-    def handed_over(self, context: Context) -> list[dict[str, Any]]:
+    def previous_states(self, context: Context) -> list[dict[str, Any]]:
         """Return the states of the run that the tasks before this one returned, the latest task first."""
         ti = context["ti"]
         # In a mapped task group each instance has a run of its own; the index selects that of this instance.
@@ -63,7 +63,7 @@ class CkptStepOperator(CkptOperator):
         return [dict(item) for item in handed if item is not None]
 
     @contextmanager
-    def carry_on(self, context: Context, before: dict[str, Any]) -> Iterator[tuple[Setup, Run]]:
+    def continue_run(self, context: Context, before: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
         """Continue the run under the lease that ``plan`` acquired.
 
         A task that Airflow retries or a user clears acquires a new lease if that one was released or taken over.
@@ -94,9 +94,11 @@ class CkptStepOperator(CkptOperator):
         from airflow_provider_ckpt.replication.run.summary import RunSummary
 
         summary = RunSummary.from_json(before["summary"]).merge(run.finish(release=release))
-        return hand_over(context, {"epoch": run.epoch, "planned": before["planned"], "summary": summary.to_json()})
+        return push_return_value(
+            context, {"epoch": run.epoch, "planned": before["planned"], "summary": summary.to_json()}
+        )
 
 
-def newest(handed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def newest_state(handed: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the state of the newest epoch, and of several with that epoch the first."""
     return max(handed, key=lambda item: int(item["epoch"]))

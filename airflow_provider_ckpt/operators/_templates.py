@@ -11,54 +11,54 @@ from collections.abc import Sequence
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.numbers import whole
 
-_NONE = frozenset({"", "none", "null"})
-_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_NONE_TEXTS = frozenset({"", "none", "null"})
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def text(value: object) -> str | None:
+def free_text(value: object) -> str | None:
     """Return free text unchanged, ``null`` and ``none`` included; None if it is empty."""
     return None if value is None else str(value) or None
 
 
-def word(value: object) -> str | None:
+def optional_text(value: object) -> str | None:
     """Return a name or a time without surrounding space; None if it is empty or says ``none`` or ``null``."""
     found = str(value).strip() if value is not None else ""
-    return None if found.lower() in _NONE else found
+    return None if found.lower() in _NONE_TEXTS else found
 
 
-def flag(name: str, value: object) -> bool:
+def boolean(name: str, value: object) -> bool:
     """Return a boolean; None and an empty text are False.
 
     :raises ConfigError: if the value is neither true nor false
     """
-    found = word(value)
+    found = optional_text(value)
     if found is None:
         return False
-    if found.lower() not in _FLAGS:
+    if found.lower() not in _BOOLEANS:
         raise ConfigError(f"{name} is {found!r}; it must be true or false.")
-    return _FLAGS[found.lower()]
+    return _BOOLEANS[found.lower()]
 
 
-def number(name: str, value: object) -> int | None:
+def whole_number(name: str, value: object) -> int | None:
     """Return a whole number, or None if the value is empty.
 
     :raises ConfigError: if the value is not a whole number
     """
-    found = word(value)
+    found = optional_text(value)
     try:
         return None if found is None else whole(found)
     except ValueError:
         raise ConfigError(f"{name} is {found!r}; it must be a whole number.") from None
 
 
-def texts(name: str, value: object) -> tuple[str, ...]:
+def text_tuple(name: str, value: object) -> tuple[str, ...]:
     """Return a tuple of texts, from a sequence, from its rendered form (``['a', 'b']``) or from a single text.
 
     :raises ConfigError: if the value begins with ``[`` and is not a list
     """
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(str(item) for item in value)
-    found = word(value)
+    found = optional_text(value)
     if found is None:
         return ()
     if not found.startswith("["):

@@ -15,7 +15,7 @@ from airflow.sdk.timezone import utcnow
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
-from airflow_provider_ckpt.operators._origin import origin_of
+from airflow_provider_ckpt.operators._origin import proposal_origin
 from airflow_provider_ckpt.operators.base import airflow_error
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class CkptApprovalOperator(ApprovalOperator):
         """
         try:
             with open_ledger(self.ckpt_conn_id) as ledger:
-                proposed = ledger.ask(origin_of(context, self.preview))
+                proposed = ledger.ask(proposal_origin(context, self.preview))
         except CkptError as error:
             raise airflow_error(error) from error
         self.subject, self.body = proposed.subject, proposed.body
@@ -93,11 +93,11 @@ class CkptApprovalOperator(ApprovalOperator):
         """
         if "error" not in event and proposal is not None and digest is not None:
             user = event["responded_by_user"]
-            who = f"airflow:{user['name'] or user['id']}" if user else None
+            actor = f"airflow:{user['name'] or user['id']}" if user else None
             approved = event["chosen_options"] == [self.APPROVE]
             try:
                 with open_ledger(self.ckpt_conn_id) as ledger:
-                    ledger.answer(proposal, digest, approved=approved, who=who)
+                    ledger.answer(proposal, digest, approved=approved, actor=actor)
             except CkptError as error:
                 raise airflow_error(error) from error
         return super().execute_complete(context, event)
@@ -126,7 +126,7 @@ class CkptApprovalOperator(ApprovalOperator):
         shown: Any = SUPERVISOR_COMMS.send(question)
         names = ("subject", "body", "options", "defaults")
         stale = [name for name in names if getattr(shown, name) != getattr(question, name)]
-        if _ids(shown) != _ids(question):
+        if _user_ids(shown) != _user_ids(question):
             stale.append("assigned_users")
         if stale:
             raise AirflowFailException(
@@ -135,6 +135,6 @@ class CkptApprovalOperator(ApprovalOperator):
             )
 
 
-def _ids(question: CreateHITLDetailPayload) -> set[str]:
+def _user_ids(question: CreateHITLDetailPayload) -> set[str]:
     """Return the ids of the users who may answer a question."""
     return {user.id for user in question.assigned_users or ()}

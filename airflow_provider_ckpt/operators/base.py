@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, get_parsing_context
+from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, conf, get_parsing_context
 from airflow.sdk.definitions._internal.expandinput import MappedArgument
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -27,7 +27,7 @@ from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators import _declaration as declarations
 from airflow_provider_ckpt.operators import expansion
 from airflow_provider_ckpt.operators._declaration import Declaration
-from airflow_provider_ckpt.operators._on_kill import let_go
+from airflow_provider_ckpt.operators._on_kill import cancel_and_release
 from airflow_provider_ckpt.operators.expansion import CkptPartial
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.types import Lease
-    from airflow_provider_ckpt.replication.run.engine_protocol import Engine, Ready
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.run.engine_protocol import Engine, EngineInfo
+    from airflow_provider_ckpt.replication.setup import PipelineContext
     from airflow_provider_ckpt.stats import StatsMeter
 
 DEFAULT_DEFERRABLE = conf.getboolean("operators", "default_deferrable", fallback=False)
 """Airflow's configured default of ``deferrable``."""
 
-_LABEL = "{{ task.pipeline_label }}"
+_LABEL_TEMPLATE = "{{ task.pipeline_label }}"
 
 
 class CkptTaskError(AirflowException):
@@ -67,7 +67,7 @@ class CkptOperator(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"pipeline": "json", "declaration": "json"}
     operator_extra_links: tuple[BaseOperatorLink, ...] = (PipelineLink(),)
     ui_color = "#d8ecff"
-    announces: ClassVar[bool] = False
+    emits_asset_events: ClassVar[bool] = False
     """True if a task of this class emits the events of its pipeline's asset."""
     shares_lease: ClassVar[bool] = False
     """True if the tasks of one task group share one lease: then the lease's owner is the group, not the task."""
@@ -100,7 +100,7 @@ class CkptOperator(BaseOperator):
         if self._engine is not None:
             self._engine.kill()
         if self._held is not None:
-            let_go(*self._held)
+            cancel_and_release(*self._held)
 
     def prepare_template(self) -> None:
         """Validate the declaration; Airflow calls this after it has parsed the DAG file.
@@ -111,10 +111,10 @@ class CkptOperator(BaseOperator):
         if isinstance(self.pipeline, Pipeline):
             self.pipeline = self.pipeline.document()
         if get_parsing_context().dag_id is None:  # set while a task starts; its execute() reports the error then
-            declarations.check(self.pipeline, self._folder, f"task {self.task_id}")
+            declarations.validate(self.pipeline, self._folder, f"task {self.task_id}")
         self.declaration = self._shown()
         self._asset = None
-        if self.announces and self.declaration and self.declaration["document"]:
+        if self.emits_asset_events and self.declaration and self.declaration["document"]:
             self._asset = pipeline_asset(self.declaration["document"]["name"])
             if self._asset not in self.outlets:
                 self.outlets = [*self.outlets, self._asset]
@@ -132,12 +132,12 @@ class CkptOperator(BaseOperator):
         self.declaration = self._shown()
         self.outlets = [outlet for outlet in self.outlets if outlet is not self._asset]
         if context.get("map_index_template") is None and context["ti"].map_index not in (None, -1):
-            context["map_index_template"] = _LABEL
+            context["map_index_template"] = _LABEL_TEMPLATE
 
     def _shown(self) -> dict[str, Any] | None:
         if isinstance(self.pipeline, MappedArgument):
             return expansion.shown(self.pipeline, self._folder, f"task {self.task_id}")
-        return declarations.shown(self.pipeline, self._folder, f"task {self.task_id}")
+        return declarations.displayed_declaration(self.pipeline, self._folder, f"task {self.task_id}")
 
     @property
     def _folder(self) -> str:
@@ -165,10 +165,10 @@ class CkptOperator(BaseOperator):
 
         :raises ConfigError: if the declaration is invalid; the message names file, line or key
         """
-        return declarations.read(self.pipeline, self._folder, f"task {self.task_id}")
+        return declarations.load_pipeline(self.pipeline, self._folder, f"task {self.task_id}")
 
     @contextmanager
-    def setup_run(self, context: Context) -> Iterator[Setup]:
+    def setup_run(self, context: Context) -> Iterator[PipelineContext]:
         """Open the ledger and yield what a run of this task needs; translate errors of the block to Airflow's.
 
         Logs a warning for each key whose effect differs from what its name promises, and checks that every connection
@@ -188,7 +188,7 @@ class CkptOperator(BaseOperator):
             with open_ledger(self.ckpt_conn_id) as ledger:
                 yield self.setup(context, ledger, pipeline)
 
-    def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> Setup:
+    def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> PipelineContext:
         """Return what a run of this task needs: pipeline, ledger, connections, lease owner and metrics.
 
         :param context: the task's context
@@ -196,7 +196,7 @@ class CkptOperator(BaseOperator):
         :param pipeline: the pipeline to run
         """
         from airflow_provider_ckpt.replication.owner import of_task
-        from airflow_provider_ckpt.replication.setup import Setup
+        from airflow_provider_ckpt.replication.setup import PipelineContext
         from airflow_provider_ckpt.stats import StatsMeter
 
         run, self._ti = context["dag_run"], context["ti"]
@@ -206,7 +206,7 @@ class CkptOperator(BaseOperator):
 
         self._meter = StatsMeter(pipeline.name)
         owner = of_task(run.dag_id, run.run_id, pipeline.name, self._place(context["ti"].map_index))
-        return Setup(pipeline, ledger, resolve_connection, owner, hold, self._meter)
+        return PipelineContext(pipeline, ledger, resolve_connection, owner, hold, self._meter)
 
     def _place(self, map_index: int | None) -> str:
         """Return the id of this task, or of its group if that shares a lease, with the index of a mapped task."""
@@ -239,7 +239,7 @@ class CkptOperator(BaseOperator):
         self._engine = make_engine(pipeline, self._show_spark)
         return self._engine
 
-    def _show_spark(self, ready: Ready) -> None:
+    def _show_spark(self, ready: EngineInfo) -> None:
         """Store the link to Spark's UI, since Airflow asks :class:`SparkLink` for it only after the task has ended."""
         self.spark_application = ready.application
         if ready.ui and self._ti is not None:
@@ -253,7 +253,7 @@ def airflow_error(error: CkptError) -> AirflowException:
     return CkptTaskError(str(error)) if again else AirflowFailException(str(error))
 
 
-def hand_over(context: Context, document: dict[str, Any]) -> dict[str, Any]:
+def push_return_value(context: Context, document: dict[str, Any]) -> dict[str, Any]:
     """Push the task's return value to XCom now, and return it.
 
     Airflow would not store it for a task that fails or branches afterwards.

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
-from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.actions.actions import Errand
+    from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
 
-class _CkptBatchesOperator(CkptActOperator):
-    template_fields: Sequence[str] = (*CkptActOperator.template_fields, "batches")
+class _CkptBatchesOperator(CkptActionOperator):
+    template_fields: Sequence[str] = (*CkptActionOperator.template_fields, "batches")
 
     def __init__(
         self,
@@ -26,12 +26,12 @@ class _CkptBatchesOperator(CkptActOperator):
         batches: Sequence[str] | str = (),
         reason: str | None = None,
         dry_run: bool | str = False,
-        who: str | None = None,
+        actor: str | None = None,
         ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            pipeline=pipeline, reason=reason, dry_run=dry_run, who=who, ckpt_conn_id=ckpt_conn_id, **kwargs
+            pipeline=pipeline, reason=reason, dry_run=dry_run, actor=actor, ckpt_conn_id=ckpt_conn_id, **kwargs
         )
         self.batches = batches
 
@@ -43,17 +43,17 @@ class CkptReleaseOperator(_CkptBatchesOperator):
     :param batches: batches to release (``partition#seq``); all held ones if empty
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Release the batches and return the result document."""
-        from airflow_provider_ckpt.replication.actions.actions import batch_keys, in_ledger
+        from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger, parse_batch_keys
 
-        keys = batch_keys(_templates.texts("batches", self.batches))
-        return in_ledger(errand, Act(ActKind.RELEASE, keys))
+        keys = parse_batch_keys(_templates.text_tuple("batches", self.batches))
+        return apply_in_ledger(context, Action(ActionKind.RELEASE, keys))
 
 
 class CkptSkipOperator(_CkptBatchesOperator):
@@ -66,18 +66,18 @@ class CkptSkipOperator(_CkptBatchesOperator):
     :param batches: batches to skip (``partition#seq``), at least one
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
     needs_reason = True
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Skip the batches and return the result document."""
-        from airflow_provider_ckpt.replication.actions.actions import skip
+        from airflow_provider_ckpt.replication.actions.actions import skip_batches
 
-        chosen = _templates.texts("batches", self.batches)
+        chosen = _templates.text_tuple("batches", self.batches)
         if not chosen:
-            raise ConfigError("name the batches to skip.", pipeline=errand.pipeline)
-        return skip(errand, chosen)
+            raise ConfigError("name the batches to skip.", pipeline=context.pipeline)
+        return skip_batches(context, chosen)

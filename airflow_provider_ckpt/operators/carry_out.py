@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.proposals import ProposalState
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
-from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._named import CkptNamedOperator
-from airflow_provider_ckpt.operators._origin import origin_of
+from airflow_provider_ckpt.operators._origin import proposal_origin
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.ledger.types import ProposalRecord
-    from airflow_provider_ckpt.replication.actions.actions import Errand
+    from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
 
-class CkptCarryOutOperator(CkptActOperator):
+class CkptCarryOutOperator(CkptActionOperator):
     """Carry out exactly the action that :class:`CkptPreviewOperator` proposed; the actor is the user who approved it.
 
     The approval is used up in the transaction of the action, so a second use is refused even if tasks are cleared.
@@ -54,24 +54,24 @@ class CkptCarryOutOperator(CkptActOperator):
 
         :raises AirflowFailException: if no user has approved it, or it is no longer possible; nothing was changed
         """
-        self._origin = origin_of(context, self.preview)
+        self._origin = proposal_origin(context, self.preview)
         return super().execute(context)
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Carry out the proposal's action and return its result document."""
         from dataclasses import replace
 
         from airflow_provider_ckpt.replication.actions.proposals import carry_out
 
-        found = errand.ledger.approved_proposal(self._origin)
-        proposal, who = found.proposal, str(found.answered_by)
-        if proposal.pipeline != errand.pipeline:
-            raise ConfigError(f"proposal {proposal.id} is about pipeline {proposal.pipeline}, not {errand.pipeline}.")
-        why = proposal.why if proposal.who == who else f"{proposal.why} (requested by {proposal.who})"
+        found = context.ledger.load_approved_proposal(self._origin)
+        proposal, actor = found.proposal, str(found.answered_by)
+        if proposal.pipeline != context.pipeline:
+            raise ConfigError(f"proposal {proposal.id} is about pipeline {proposal.pipeline}, not {context.pipeline}.")
+        reason = proposal.reason if proposal.actor == actor else f"{proposal.reason} (requested by {proposal.actor})"
         try:
-            return carry_out(replace(errand, who=who, why=why, proposal=proposal.id), proposal.act)
+            return carry_out(replace(context, actor=actor, reason=reason, proposal=proposal.id), proposal.action)
         except (ConfigError, LedgerStateError) as refusal:
-            errand.ledger.refuse_proposal(proposal.id, str(refusal))
+            context.ledger.refuse_proposal(proposal.id, str(refusal))
             raise
 
 
@@ -95,24 +95,24 @@ class CkptReportOperator(CkptNamedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Read the proposal and the pipeline's status, and return the report."""
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
-            found = ledger.newest_proposal(origin_of(context, self.preview))
+            found = ledger.load_newest_proposal(proposal_origin(context, self.preview))
             pipeline = self.pipeline_name if found is None else found.proposal.pipeline
             status = ledger.status(pipeline)
         report = {
-            "outcome": outcome(found),
+            "outcome": describe_outcome(found),
             "pipeline": pipeline,
             "phase": status["phase"],
             "checkpoint": {part["id"]: part["committed"] for part in status["partitions"]},
             "batches": status["batches"],
             "dead_letters": status["dead_letters"],
         }
-        asked = f"{found.proposal.act.kind.value} of pipeline {pipeline}" if found else f"pipeline {pipeline}"
+        asked = f"{found.proposal.action.kind.value} of pipeline {pipeline}" if found else f"pipeline {pipeline}"
         self.log.info("%s: %s", asked, report["outcome"])
         self.log.info("The pipeline now: %s", {name: report[name] for name in ("phase", "checkpoint", "batches")})
         return report
 
 
-def outcome(found: ProposalRecord | None) -> str:
+def describe_outcome(found: ProposalRecord | None) -> str:
     """Describe the outcome of a proposal in words.
 
     :param found: the proposal, None if there is none

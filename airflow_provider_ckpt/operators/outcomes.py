@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_ckpt.assets.pipeline import tell_outlets
-from airflow_provider_ckpt.config.delivery import LetterPlace
-from airflow_provider_ckpt.connectors.local.dead_letters import letters_beside
+from airflow_provider_ckpt.assets.pipeline import update_outlet_events
+from airflow_provider_ckpt.config.delivery import DeadLetterDestination
+from airflow_provider_ckpt.connectors.local.dead_letters import dead_letters_directory
 from airflow_provider_ckpt.connectors.local.filesystem import escape, local_path
 from airflow_provider_ckpt.ledger_location import resolve_connection
-from airflow_provider_ckpt.operators._step import CkptStepOperator, newest
+from airflow_provider_ckpt.operators._step import CkptStepOperator, newest_state
 from airflow_provider_ckpt.operators.replicate import held_message
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Connection
 
 
-_LETTERS_TABLE = "ckpt_sink_dead_letter"
-_BESIDE = {"kafka": LetterPlace.KAFKA, "postgres": LetterPlace.POSTGRES}
+_DEAD_LETTER_TABLE = "ckpt_sink_dead_letter"
+_STORE_BY_SINK_TYPE = {"kafka": DeadLetterDestination.KAFKA, "postgres": DeadLetterDestination.POSTGRES}
 """Kind of the dead letter store that ``dead_letter_queue.sink: same`` means, by sink type; files for any other type."""
 
 
@@ -41,7 +41,7 @@ class CkptDeadLettersOperator(CkptStepOperator):
         summary = self.previous(context)["summary"]
         pipeline = self.load_pipeline()
         with self.errors():
-            where = dead_letters_at(pipeline, resolve_connection)
+            where = describe_dead_letter_location(pipeline, resolve_connection)
         self.log.warning(
             "%d records of pipeline %s were dead-lettered: %s. They are in %s",
             summary["records"]["dead_lettered"],
@@ -93,15 +93,15 @@ class CkptSummaryOperator(CkptStepOperator):
 
         :raises AirflowSkipException: if no task before this one returned the state of a run
         """
-        handed = self.handed_over(context)
+        handed = self.previous_states(context)
         if not handed:
             raise AirflowSkipException("The task group was skipped: none of its tasks returned the state of a run.")
-        summary: dict[str, Any] = newest(handed)["summary"]
-        tell_outlets(context, summary)
+        summary: dict[str, Any] = newest_state(handed)["summary"]
+        update_outlet_events(context, summary)
         return summary
 
 
-def dead_letters_at(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
+def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
     """Describe in words where a pipeline's dead letters are stored.
 
     :param pipeline: the pipeline
@@ -114,16 +114,19 @@ def dead_letters_at(pipeline: Pipeline, connections: Callable[[str], Connection]
             return f"the JSON lines beside the location of table {sink.table}, catalog {sink.connection}"
         connection, table = sink.connection, sink.table or ""
         schema, dot, _ = table.rpartition(".")
-        place, table = _BESIDE.get(sink.type, LetterPlace.FILES), f"{schema}{dot}{_LETTERS_TABLE}"
+        place, table = (
+            _STORE_BY_SINK_TYPE.get(sink.type, DeadLetterDestination.FILES),
+            f"{schema}{dot}{_DEAD_LETTER_TABLE}",
+        )
     else:
-        connection, table, place = pipeline.letters_connection, queue.table, queue.sink
-    if place is LetterPlace.KAFKA:
+        connection, table, place = pipeline.dead_letter_connection, queue.table, queue.sink
+    if place is DeadLetterDestination.KAFKA:
         return f"topic {queue.topic} of {queue.brokers or f'connection {connection}'}"
-    if place is LetterPlace.POSTGRES:
+    if place is DeadLetterDestination.POSTGRES:
         return f"table {table} of connection {connection}"
     root = connections(connection) if connection else None
     if queue.here:
-        directory = letters_beside(local_path(str(sink.path), "sink.path", root), pipeline.name)
+        directory = dead_letters_directory(local_path(str(sink.path), "sink.path", root), pipeline.name)
     else:
         directory = local_path(str(queue.path), "dead_letter_queue.path", root) / escape(pipeline.name)
     return f"the JSON lines under {directory}"

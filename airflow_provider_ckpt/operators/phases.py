@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
-from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.operators._action import CkptActionOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.actions.actions import Errand
+    from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
 
-class _CkptPhaseOperator(CkptActOperator):
-    kind: ClassVar[ActKind]
+class _CkptPhaseOperator(CkptActionOperator):
+    kind: ClassVar[ActionKind]
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Change the phase in the ledger and return the result document."""
-        from airflow_provider_ckpt.replication.actions.actions import in_ledger
+        from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger
 
-        return in_ledger(errand, Act(self.kind))
+        return apply_in_ledger(context, Action(self.kind))
 
 
 class CkptDrainOperator(_CkptPhaseOperator):
@@ -29,12 +29,12 @@ class CkptDrainOperator(_CkptPhaseOperator):
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
-    kind = ActKind.DRAIN
+    kind = ActionKind.DRAIN
 
 
 class CkptResumeOperator(_CkptPhaseOperator):
@@ -43,15 +43,15 @@ class CkptResumeOperator(_CkptPhaseOperator):
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
-    kind = ActKind.RESUME
+    kind = ActionKind.RESUME
 
 
-class CkptForceStopOperator(CkptActOperator):
+class CkptForceStopOperator(CkptActionOperator):
     """Take the lease from the run that holds it, fence the sink, and abandon the batches in flight.
 
     The run that held the lease is refused from then on, and the checkpoint stays. Needs a ``reason``.
@@ -59,15 +59,15 @@ class CkptForceStopOperator(CkptActOperator):
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
     needs_reason = True
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Stop the pipeline and return the result document."""
         from airflow_provider_ckpt.replication.actions.actions import force_stop
 
-        return force_stop(errand)
+        return force_stop(context)

@@ -11,22 +11,22 @@ from airflow.sdk.bases.skipmixin import SkipMixin
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators import _templates
-from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
-from airflow_provider_ckpt.operators._origin import origin_of
-from airflow_provider_ckpt.operators.base import hand_over
+from airflow_provider_ckpt.operators._origin import proposal_origin
+from airflow_provider_ckpt.operators.base import push_return_value
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_ckpt.replication.actions.actions import Errand
-    from airflow_provider_ckpt.replication.actions.proposals import Ask
+    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.proposals import ActionRequest
 
-LONGEST = timedelta(days=7)
+DEFAULT_VALIDITY = timedelta(days=7)
 """Default of the time for which a proposal can be used."""
 
 
-class CkptPreviewOperator(CkptActOperator, SkipMixin):
+class CkptPreviewOperator(CkptActionOperator, SkipMixin):
     """Compute the action that a user requests, preview its effect, and store it in the ledger as a proposal.
 
     The pipeline itself is not changed. :class:`CkptApprovalOperator` and :class:`CkptCarryOutOperator` read the
@@ -38,7 +38,7 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
     ``kwargs`` are templated; an empty value counts as left out.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
-    :param remedy: the action: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``, ``force_stop``,
+    :param action: the action: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``, ``force_stop``,
         ``resume``, ``resend_to_sink``, ``keep_sink`` or ``move``
     :param partition: for rewind and resend_to_sink: the source partition
     :param to_position: for rewind and resend_to_sink: first position to read again
@@ -50,14 +50,14 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
     :param valid_for: time for which the proposal can be approved and carried out
     :param reason: reason of the action, stored in the audit log
     :param dry_run: preview only, and propose nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
     template_fields: Sequence[str] = (
-        *CkptActOperator.template_fields,
-        "remedy",
+        *CkptActionOperator.template_fields,
+        "action",
         "partition",
         "to_position",
         "to_time",
@@ -72,24 +72,24 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         self,
         *,
         pipeline: Declaration,
-        remedy: str,
+        action: str,
         partition: str | None = None,
         to_position: int | str | None = None,
         to_time: str | None = None,
         batches: Sequence[str] | str = (),
         error_types: Sequence[str] | str = (),
         stop_at: int | str | None = None,
-        valid_for: timedelta = LONGEST,
+        valid_for: timedelta = DEFAULT_VALIDITY,
         reason: str | None = None,
         dry_run: bool | str = False,
-        who: str | None = None,
+        actor: str | None = None,
         ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            pipeline=pipeline, reason=reason, dry_run=dry_run, who=who, ckpt_conn_id=ckpt_conn_id, **kwargs
+            pipeline=pipeline, reason=reason, dry_run=dry_run, actor=actor, ckpt_conn_id=ckpt_conn_id, **kwargs
         )
-        self.remedy = remedy
+        self.action = action
         self.partition = partition
         self.to_position = to_position
         self.to_time = to_time
@@ -104,52 +104,54 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
 
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing is proposed then
         """
-        self._origin = origin_of(context, self.task_id)
+        self._origin = proposal_origin(context, self.task_id)
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
             ledger.void_proposals(self._origin)
-        found = hand_over(context, super().execute(context))
+        found = push_return_value(context, super().execute(context))
         if not found["asks"]:
             self.skip(ti=context["ti"], tasks=self.get_direct_relatives(upstream=False))
         return found
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Compute the action, propose it, and return the preview."""
         from airflow_provider_ckpt.core.proposals import Proposal
-        from airflow_provider_ckpt.operators._markdown import question
+        from airflow_provider_ckpt.operators._markdown import approval_body
         from airflow_provider_ckpt.replication.actions.proposals import preview, propose
 
-        proposed = propose(errand, self._ask())
-        act = proposed.act
-        if act is None:
-            return self._nothing(errand, proposed.open)
-        document = {**preview(errand, act), **proposed.open}
-        proposal = Proposal.new(errand.pipeline, act, origin=self._origin, who=errand.who, why=errand.why)
-        subject = f"{self.remedy.replace('_', ' ').capitalize()} pipeline {errand.pipeline}?"
-        body = question(proposal, document)
-        if not errand.dry_run:
-            errand.ledger.propose(proposal, subject=subject, body=body, valid_for=self.valid_for)
+        proposed = propose(context, self._ask())
+        action = proposed.action
+        if action is None:
+            return self._nothing(context, proposed.open)
+        document = {**preview(context, action), **proposed.open}
+        proposal = Proposal.new(
+            context.pipeline, action, origin=self._origin, actor=context.actor, reason=context.reason
+        )
+        subject = f"{self.action.replace('_', ' ').capitalize()} pipeline {context.pipeline}?"
+        body = approval_body(proposal, document)
+        if not context.dry_run:
+            context.ledger.propose(proposal, subject=subject, body=body, valid_for=self.valid_for)
         self.log.info("The action would change this:\n%s", body)
         return {
             **document,
-            "asks": not errand.dry_run,
-            "proposal": None if errand.dry_run else proposal.id,
+            "asks": not context.dry_run,
+            "proposal": None if context.dry_run else proposal.id,
             "subject": subject,
             "body": body,
         }
 
-    def _nothing(self, errand: Errand, unsettled: Mapping[str, Any]) -> dict[str, Any]:
-        from airflow_provider_ckpt.operators._markdown import still_open
+    def _nothing(self, context: ActionContext, unsettled: Mapping[str, Any]) -> dict[str, Any]:
+        from airflow_provider_ckpt.operators._markdown import unsettled_sections
 
-        told = f"There is nothing to {self.remedy.replace('_', ' ')} in pipeline {errand.pipeline}."
-        body = "\n\n".join(part for part in (told, *still_open(unsettled)) if part)
+        told = f"There is nothing to {self.action.replace('_', ' ')} in pipeline {context.pipeline}."
+        body = "\n\n".join(part for part in (told, *unsettled_sections(unsettled)) if part)
         self.log.info(body)
         return {
-            "pipeline": errand.pipeline,
-            "act": self.remedy,
+            "pipeline": context.pipeline,
+            "action": self.action,
             "applied": False,
             "dry_run": True,
-            "who": errand.who,
-            "reason": errand.why,
+            "actor": context.actor,
+            "reason": context.reason,
             "asks": False,
             "proposal": None,
             "subject": told,
@@ -157,20 +159,20 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
             **unsettled,
         }
 
-    def _ask(self) -> Ask:
-        from airflow_provider_ckpt.replication.actions.proposals import Ask, Remedy
+    def _ask(self) -> ActionRequest:
+        from airflow_provider_ckpt.replication.actions.proposals import ActionRequest, RequestKind
 
         try:
-            remedy = Remedy(self.remedy)
+            action = RequestKind(self.action)
         except ValueError:
-            known = ", ".join(Remedy)
-            raise ConfigError(f"there is no action {self.remedy!r}.", hint=f"Known: {known}.") from None
-        return Ask(
-            remedy,
-            _templates.word(self.partition),
-            _templates.number("to_position", self.to_position),
-            _templates.word(self.to_time),
-            _templates.texts("batches", self.batches),
-            _templates.texts("error_types", self.error_types),
-            _templates.number("stop_at", self.stop_at),
+            known = ", ".join(RequestKind)
+            raise ConfigError(f"there is no action {self.action!r}.", hint=f"Known: {known}.") from None
+        return ActionRequest(
+            action,
+            _templates.optional_text(self.partition),
+            _templates.whole_number("to_position", self.to_position),
+            _templates.optional_text(self.to_time),
+            _templates.text_tuple("batches", self.batches),
+            _templates.text_tuple("error_types", self.error_types),
+            _templates.whole_number("stop_at", self.stop_at),
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._action import CkptActionOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.actions.actions import Errand
+    from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
 
-class CkptRecoverOperator(CkptActOperator):
+class CkptRecoverOperator(CkptActionOperator):
     """Find records above the low watermark that no receipt accounts for, and have the next run read them again.
 
     Returns what is missing, what is read again, and what is left to a user. With an append sink, records that appeared
@@ -21,14 +21,14 @@ class CkptRecoverOperator(CkptActOperator):
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Request the recovery and return its result document."""
         from airflow_provider_ckpt.replication.actions.fenced_actions import recover
 
-        setup = errand.setup()
-        return recover(setup, dry_run=errand.dry_run, who=errand.who, why=errand.why)
+        setup = context.setup()
+        return recover(setup, dry_run=context.dry_run, actor=context.actor, reason=context.reason)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
-from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.dead_letters import Selection
-    from airflow_provider_ckpt.replication.actions.actions import Errand
+    from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
 
-class CkptReplayDeadLettersOperator(CkptActOperator):
+class CkptReplayDeadLettersOperator(CkptActionOperator):
     """Have the next run send dead letters again, transformed by the pipeline as it is declared then.
 
     They are sent in batches of their own, apart from the source's order. Records that fail again are parked again.
@@ -32,13 +32,13 @@ class CkptReplayDeadLettersOperator(CkptActOperator):
     :param stop_at: replay at most this many
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
     template_fields: Sequence[str] = (
-        *CkptActOperator.template_fields,
+        *CkptActionOperator.template_fields,
         "error_types",
         "batches",
         "since",
@@ -59,12 +59,12 @@ class CkptReplayDeadLettersOperator(CkptActOperator):
         stop_at: int | str | None = None,
         reason: str | None = None,
         dry_run: bool | str = False,
-        who: str | None = None,
+        actor: str | None = None,
         ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            pipeline=pipeline, reason=reason, dry_run=dry_run, who=who, ckpt_conn_id=ckpt_conn_id, **kwargs
+            pipeline=pipeline, reason=reason, dry_run=dry_run, actor=actor, ckpt_conn_id=ckpt_conn_id, **kwargs
         )
         self.error_types = error_types
         self.batches = batches
@@ -73,20 +73,22 @@ class CkptReplayDeadLettersOperator(CkptActOperator):
         self.query = query
         self.stop_at = stop_at
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Request the replay and return its result document."""
-        from airflow_provider_ckpt.core.actions import ActKind
-        from airflow_provider_ckpt.replication.actions.actions import on_letters
+        from airflow_provider_ckpt.core.actions import ActionKind
+        from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters
 
-        return on_letters(errand, ActKind.REPLAY_LETTERS, self._selection(), _templates.text(self.query))
+        return act_on_dead_letters(
+            context, ActionKind.REPLAY_LETTERS, self._selection(), _templates.free_text(self.query)
+        )
 
     def _selection(self) -> Selection:
-        from airflow_provider_ckpt.replication.actions.actions import selection
+        from airflow_provider_ckpt.replication.actions.actions import parse_selection
 
-        return selection(
-            _templates.texts("error_types", self.error_types),
-            _templates.texts("batches", self.batches),
-            _templates.word(self.since),
-            _templates.word(self.until),
-            _templates.number("stop_at", self.stop_at),
+        return parse_selection(
+            _templates.text_tuple("error_types", self.error_types),
+            _templates.text_tuple("batches", self.batches),
+            _templates.optional_text(self.since),
+            _templates.optional_text(self.until),
+            _templates.whole_number("stop_at", self.stop_at),
         )

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ckpt.assets.pipeline import RUNS, announce
+from airflow_provider_ckpt.assets.pipeline import RUNS, emit_event
 from airflow_provider_ckpt.core.policy import Route
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators._declaration import Declaration
-from airflow_provider_ckpt.operators.base import CkptOperator, hand_over
+from airflow_provider_ckpt.operators.base import CkptOperator, push_return_value
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,7 +31,7 @@ class CkptReplicateOperator(CkptOperator):
         pipeline's own asset ``ckpt://<name>``, which gets one if the checkpoint moved.
     """
 
-    announces = True
+    emits_asset_events = True
     operator_extra_links = (*CkptOperator.operator_extra_links, SparkLink())
 
     def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
@@ -47,8 +47,8 @@ class CkptReplicateOperator(CkptOperator):
 
         with self.setup_run(context) as setup:
             summary = replicate(setup, self.make_engine(setup.pipeline))
-            document = hand_over(context, summary.to_json())
-            announce(context, document)
+            document = push_return_value(context, summary.to_json())
+            emit_event(context, document)
             if Route.HOLD in document["route"] and setup.pipeline.run.fail_on_hold:
                 raise AirflowFailException(held_message(setup.pipeline.name, document))
         return document

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ckpt.assets.pipeline import announce
+from airflow_provider_ckpt.assets.pipeline import emit_event
 from airflow_provider_ckpt.core.policy import Route
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.links.spark import SparkLink
@@ -19,7 +19,7 @@ from airflow_provider_ckpt.operators.base import DEFAULT_DEFERRABLE
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
 class CkptRetryOperator(CkptBranchOperator):
@@ -67,7 +67,7 @@ class CkptRetryOperator(CkptBranchOperator):
 
     def _pass(self, context: Context, before: dict[str, Any]) -> dict[str, Any]:
         due: datetime | None = None
-        with self.carry_on(context, before) as (setup, run):
+        with self.continue_run(context, before) as (setup, run):
             if not self._is_early(run.next_due()):
                 run.execute(self.make_engine(setup.pipeline), rounds=not self.deferrable, plan_on=False)
                 run.settle()
@@ -86,7 +86,7 @@ class CkptRetryOperator(CkptBranchOperator):
 
         return due > datetime.now(UTC) + SHORTEST_WAIT
 
-    def _wait(self, due: datetime, setup: Setup, handed: dict[str, Any]) -> None:
+    def _wait(self, due: datetime, setup: PipelineContext, handed: dict[str, Any]) -> None:
         from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
 
         self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))
@@ -101,7 +101,7 @@ class CkptRetryOperator(CkptBranchOperator):
         self.defer(trigger=trigger, method_name="execute_complete", kwargs={"before": handed})
 
     def _branch(self, context: Context, handed: dict[str, Any]) -> dict[str, Any]:
-        announce(context, handed["summary"])
+        emit_event(context, handed["summary"])
         chosen = [Route(name) for name in handed["summary"]["route"]]
         if Route.RETRY in chosen:
             self.log.warning("The time budget is used up; the next run continues with the waiting batches.")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
-from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.actions.actions import Errand
+    from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
 
-class CkptRewindOperator(CkptActOperator):
+class CkptRewindOperator(CkptActionOperator):
     """Start a new generation at an earlier position; unresolved batches of the old one are superseded.
 
     Needs a ``reason`` and exactly one of ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows
@@ -27,13 +27,13 @@ class CkptRewindOperator(CkptActOperator):
     :param partition: source partition; may be left out if there is only one, or with ``to_time``
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
-    :param who: actor to name in the audit log in place of the DAG run's user
+    :param actor: actor to name in the audit log in place of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
 
     template_fields: Sequence[str] = (
-        *CkptActOperator.template_fields,
+        *CkptActionOperator.template_fields,
         "to_position",
         "to_time",
         "to_batch",
@@ -51,28 +51,28 @@ class CkptRewindOperator(CkptActOperator):
         partition: str | None = None,
         reason: str | None = None,
         dry_run: bool | str = False,
-        who: str | None = None,
+        actor: str | None = None,
         ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            pipeline=pipeline, reason=reason, dry_run=dry_run, who=who, ckpt_conn_id=ckpt_conn_id, **kwargs
+            pipeline=pipeline, reason=reason, dry_run=dry_run, actor=actor, ckpt_conn_id=ckpt_conn_id, **kwargs
         )
         self.to_position = to_position
         self.to_time = to_time
         self.to_batch = to_batch
         self.partition = partition
 
-    def act(self, errand: Errand) -> dict[str, Any]:
+    def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Rewind, or store the request, and return the result document."""
-        from airflow_provider_ckpt.core.actions import Act, ActKind
-        from airflow_provider_ckpt.replication.actions.actions import behind_fence
-        from airflow_provider_ckpt.replication.actions.rewind_target import Goal, positions
+        from airflow_provider_ckpt.core.actions import Action, ActionKind
+        from airflow_provider_ckpt.replication.actions.actions import apply_behind_fence
+        from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
 
-        goal = Goal(
-            _templates.number("to_position", self.to_position),
-            _templates.word(self.to_time),
-            _templates.word(self.to_batch),
+        goal = RewindTarget(
+            _templates.whole_number("to_position", self.to_position),
+            _templates.optional_text(self.to_time),
+            _templates.optional_text(self.to_batch),
         )
-        where = positions(errand, goal, _templates.word(self.partition))
-        return behind_fence(errand, Act(ActKind.REWIND, positions=where))
+        where = resolve_positions(context, goal, _templates.optional_text(self.partition))
+        return apply_behind_fence(context, Action(ActionKind.REWIND, positions=where))

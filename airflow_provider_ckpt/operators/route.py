@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.assets.pipeline import announce
+from airflow_provider_ckpt.assets.pipeline import emit_event
 from airflow_provider_ckpt.core.policy import Route
 from airflow_provider_ckpt.operators._branch import CkptBranchOperator
 
@@ -28,9 +28,9 @@ class CkptRouteOperator(CkptBranchOperator):
         """Choose the next tasks and return the state of the run."""
         before = self.previous(context)
         chosen = [Route(name) for name in before["summary"]["route"]]
-        with self.carry_on(context, before) as (_, run):
+        with self.continue_run(context, before) as (_, run):
             handed = self.report(context, run, before, release=Route.RETRY not in chosen)
         if Route.RETRY not in chosen:
-            announce(context, handed["summary"])
+            emit_event(context, handed["summary"])
         self.choose(context, chosen)
         return handed

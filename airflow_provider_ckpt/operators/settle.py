@@ -22,6 +22,6 @@ class CkptSettleOperator(CkptStepOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Settle the run and return its state."""
         before = self.previous(context)
-        with self.carry_on(context, before) as (_, run):
+        with self.continue_run(context, before) as (_, run):
             run.settle()
             return self.report(context, run, before)

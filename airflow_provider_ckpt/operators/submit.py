@@ -32,6 +32,6 @@ class CkptSubmitOperator(CkptStepOperator):
         before = self.previous(context)
         if not before["planned"]:
             raise AirflowSkipException("No batches are planned: Spark is not started.")
-        with self.carry_on(context, before) as (setup, run):
+        with self.continue_run(context, before) as (setup, run):
             run.execute(self.make_engine(setup.pipeline), rounds=False)
             return self.report(context, run, before)

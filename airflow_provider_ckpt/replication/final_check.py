@@ -11,22 +11,22 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import KeepsWitness
+from airflow_provider_ckpt.connectors.protocols import SinkWithWitness
 from airflow_provider_ckpt.core.errors import SinkChangedError
-from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState
 from airflow_provider_ckpt.replication.run import sink_checks
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Sink
     from airflow_provider_ckpt.ledger.types import Lease
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 log = logging.getLogger(__name__)
 
 _SECONDS = 5.0
 
 
-def confirm(setup: Setup, lease: Lease, sink: Sink) -> None:
+def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
     """Make sure that the sink is as this run left it, and keep a witness of it.
 
     :param setup: the pipeline's setup
@@ -35,14 +35,14 @@ def confirm(setup: Setup, lease: Lease, sink: Sink) -> None:
     :raises SinkChangedError: if the sink has lost meanwhile what was delivered
     """
     found = sink_checks.refuse_changed(setup, sink, sent=True)
-    if isinstance(sink, KeepsWitness):
-        sink.keep_witness(lease.epoch)
-    known = setup.ledger.sink_standing(setup.pipeline.name)
+    if isinstance(sink, SinkWithWitness):
+        sink.store_witness(lease.epoch)
+    known = setup.ledger.expected_sink_state(setup.pipeline.name)
     if known.target is None and found.target is not None:  # made by this run's first commit
-        setup.ledger.note_sink(lease, SinkStanding(lease.epoch, found.target, found.location))
+        setup.ledger.store_sink_state(lease, ExpectedSinkState(lease.epoch, found.target, found.location))
 
 
-def confirm_after_failure(setup: Setup, lease: Lease, seconds: float = _SECONDS) -> None:
+def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float = _SECONDS) -> None:
     """Do the same for a run that has failed; raises nothing, since the run's own error must not be hidden.
 
     In a thread and on a connection of its own, so that a sink which does not answer delays the end only so long.
@@ -59,7 +59,7 @@ def confirm_after_failure(setup: Setup, lease: Lease, seconds: float = _SECONDS)
         log.warning("The sink of %s did not answer within %g s after the run had failed", lease.pipeline, seconds)
 
 
-def _confirm(setup: Setup, lease: Lease) -> None:
+def _confirm(setup: PipelineContext, lease: Lease) -> None:
     try:
         sink = setup.open_sink()
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Setup:
+class PipelineContext:
     """Configuration and dependencies of a use case.
 
     :param pipeline: the pipeline
@@ -70,14 +70,14 @@ class Setup:
             pipeline,
             self.connection(pipeline.sink.connection),
             SinkContext(self.sink_id, pipeline.name),
-            self.connection(pipeline.letters_connection),
+            self.connection(pipeline.dead_letter_connection),
         )
 
 
-class Opened:
+class OpenConnectors:
     """Source and sink of a pipeline, open."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: PipelineContext) -> None:
         pipeline = setup.pipeline
         self._pipeline = pipeline
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))

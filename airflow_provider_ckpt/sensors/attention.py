@@ -46,11 +46,11 @@ class CkptDeadLettersSensor(CkptSensor):
 
     def condition(self) -> Condition:
         """Return the condition to wait for."""
-        from airflow_provider_ckpt.replication.actions.actions import error_types
+        from airflow_provider_ckpt.replication.actions.actions import parse_error_types
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
-        types = error_types(_templates.texts("error_types", self.error_types))
-        return Condition(ConditionKind.DEAD_LETTERS, _from_one(self.at_least), error_types=tuple(sorted(types)))
+        types = parse_error_types(_templates.text_tuple("error_types", self.error_types))
+        return Condition(ConditionKind.DEAD_LETTERS, _positive_number(self.at_least), error_types=tuple(sorted(types)))
 
 
 class CkptHeldBatchesSensor(CkptSensor):
@@ -82,11 +82,11 @@ class CkptHeldBatchesSensor(CkptSensor):
         """Return the condition to wait for."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
-        return Condition(ConditionKind.HELD, _from_one(self.at_least))
+        return Condition(ConditionKind.HELD, _positive_number(self.at_least))
 
 
-def _from_one(value: object) -> int:
-    found = _templates.number("at_least", value)
+def _positive_number(value: object) -> int:
+    found = _templates.whole_number("at_least", value)
     if found is None or found < 1:
         raise ConfigError(f"at_least is {value!r}; it must be a whole number from 1.")
     return found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.replication.observe.conditions import Condition
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
 class CkptSensor(CkptNamedOperator, BaseSensorOperator):
@@ -78,7 +78,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
             raise AirflowFailException(event["wrong"])
         return {"pipeline": self.pipeline_name, **event["seen"]}
 
-    def _setup(self, context: Context, ledger: Ledger) -> Setup:
+    def _setup(self, context: Context, ledger: Ledger) -> PipelineContext:
         return self.setup(context, ledger, self.declared(ledger))
 
     def _wait(self) -> None:
@@ -87,7 +87,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         with self.errors():
             trigger = CkptConditionTrigger(
                 pipeline=self.pipeline_name,
-                declaration=None if self.is_named else self.load_pipeline().document(),
+                declaration=None if self.is_given_by_name else self.load_pipeline().document(),
                 condition=self.condition().to_json(),
                 ckpt_conn_id=self.ckpt_conn_id,
                 every=self.poke_interval,

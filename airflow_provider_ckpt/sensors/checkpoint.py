@@ -50,14 +50,14 @@ class CkptCheckpointSensor(CkptSensor):
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         if isinstance(self.position, Mapping):
-            positions = {name: _number(f"position of {name}", value) for name, value in self.position.items()}
+            positions = {name: _required_number(f"position of {name}", value) for name, value in self.position.items()}
             return Condition(ConditionKind.CHECKPOINT, positions=positions)
-        number = _number("position", self.position)
-        return Condition(ConditionKind.CHECKPOINT, number, _templates.word(self.partition))
+        number = _required_number("position", self.position)
+        return Condition(ConditionKind.CHECKPOINT, number, _templates.optional_text(self.partition))
 
 
-def _number(name: str, value: object) -> int:
-    found = _templates.number(name, value)
+def _required_number(name: str, value: object) -> int:
+    found = _templates.whole_number(name, value)
     if found is None:
         raise ConfigError(f"{name} is empty; it must be a whole number.")
     return found

@@ -54,11 +54,11 @@ class CkptLagSensor(CkptSensor):
         """Return the condition to wait for."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
-        least = _templates.number("at_least", self.at_least)
-        most = _templates.number("at_most", self.at_most)
+        least = _templates.whole_number("at_least", self.at_least)
+        most = _templates.whole_number("at_most", self.at_most)
         if (least is None) == (most is None):
             raise ConfigError(f"task {self.task_id}: say how much lag: at_least or at_most, just one of them.")
-        partition = _templates.word(self.partition)
+        partition = _templates.optional_text(self.partition)
         if least is not None:
             return Condition(ConditionKind.LAG_AT_LEAST, least, partition)
         return Condition(ConditionKind.LAG_AT_MOST, int(most or 0), partition)

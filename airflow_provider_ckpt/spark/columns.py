@@ -12,12 +12,12 @@ from airflow_provider_ckpt.connectors.protocols import POSITION
 BATCH = "__batch"
 """bigint: the lane's index in its wave in the upper 32 bits, the batch's index in its lane in the lower 32 bits."""
 
-MARK = "__mark"
+MARKER = "__mark"
 """string: null on records; on a marker row a JSON object with the number of records ``read``, the ``failure`` that
 ended reading (an :class:`ErrorInfo`, or null), and position and size of the ``large`` records that were left out.
 """
 
-PLAIN = "__plain"
+FLAT_JSON = "__plain"
 """struct, only where records are decoded from JSON: the fields of a record that the reader has decoded, else null. See
 ``plain_json.py``.
 """
@@ -43,7 +43,7 @@ FILTERED = "filtered"
 NOT_ATTEMPTED = -1
 """Sentinel read count of a batch that was not attempted."""
 
-CONTROL = (BATCH, POSITION, MARK)
+CONTROL = (BATCH, POSITION, MARKER)
 
 _LANE = 32
 

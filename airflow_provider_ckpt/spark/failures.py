@@ -8,7 +8,7 @@ from dataclasses import replace
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 
 
-def info_of(error: Exception, *, traced: bool, otherwise: ErrorType = ErrorType.GENERIC) -> ErrorInfo:
+def to_error_info(error: Exception, *, traced: bool, otherwise: ErrorType = ErrorType.GENERIC) -> ErrorInfo:
     """Return an exception as :class:`ErrorInfo`.
 
     An exception that is no :class:`CkptError` gets its class name in the message. By default its type is ``Generic``,
@@ -20,10 +20,10 @@ def info_of(error: Exception, *, traced: bool, otherwise: ErrorType = ErrorType.
     :param otherwise: type of an exception that is no :class:`CkptError`
     """
     info = error.info if isinstance(error, CkptError) else ErrorInfo(otherwise, f"{type(error).__name__}: {error}")
-    return replace(info, trace=_frames(error, info)) if traced else info
+    return replace(info, trace=_format_traceback(error, info)) if traced else info
 
 
-def _frames(error: BaseException, info: ErrorInfo) -> str:
+def _format_traceback(error: BaseException, info: ErrorInfo) -> str:
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in chain:

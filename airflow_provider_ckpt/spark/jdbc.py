@@ -12,17 +12,17 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.jdbc import query
-from airflow_provider_ckpt.connectors.jdbc.client import properties, require
-from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, CursorKind
+from airflow_provider_ckpt.connectors.jdbc.client import driver_properties, require_connection
+from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, missing_class, sql_error
-from airflow_provider_ckpt.connectors.jdbc.query import Recipe
+from airflow_provider_ckpt.connectors.jdbc.query import ReadQuery
 from airflow_provider_ckpt.connectors.jdbc.url_check import without_secrets
-from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Connection
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SparkFedReader
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, SourceError
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import replays
-from airflow_provider_ckpt.spark.lane.read import work_off
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import is_replay
+from airflow_provider_ckpt.spark.lane.read import read_batches
 from airflow_provider_ckpt.spark.sql import first_line, literal
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 _SLOT = "__slot"
 """int: the partition of Spark's read that a row is from; lane ``n`` has ``slots`` partitions, from ``n * slots`` on."""
 
-_WRONG = "__wrong"
+_UNCONVERTIBLE = "__wrong"
 """string: column name and value, if the row has a value that Spark cannot convert to a date or time; else null."""
 
-_FETCHED = "5000"
+_FETCH_SIZE = "5000"
 """Rows per fetch of the driver; without a limit some drivers hold a whole table in memory."""
 
-_READ = frozenset({Instruction.DELIVER, Instruction.REJECT})
+_READ_INSTRUCTIONS = frozenset({Instruction.DELIVER, Instruction.REJECT})
 
 
-def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> DataFrame | None:
+def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> DataFrame | None:
     """Return the records of a wave with their control columns, or None if Spark has nothing to read for it.
 
     :param spark: the session
@@ -62,7 +62,7 @@ def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> Data
         return None
     slots = max(len(lane) for lane in recipes)
     conditions = [
-        found.where if found else query.NOTHING for lane in recipes for found in [*lane, *[None] * (slots - len(lane))]
+        found.where if found else query.NO_ROWS for lane in recipes for found in [*lane, *[None] * (slots - len(lane))]
     ]
     connection = _connection(job)
     assert connection.host is not None
@@ -72,9 +72,9 @@ def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> Data
         )
         rows = read.selectExpr(
             f"spark_partition_id() AS {_SLOT}",
-            f"{_position(common.kind)} AS {POSITION}",
-            f"{_wrong(common)} AS {_WRONG}",
-            *(_value(at, spark_type, read_as) for at, (_, spark_type, read_as) in enumerate(common.columns)),
+            f"{_position_sql(common.kind)} AS {POSITION}",
+            f"{_unconvertible_sql(common)} AS {_UNCONVERTIBLE}",
+            *(_value_sql(at, spark_type, read_as) for at, (_, spark_type, read_as) in enumerate(common.columns)),
         )
         rows.schema  # noqa: B018  # analysis happens here, on a Connect session too
     except (PySparkException, Py4JJavaError) as error:
@@ -91,7 +91,7 @@ def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> Data
     return lanes.mapInArrow(partial(_read_lane, job, wave, slots, to_arrow_schema(schema, timezone="UTC")), schema)
 
 
-def unread(job: Job, error: Exception) -> ErrorInfo:
+def driver_error(job: Job, error: Exception) -> ErrorInfo:
     """Return the driver's error that made Spark give up a wave.
 
     :param job: the run
@@ -123,15 +123,15 @@ def _read_lane(
     context = TaskContext.get()
     assert context is not None
     lane = context.partitionId()
-    stream = Stream(batches, lane * slots, slots)
+    stream = SlotStream(batches, lane * slots, slots)
 
     def reader() -> _LaneReader:
         return _LaneReader(job, wave.lanes[lane], stream)
 
-    yield from work_off(job, wave, lane, schema, None, reader, _READ)
+    yield from read_batches(job, wave, lane, schema, None, reader, _READ_INSTRUCTIONS)
 
 
-class Stream:
+class SlotStream:
     """Stream of a lane's rows, which arrive slot by slot; a slot has the rows of one batch.
 
     :param batches: rows from Spark
@@ -174,7 +174,7 @@ class Stream:
 class _LaneReader:
     """Reader that hands the job's reader Spark's rows of a batch before reading it; see :class:`~.protocols.Reader`."""
 
-    def __init__(self, job: Job, tasks: Sequence[BatchTask], stream: Stream) -> None:
+    def __init__(self, job: Job, tasks: Sequence[BatchTask], stream: SlotStream) -> None:
         self._reader = job.reader()
         self._names = [POSITION, *(name for name, _ in job.shape.columns)]
         self._table = job.pipeline.source.table
@@ -183,7 +183,7 @@ class _LaneReader:
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the batch's records."""
-        cast("CarriedReader", self._reader).hold(task, self._records(task))
+        cast("SparkFedReader", self._reader).hold(task, self._records(task))
         return self._reader.read(task)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
@@ -205,7 +205,7 @@ class _LaneReader:
         """Raise an error for values that Spark could not convert, and for rows outside the batch's range."""
         import pyarrow.compute as pc
 
-        wrong = rows.column(_WRONG).drop_null()
+        wrong = rows.column(_UNCONVERTIBLE).drop_null()
         if len(wrong):
             raise SourceError(
                 f"{self._table} holds a value that is not a date or time, or is outside years 1 to 9999: {wrong[0]}.",
@@ -222,42 +222,42 @@ class _LaneReader:
             )
 
 
-def _recipe(task: BatchTask) -> Recipe | None:
-    found = None if replays(task) else task.detail.get(query.DETAIL)
-    return Recipe.from_json(found) if found else None
+def _recipe(task: BatchTask) -> ReadQuery | None:
+    found = None if is_replay(task) else task.detail.get(query.TASK_KEY)
+    return ReadQuery.from_json(found) if found else None
 
 
 def _connection(job: Job) -> Connection:
     name = job.pipeline.source.connection
     assert name is not None
-    return require(job.connections[name])
+    return require_connection(job.connections[name])
 
 
-def _properties(connection: Connection, common: Recipe) -> dict[str, str]:
+def _properties(connection: Connection, common: ReadQuery) -> dict[str, str]:
     """Return the properties for Spark and the driver, beside the URL. They contain the password."""
     at = "bigint" if common.kind is CursorKind.NUMBER else "string"
     columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(common.columns)]
     told = {
         "driver": common.driver,
-        "fetchsize": _FETCHED,
-        "customSchema": ", ".join([*columns, f"{query.POSITION} {at}"]),
+        "fetchsize": _FETCH_SIZE,
+        "customSchema": ", ".join([*columns, f"{query.CURSOR_ALIAS} {at}"]),
     }
     if common.guard:
         told["sessionInitStatement"] = common.guard
-    return {**properties(connection), **told}
+    return {**driver_properties(connection), **told}
 
 
-def _value(number: int, spark: str, read_as: str) -> str:
+def _value_sql(number: int, spark: str, read_as: str) -> str:
     name = f"ckpt_{number}"
     return f"{name} AS {name}" if spark == read_as else f"try_cast({name} AS {spark}) AS {name}"
 
 
-def _position(kind: CursorKind) -> str:
+def _position_sql(kind: CursorKind) -> str:
     """Return SQL of a row's position; null where the cursor's value has none."""
-    at = query.POSITION
+    at = query.CURSOR_ALIAS
     return {
         CursorKind.NUMBER: at,
-        CursorKind.DATE: f"CAST(unix_date(try_cast({at} AS date)) AS bigint) * {DAY}",
+        CursorKind.DATE: f"CAST(unix_date(try_cast({at} AS date)) AS bigint) * {MICROSECONDS_A_DAY}",
         CursorKind.TIMESTAMP: (
             f"timestampdiff(MICROSECOND, timestamp_ntz'1970-01-01 00:00:00', try_cast({at} AS timestamp_ntz))"
         ),
@@ -265,10 +265,10 @@ def _position(kind: CursorKind) -> str:
     }[kind]
 
 
-def _wrong(common: Recipe) -> str:
+def _unconvertible_sql(common: ReadQuery) -> str:
     """Return SQL of the first value of a row that Spark cannot convert, with its column name; null if there is none."""
-    cursor = f"coalesce(CAST({query.POSITION} AS string), 'NULL')"
-    told = [f"WHEN {_position(common.kind)} IS NULL THEN concat({literal(common.cursor)}, ' ', {cursor})"]
+    cursor = f"coalesce(CAST({query.CURSOR_ALIAS} AS string), 'NULL')"
+    told = [f"WHEN {_position_sql(common.kind)} IS NULL THEN concat({literal(common.cursor)}, ' ', {cursor})"]
     for number, (name, spark, read_as) in enumerate(common.columns):
         if spark != read_as:
             told.append(

@@ -8,9 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import Committer, Connection, Reader, Shape, Sink, SinkContext, Writer
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import LetterReader
-from airflow_provider_ckpt.spark.transform.python_function import Function, named, unpack
+from airflow_provider_ckpt.connectors.protocols import (
+    Committer,
+    Connection,
+    Reader,
+    RecordShape,
+    Sink,
+    SinkContext,
+    Writer,
+)
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import ReplayReader
+from airflow_provider_ckpt.spark.transform.python_function import Function, import_function, unpack
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -30,7 +38,7 @@ class Job:
 
     document: Mapping[str, Any]
     context: SinkContext
-    shape: Shape
+    shape: RecordShape
     connections: Mapping[str, Connection] = field(repr=False)
     function: bytes | None = field(default=None, repr=False)
 
@@ -45,13 +53,13 @@ class Job:
         """Open a reader for one lane."""
         pipeline = self.pipeline
         reader = registry.open_reader(pipeline, self._connection(pipeline.source.connection), self.shape)
-        return LetterReader(reader, self._sink, self.shape)
+        return ReplayReader(reader, self._sink, self.shape)
 
     def writer(self) -> Writer:
         """Open a writer for one lane."""
         pipeline = self.pipeline
-        letters = self._connection(pipeline.letters_connection)
-        return registry.open_writer(pipeline, self._connection(pipeline.sink.connection), self.context, letters)
+        dead_letters = self._connection(pipeline.dead_letter_connection)
+        return registry.open_writer(pipeline, self._connection(pipeline.sink.connection), self.context, dead_letters)
 
     def committer(self) -> Committer | None:
         """Open the committer of a two-phase sink, for the driver; return None for other sinks."""
@@ -66,7 +74,7 @@ class Job:
         path = self.pipeline.transform.python
         if self.function is not None:
             return unpack(self.function)
-        return named(path) if path else None
+        return import_function(path) if path else None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict. It contains the passwords: write it to files of mode 0600 only."""
@@ -85,15 +93,15 @@ class Job:
         return cls(
             data["document"],
             SinkContext(*data["context"]),
-            Shape(data["shape"]["raw"], columns),
+            RecordShape(data["shape"]["raw"], columns),
             {name: Connection.from_json(item) for name, item in data["connections"].items()},
             base64.b64decode(data["function"]) if data["function"] is not None else None,
         )
 
     def _sink(self) -> Sink:
         pipeline = self.pipeline
-        letters = self._connection(pipeline.letters_connection)
-        return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context, letters)
+        dead_letters = self._connection(pipeline.dead_letter_connection)
+        return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context, dead_letters)
 
     def _connection(self, name: str | None) -> Connection | None:
         return self.connections[name] if name else None

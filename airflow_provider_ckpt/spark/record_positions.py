@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Places:
+class RecordPositions:
     """Source positions of a batch's records, by record number.
 
     :param positions: positions of all records that were read, in ascending order

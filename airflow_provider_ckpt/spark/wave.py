@@ -15,13 +15,13 @@ from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import jdbc
 from airflow_provider_ckpt.spark.lane import stack_traces
 from airflow_provider_ckpt.spark.lane.deliver import deliver_lane
-from airflow_provider_ckpt.spark.lane.fast_path import copy_lane
+from airflow_provider_ckpt.spark.lane.fast_path import run_lane
 from airflow_provider_ckpt.spark.lane.read import control_schema, read_lane
 from airflow_provider_ckpt.spark.sql import quote
 from airflow_provider_ckpt.spark.transform import apply
 from airflow_provider_ckpt.spark.transform.declared_columns import check_schema
-from airflow_provider_ckpt.spark.transform.decode import plain_records
-from airflow_provider_ckpt.spark.transform.projection import parse_schema, refusals
+from airflow_provider_ckpt.spark.transform.decode import flat_json_decoder
+from airflow_provider_ckpt.spark.transform.projection import config_errors, parse_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.core.errors import ErrorInfo
     from airflow_provider_ckpt.spark.job import Job
-    from airflow_provider_ckpt.spark.transform.plain_json import Plain
+    from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 
 
 def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
@@ -43,7 +43,7 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     :raises ConfigError: if the transform cannot be used; nothing was sent
     :raises pyspark.errors.PySparkException: if Spark lost a task; whether batches were delivered is unknown then
     """
-    outcomes = _worked_off(spark, job, wave, direct=_direct(spark, job))
+    outcomes = _run_lanes(spark, job, wave, direct=_can_use_fast_path(spark, job))
     committer = job.committer()
     if committer is None:
         return outcomes
@@ -52,7 +52,7 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     return [*others, *(committer.commit(staged) if staged else [])]
 
 
-def _worked_off(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> list[Outcome]:
+def _run_lanes(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> list[Outcome]:
     """Run all lanes; evaluate deferred batches on the driver and run them again; return every outcome.
 
     :param direct: use the fast path without Spark SQL, for as long as the records allow
@@ -65,27 +65,27 @@ def _worked_off(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> l
     except (PySparkException, Py4JJavaError) as error:  # PySpark has no class of its own for some Java errors
         if not job.pipeline.source.carried:
             raise
-        return _brought_down(spark, job, wave, jdbc.unread(job, error))
-    outcomes, questions = stack_traces.told_apart([row[0] for row in rows])
-    if not questions:
+        return _run_batches_alone(spark, job, wave, jdbc.driver_error(job, error))
+    outcomes, deferred_batches = stack_traces.split_outcomes([row[0] for row in rows])
+    if not deferred_batches:
         return outcomes
     schema = reader_schema(spark, job)
-    answers = {question.key: stack_traces.answer(spark, job, question, schema) for question in questions}
-    rest, done = stack_traces.again(wave, outcomes, answers, pinned=job.pipeline.pinned)
-    return [*done, *_worked_off(spark, job, rest, direct=False)]
+    answers = {question.key: stack_traces.evaluate(spark, job, question, schema) for question in deferred_batches}
+    rest, done = stack_traces.retry_wave(wave, outcomes, answers, pinned=job.pipeline.pinned)
+    return [*done, *_run_lanes(spark, job, rest, direct=False)]
 
 
-def _direct(spark: SparkSession, job: Job) -> bool:
+def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
     """Return whether lanes can use the fast path: only flat JSON is decoded, and Spark SQL has nothing else to do."""
     takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
     if job.pipeline.source.carried or not takes_nulls:
         return False
     transform = job.pipeline.transform
     decodes_only = transform.decode and not (transform.where or transform.select or transform.python)
-    return transform.trivial or bool(decodes_only and plain_records(spark, job.pipeline))
+    return transform.passes_unchanged or bool(decodes_only and flat_json_decoder(spark, job.pipeline))
 
 
-def _brought_down(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -> list[Outcome]:
+def _run_batches_alone(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -> list[Outcome]:
     """Run each batch of a wave alone, after an error of the source ended the wave; return the outcomes.
 
     One batch may have caused the error. Each batch gets a Spark job of its own, so the error fails that batch only and
@@ -101,7 +101,7 @@ def _brought_down(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -
         if outcomes and (task.key.partition in stopped or time.monotonic() > deadline):
             outcomes.append(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
             continue
-        found = _worked_off(spark, job, replace(wave, lanes=[[task]]), direct=False)
+        found = _run_lanes(spark, job, replace(wave, lanes=[[task]]), direct=False)
         outcomes += found
         if job.pipeline.pinned and any(outcome.outcome is AttemptOutcome.FAILED for outcome in found):
             stopped.add(task.key.partition)
@@ -120,8 +120,8 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
     ):
         if ddl is not None:
             check_schema(parse_schema(spark, ddl, pipeline.name, key), pipeline.name, key)
-    if _direct(spark, job):
-        plain = plain_records(spark, pipeline)
+    if _can_use_fast_path(spark, job):
+        plain = flat_json_decoder(spark, pipeline)
         return list(job.shape.columns if plain is None else plain.fields)
     empty = spark.createDataFrame([], reader_schema(spark, job))
     columns = apply.check(empty, pipeline, job.shape)
@@ -138,10 +138,10 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFr
 
     schema = reader_schema(spark, job)
     arrow = to_arrow_schema(schema, timezone="UTC")
-    plain = plain_records(spark, job.pipeline)
+    plain = flat_json_decoder(spark, job.pipeline)
     if direct:
-        return lanes.mapInArrow(partial(copy_lane, job, wave, _delivered(arrow, plain), plain), outcome)
-    read = jdbc.frame(spark, job, wave, schema) if job.pipeline.source.carried else None
+        return lanes.mapInArrow(partial(run_lane, job, wave, _fast_path_schema(arrow, plain), plain), outcome)
+    read = jdbc.read_frame(spark, job, wave, schema) if job.pipeline.source.carried else None
     if read is None:
         read = lanes.mapInArrow(partial(read_lane, job, wave, arrow, plain), schema)
     judged = apply.apply(read, job.pipeline, job.shape)
@@ -150,14 +150,17 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFr
     if given is not None:
         returns = to_arrow_schema(parse_schema(spark, given, job.context.pipeline, "transform.returns"), timezone="UTC")
     deliver = partial(deliver_lane, job, wave, returns)
-    with refusals(job.pipeline):
+    with config_errors(job.pipeline):
         names = judged.columns
         if set(".`") & set().union(*names):  # Spark cannot resolve such names unquoted
-            judged, deliver = judged.toDF(*(f"_{at}" for at in range(len(names)))), partial(_named, names, deliver)
+            judged, deliver = (
+                judged.toDF(*(f"_{at}" for at in range(len(names)))),
+                partial(_with_column_names, names, deliver),
+            )
         return judged.mapInArrow(deliver, outcome)
 
 
-def _named(
+def _with_column_names(
     names: list[str],
     deliver: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     batches: Iterator[pa.RecordBatch],
@@ -173,13 +176,13 @@ def reader_schema(spark: SparkSession, job: Job) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
-    control = control_schema(plain_records(spark, job.pipeline))
+    control = control_schema(flat_json_decoder(spark, job.pipeline))
     fields = [StructField(item.name, from_arrow_type(item.type)) for item in control]
     ddl = ", ".join(f"{quote(name)} {kind}" for name, kind in job.shape.columns)
     return StructType(fields + parse_schema(spark, ddl, job.context.pipeline).fields)
 
 
-def _delivered(schema: pa.Schema, plain: Plain | None) -> pa.Schema:
+def _fast_path_schema(schema: pa.Schema, plain: FlatJsonDecoder | None) -> pa.Schema:
     """Return the Arrow schema of what lanes deliver without Spark SQL: the position, then the output columns.
 
     :param schema: schema of what readers yield, after the control columns

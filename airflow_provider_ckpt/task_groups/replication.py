@@ -17,15 +17,15 @@ from airflow_provider_ckpt.operators.route import CkptRouteOperator
 from airflow_provider_ckpt.operators.settle import CkptSettleOperator
 from airflow_provider_ckpt.operators.submit import CkptSubmitOperator
 
-_TASKS = ("plan", "submit", "settle", "route", *Route)
-_LEAF = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS
-_OF_GROUP = frozenset(signature(TaskGroup.__init__).parameters)
-_OF_EACH_TASK = frozenset(
+_TASK_IDS = ("plan", "submit", "settle", "route", *Route)
+_BRANCH_TRIGGER_RULE = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS
+_GROUP_PARAMETERS = frozenset(signature(TaskGroup.__init__).parameters)
+_RESERVED_TASK_PARAMETERS = frozenset(
     {"self", "kwargs", "task_id", "dag", "task_group", "task_display_name", "do_xcom_push", "multiple_outputs"}
 )
-_OF_TASKS = frozenset(signature(BaseOperator.__init__).parameters) - _OF_EACH_TASK
-_OF_FIRST = frozenset({"trigger_rule", "inlets"})
-_OF_LAST = frozenset({"outlets"})
+_TASK_PARAMETERS = frozenset(signature(BaseOperator.__init__).parameters) - _RESERVED_TASK_PARAMETERS
+_FIRST_TASK_PARAMETERS = frozenset({"trigger_rule", "inlets"})
+_LAST_TASK_PARAMETERS = frozenset({"outlets"})
 
 
 class CkptReplicationTaskGroup(TaskGroup):
@@ -59,16 +59,17 @@ class CkptReplicationTaskGroup(TaskGroup):
         deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        if unknown := sorted(kwargs.keys() - _OF_GROUP - _OF_TASKS):
+        if unknown := sorted(kwargs.keys() - _GROUP_PARAMETERS - _TASK_PARAMETERS):
             raise TypeError(f"CkptReplicationTaskGroup {group_id!r}: unknown arguments: {', '.join(unknown)}")
-        of_tasks = {name: kwargs.pop(name) for name in sorted(kwargs.keys() - _OF_GROUP)}
+        of_tasks = {name: kwargs.pop(name) for name in sorted(kwargs.keys() - _GROUP_PARAMETERS)}
         super().__init__(group_id=group_id, **kwargs)
         first, last = (
-            {name: of_tasks.pop(name) for name in names & of_tasks.keys()} for names in (_OF_FIRST, _OF_LAST)
+            {name: of_tasks.pop(name) for name in names & of_tasks.keys()}
+            for names in (_FIRST_TASK_PARAMETERS, _LAST_TASK_PARAMETERS)
         )
         here: dict[str, Any] = {"task_group": self, "dag": self.dag, **of_tasks}
-        shared: dict[str, Any] = {"pipeline": pipeline, **_given(ckpt_conn_id=ckpt_conn_id), **here}
-        ids: dict[str, str] = {name: self.child_id(name) for name in _TASKS}  # type: ignore[no-untyped-call]
+        shared: dict[str, Any] = {"pipeline": pipeline, **_without_none(ckpt_conn_id=ckpt_conn_id), **here}
+        ids: dict[str, str] = {name: self.child_id(name) for name in _TASK_IDS}  # type: ignore[no-untyped-call]
         branches = {route: ids[route.value] for route in Route}
         routed = [ids["retry"], ids["route"]]
 
@@ -79,12 +80,12 @@ class CkptReplicationTaskGroup(TaskGroup):
         )
         route = CkptRouteOperator(task_id="route", after=[ids["settle"]], branches=branches, **shared)
         retry = CkptRetryOperator(
-            task_id="retry", after=[ids["route"]], branches=branches, **_given(deferrable=deferrable), **shared
+            task_id="retry", after=[ids["route"]], branches=branches, **_without_none(deferrable=deferrable), **shared
         )
         leaves = [
-            EmptyOperator(task_id="done", trigger_rule=_LEAF, **here),
-            CkptDeadLettersOperator(task_id="dead_letters", after=routed, trigger_rule=_LEAF, **shared),
-            CkptHoldOperator(task_id="hold", after=routed, trigger_rule=_LEAF, **shared),
+            EmptyOperator(task_id="done", trigger_rule=_BRANCH_TRIGGER_RULE, **here),
+            CkptDeadLettersOperator(task_id="dead_letters", after=routed, trigger_rule=_BRANCH_TRIGGER_RULE, **shared),
+            CkptHoldOperator(task_id="hold", after=routed, trigger_rule=_BRANCH_TRIGGER_RULE, **shared),
         ]
         summary = CkptSummaryOperator(
             task_id="summary", after=routed, trigger_rule=TriggerRule.NONE_FAILED, **last, **shared
@@ -94,6 +95,6 @@ class CkptReplicationTaskGroup(TaskGroup):
         leaves >> summary
 
 
-def _given(**arguments: Any) -> dict[str, Any]:
+def _without_none(**arguments: Any) -> dict[str, Any]:
     """Return the arguments that are not None; ``default_args`` apply to the others."""
     return {name: value for name, value in arguments.items() if value is not None}

@@ -10,11 +10,11 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.triggers.next_round import SHORTEST_WAIT
-from airflow_provider_ckpt.triggers.watching import look
+from airflow_provider_ckpt.triggers.watching import call_with_ledger
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
 class CkptConditionTrigger(BaseTrigger):
@@ -57,7 +57,9 @@ class CkptConditionTrigger(BaseTrigger):
         await asyncio.sleep(SHORTEST_WAIT.total_seconds())
         while True:
             try:
-                met, seen = await asyncio.to_thread(look, self.ckpt_conn_id, self.pipeline, self.declaration, self._see)
+                met, seen = await asyncio.to_thread(
+                    call_with_ledger, self.ckpt_conn_id, self.pipeline, self.declaration, self._see
+                )
             except CkptError as error:
                 if isinstance(error, ConfigError) and not error.recoverable:
                     yield TriggerEvent({"wrong": str(error)})  # type: ignore[no-untyped-call]
@@ -69,7 +71,7 @@ class CkptConditionTrigger(BaseTrigger):
                 return
             await asyncio.sleep(self.every)
 
-    def _see(self, ledger: Ledger, setup: Callable[[], Setup]) -> tuple[bool, dict[str, Any]]:
+    def _see(self, ledger: Ledger, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
         from airflow_provider_ckpt.replication.observe.conditions import Condition
 
         return Condition.from_json(self.condition).check(ledger, self.pipeline, setup)

@@ -9,16 +9,16 @@ from airflow_provider_ckpt.ledger_location import open_ledger, resolve_connectio
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 _Seen = TypeVar("_Seen")
 
 
-def look(
+def call_with_ledger(
     ckpt_conn_id: str,
     pipeline: str,
     declaration: Mapping[str, Any] | None,
-    see: Callable[[Ledger, Callable[[], Setup]], _Seen],
+    see: Callable[[Ledger, Callable[[], PipelineContext]], _Seen],
 ) -> _Seen:
     """Open the ledger, call ``see`` with it, and close it again.
 
@@ -32,15 +32,15 @@ def look(
     """
     with open_ledger(ckpt_conn_id) as ledger:
 
-        def setup() -> Setup:
+        def setup() -> PipelineContext:
             from airflow_provider_ckpt.config.load import build
             from airflow_provider_ckpt.replication.owner import of_this_process
-            from airflow_provider_ckpt.replication.setup import Setup, stored_pipeline
+            from airflow_provider_ckpt.replication.setup import PipelineContext, stored_pipeline
 
             if declaration is None:
                 found = stored_pipeline(ledger, pipeline, instead="pipeline")
             else:
                 found = build(declaration, f"the declaration of {pipeline}")
-            return Setup(found, ledger, resolve_connection, of_this_process())
+            return PipelineContext(found, ledger, resolve_connection, of_this_process())
 
         return see(ledger, setup)

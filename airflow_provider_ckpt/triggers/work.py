@@ -16,14 +16,14 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
-from airflow_provider_ckpt.triggers.watching import look
+from airflow_provider_ckpt.triggers.watching import call_with_ledger
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
-class Why(StrEnum):
+class TriggerReason(StrEnum):
     """Reason why the trigger fires: the lag is large enough, or records have waited long enough."""
 
     ENOUGH = "enough"
@@ -31,7 +31,7 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LagReading:
     """State of a pipeline at one check.
 
     :param lag: number of positions between checkpoint and end of the source, by source partition
@@ -45,7 +45,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Watch:
+class FiringRule:
     """Decide when to fire, from the lag at each check and the time passed in.
 
     Fires if at least ``at_least`` positions are new, or if there is any lag and ``longest_wait`` has passed since it
@@ -67,7 +67,7 @@ class Watch:
     fired_at: float | None = None
     fired_epoch: int = 0
 
-    def due(self, seen: Seen, now: float) -> Why | None:
+    def due(self, seen: LagReading, now: float) -> TriggerReason | None:
         """Return the reason to fire now, or None.
 
         :param seen: the pipeline's state now
@@ -87,14 +87,14 @@ class Watch:
         self.since = now if self.since is None else self.since
         if seen.running:
             return None
-        why = None
+        reason = None
         if total - self.left >= self.at_least:
-            why = Why.ENOUGH
+            reason = TriggerReason.ENOUGH
         elif now - self.since >= self.longest_wait:
-            why = Why.WAITED
-        if why is not None:
+            reason = TriggerReason.WAITED
+        if reason is not None:
             self.fired_at, self.fired_epoch = now, seen.epoch
-        return why
+        return reason
 
 
 class CkptWorkTrigger(BaseEventTrigger):
@@ -124,8 +124,8 @@ class CkptWorkTrigger(BaseEventTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.pipeline = pipeline
         self.at_least = at_least
-        self.longest_wait = _seconds(longest_wait)
-        self.every = _seconds(every)
+        self.longest_wait = _to_seconds(longest_wait)
+        self.every = _to_seconds(every)
         if self.every <= 0:
             raise ConfigError(
                 f"every is {every}; it must be longer than 0, so that there is a pause between reads of the source."
@@ -139,33 +139,33 @@ class CkptWorkTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the pipeline without end; a failed check is logged and tried again."""
-        watch = Watch(self.at_least, self.longest_wait)
+        watch = FiringRule(self.at_least, self.longest_wait)
         loop = asyncio.get_running_loop()
         declaration = self.pipeline if isinstance(self.pipeline, dict) else None
         name = str(declaration["name"]) if declaration else str(self.pipeline)
         while True:
             try:
-                seen = await asyncio.to_thread(look, self.ckpt_conn_id, name, declaration, self._see)
+                seen = await asyncio.to_thread(call_with_ledger, self.ckpt_conn_id, name, declaration, self._see)
             except CkptError as error:
                 self.log.warning("The check of pipeline %s failed and is tried again: %s", name, error)
             else:
-                why = watch.due(seen, loop.time())
-                if why is not None:
-                    yield TriggerEvent({"pipeline": name, "why": why.value, "lag": seen.lag})  # type: ignore[no-untyped-call]
+                reason = watch.due(seen, loop.time())
+                if reason is not None:
+                    yield TriggerEvent({"pipeline": name, "reason": reason.value, "lag": seen.lag})  # type: ignore[no-untyped-call]
             await asyncio.sleep(self.every)
 
     @staticmethod
-    def _see(ledger: Ledger, setup: Callable[[], Setup]) -> Seen:
+    def _see(ledger: Ledger, setup: Callable[[], PipelineContext]) -> LagReading:
         from airflow_provider_ckpt.replication.observe.lag import lag
         from airflow_provider_ckpt.replication.owner import is_held
 
         made = setup()
         name = made.pipeline.name
         if name not in ledger.pipelines():  # it has never run
-            return Seen(lag(made), 0, running=False)
+            return LagReading(lag(made), 0, running=False)
         lease = ledger.status(name)["lease"]
-        return Seen(lag(made), lease["epoch"], running=is_held(lease))
+        return LagReading(lag(made), lease["epoch"], running=is_held(lease))
 
 
-def _seconds(span: timedelta | float) -> float:
+def _to_seconds(span: timedelta | float) -> float:
     return span.total_seconds() if isinstance(span, timedelta) else float(span)

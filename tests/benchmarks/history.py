@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.ledger.store import tables
-from airflow_provider_ckpt.ledger.store.database import create, parse
+from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 
 PIPELINE = "bench"
 GENERATION = 2
@@ -25,7 +25,7 @@ _VALUES = f"'{PIPELINE}', :generation, :partition, n * {SPAN}, n * {SPAN} + 9, 9
 
 def fill(url: str, receipts: int) -> None:
     """Store receipts, and leave the partitions where the last of them ends."""
-    engine = create(parse(url))
+    engine = create_engine(parse_url(url))
     parts: list[dict[str, Any]] = [
         {"generation": generation, "partition": name, "count": int(receipts * share)}
         for (generation, name), share in _PARTS.items()
@@ -34,7 +34,7 @@ def fill(url: str, receipts: int) -> None:
         _fill_postgres(engine, parts)
     else:
         engine.dispose()
-        _fill_sqlite(Path(str(parse(url).database)), parts)
+        _fill_sqlite(Path(str(parse_url(url).database)), parts)
     with engine.begin() as connection:
         for part in parts:
             if part["generation"] == GENERATION:
@@ -92,9 +92,9 @@ def _fill_sqlite(path: Path, parts: list[dict[str, Any]]) -> None:
 
 def size(url: str) -> int:
     """Bytes that the ledger takes on disk, without what deleted rows have left behind."""
-    engine = create(parse(url))
+    engine = create_engine(parse_url(url))
     if engine.dialect.name == "sqlite":
-        path = Path(str(parse(url).database))
+        path = Path(str(parse_url(url).database))
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

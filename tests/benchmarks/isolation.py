@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import Shape
+    from airflow_provider_ckpt.connectors.protocols import RecordShape
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 RESULT = Path("build/bench/isolation.json")
@@ -62,7 +62,7 @@ JSON_SCHEMA = "id bigint, customer int, amount double, created_at string, status
 JSON_SELECT = {"id": "id", "customer": "customer", "cents": "cast(amount * 100 as bigint)", "status": "upper(status)"}
 
 
-def plain(frame: DataFrame, pipeline: Pipeline, _: Shape) -> DataFrame:
+def plain(frame: DataFrame, pipeline: Pipeline, _: RecordShape) -> DataFrame:
     """The rival of :func:`airflow_provider_ckpt.spark.transform.apply.apply`: the same columns, and nothing is caught."""
     declared = pipeline.transform
     if declared.decode:
@@ -72,9 +72,9 @@ def plain(frame: DataFrame, pipeline: Pipeline, _: Shape) -> DataFrame:
     wanted = f"coalesce(({declared.where}), false)"
     frame = frame.selectExpr(
         *map(quote, frame.columns),
-        f"CASE WHEN {c.MARK} IS NULL AND NOT {wanted} THEN '{c.FILTERED}' END AS {c.VERDICT}",
+        f"CASE WHEN {c.MARKER} IS NULL AND NOT {wanted} THEN '{c.FILTERED}' END AS {c.VERDICT}",
     )
-    deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
+    deliver = f"{c.MARKER} IS NULL AND {c.VERDICT} IS NULL"
     return frame.selectExpr(
         *c.CONTROL,
         c.VERDICT,

@@ -26,9 +26,9 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourcePartition
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import Reading, Surplus
+from airflow_provider_ckpt.core.recovery import RangeReading, UnreadRecords
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
@@ -75,19 +75,19 @@ class Subject:
         starts = range(self.end, self.end + SPAN * count, SPAN)
         plan = Plan([PlannedBatch("t", Range(start, start + SPAN), SPAN) for start in starts])
         self.end += SPAN * count
-        begun = time.perf_counter()
+        started = time.perf_counter()
         planned = self.ledger.plan(self.lease, plan, now=self.now)
         batches = self.ledger.begin(self.lease, [batch.key for batch in planned], now=self.now, run="bench")
         sent = time.perf_counter()
         outcomes = [self._outcome(batch) for batch in batches]
         told = time.perf_counter()
         settlement = self.ledger.settle(
-            self.lease, outcomes, now=self.now, policy=Policy(), unit=lambda: 0.0, window=self.window
+            self.lease, outcomes, now=self.now, policy=DeliveryPolicy(), unit=lambda: 0.0, window=self.window
         )
         settled = time.perf_counter()
         if settlement.checkpoint["t"] != self.end or len(settlement.acked) != count:
             raise RuntimeError(f"the checkpoint is {settlement.checkpoint}, and not {self.end}")
-        return settled - told, settled - told + sent - begun
+        return settled - told, settled - told + sent - started
 
     def _outcome(self, batch: Batch) -> Outcome:
         receipt = Receipt(
@@ -98,7 +98,7 @@ class Subject:
     def reads(self) -> dict[str, Callable[[], object]]:
         """What people and recovery ask."""
 
-        def shown(_partition: str, readings: Sequence[Reading]) -> list[Surplus | None]:
+        def shown(_partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
             return [None] * len(readings)
 
         return {
@@ -204,7 +204,7 @@ def growth(url: str) -> dict[str, Any]:
     subject.now += 2 * WINDOW
     subject.ledger.reconcile(subject.lease, [], now=subject.now, window=WINDOW)
     after = size(url)
-    subject.ledger.collect(PIPELINE, keep=timedelta(days=1), who="bench", now=subject.now)
+    subject.ledger.collect(PIPELINE, keep=timedelta(days=1), actor="bench", now=subject.now)
     collected = size(url)
     subject.ledger.close()
     million = 1_000_000 / GROWTH

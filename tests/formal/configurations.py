@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from tests.formal.worlds import Bounds
 
-_ON_BATCHES = frozenset({ActKind.HOLD, ActKind.RELEASE, ActKind.SKIP, ActKind.CANCEL})
-_ON_PHASES = frozenset({ActKind.DRAIN, ActKind.STOP, ActKind.FORCE_STOP, ActKind.RESUME})
-_GENERATIONS = frozenset({ActKind.REWIND, ActKind.REPLAY, ActKind.RECOVER, ActKind.HOLD})
-_SKIP = frozenset({ActKind.SKIP})
-_ASIDE = frozenset({ActKind.HOLD, ActKind.SKIP, ActKind.DRAIN})
+_ON_BATCHES = frozenset({ActionKind.HOLD, ActionKind.RELEASE, ActionKind.SKIP, ActionKind.CANCEL})
+_ON_PHASES = frozenset({ActionKind.DRAIN, ActionKind.STOP, ActionKind.FORCE_STOP, ActionKind.RESUME})
+_GENERATIONS = frozenset({ActionKind.REWIND, ActionKind.REPLAY, ActionKind.RECOVER, ActionKind.HOLD})
+_SKIP = frozenset({ActionKind.SKIP})
+_ASIDE = frozenset({ActionKind.HOLD, ActionKind.SKIP, ActionKind.DRAIN})
 
 SMALL: Mapping[str, Bounds] = {
     "delivery": Bounds(positions=3, sizes=(1, 2), batches=2),
     "failures": Bounds(positions=1, batches=1, failures=True, gives_up=True, deaths=True),
     "people": Bounds(positions=2, batches=2, epochs=1, acts=_ON_BATCHES),
-    "phases": Bounds(positions=2, batches=2, attempts=1, acts=_ON_PHASES | {ActKind.HOLD}),
+    "phases": Bounds(positions=2, batches=2, attempts=1, acts=_ON_PHASES | {ActionKind.HOLD}),
     "restored": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, backup=True, acts=_SKIP),
     "restored, rewound": Bounds(
-        positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActKind.REWIND})
+        positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActionKind.REWIND})
     ),
     "adopted": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, adopts=True, acts=_ASIDE),
     "sink set back": Bounds(positions=2, batches=2, attempts=1, epochs=3, sink_backup=True),
@@ -35,29 +35,29 @@ SMALL: Mapping[str, Bounds] = {
 LARGE: Mapping[str, Bounds] = {
     "people, three batches": Bounds(attempts=1, acts=_ON_BATCHES),
     "three runs": Bounds(sizes=(1, 2), epochs=3),
-    "generations, all acts": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=frozenset(ActKind)),
+    "generations, all acts": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=frozenset(ActionKind)),
     "restored, rewound": Bounds(
-        positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActKind.REWIND})
+        positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActionKind.REWIND})
     ),
     "adopted": Bounds(sizes=(1, 2), attempts=1, adopts=True, acts=_SKIP),
     "phases, two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1, epochs=3, acts=_ON_PHASES),
     "people": Bounds(positions=2, batches=2, gives_up=True, acts=_ON_BATCHES),
     "three generations": Bounds(
-        positions=2, batches=2, attempts=1, generations=3, acts=frozenset({ActKind.REWIND, ActKind.REPLAY})
+        positions=2, batches=2, attempts=1, generations=3, acts=frozenset({ActionKind.REWIND, ActionKind.REPLAY})
     ),
-    "phases": Bounds(positions=2, batches=2, acts=_ON_PHASES | {ActKind.HOLD}),
+    "phases": Bounds(positions=2, batches=2, acts=_ON_PHASES | {ActionKind.HOLD}),
     "adopted, all acts": Bounds(
         positions=2, sizes=(1, 2), batches=2, attempts=1, gives_up=True, adopts=True, acts=_ON_BATCHES | _ON_PHASES
     ),
     "restored": Bounds(sizes=(1, 2), attempts=1, backup=True),
     "sink set back": Bounds(
-        positions=2, batches=2, epochs=3, generations=2, sink_backup=True, acts=frozenset({ActKind.REWIND})
+        positions=2, batches=2, epochs=3, generations=2, sink_backup=True, acts=frozenset({ActionKind.REWIND})
     ),
     "restored, skipped": Bounds(sizes=(1, 2), batches=2, attempts=1, backup=True, acts=_SKIP),
     "failures": Bounds(positions=2, batches=2, epochs=1, failures=True, gives_up=True),
     "two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1),
     "deaths": Bounds(positions=2, batches=2, deaths=True),
     "generations": Bounds(positions=2, batches=2, attempts=1, epochs=3, generations=2, acts=_GENERATIONS),
-    "at most once": Bounds(epochs=3, at_most_once=True, acts=frozenset({ActKind.HOLD, ActKind.RELEASE})),
+    "at most once": Bounds(epochs=3, at_most_once=True, acts=frozenset({ActionKind.HOLD, ActionKind.RELEASE})),
 }
 """The slowest first, so that two processes end at about the same time."""

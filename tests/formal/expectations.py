@@ -50,7 +50,7 @@ def disappointments(question: q.Question, seen: Seen, *, changed: bool) -> Itera
         yield Violation("NoDoubleComplete", part.id, "a receipt that is said to be no news changed the partition")
     if asked is q.reconcile:
         yield from _unsettled(part, question[1])
-    if asked is q.begin and question[3] and seen.before.batches[question[1]].begun:
+    if asked is q.begin and question[3] and seen.before.batches[question[1]].started:
         yield Violation(SENT_ONCE, part.id, f"{seen.before.batches[question[1]].key} is sent a second time")
 
 

@@ -6,7 +6,7 @@ what no batch owns, and delivers until nothing waits.
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import BatchState, Receipt
 from airflow_provider_ckpt.core.invariants import Violation
 from airflow_provider_ckpt.core.partition import Partition
@@ -40,8 +40,8 @@ class Finish:
         epoch = max(world.epoch, outside.fence) + 1
         sink = outside.sink
         machine = self._moves.reconciled(self._moves.machines[world.machine], sink, epoch)
-        for deed in (Deed(ActKind.RESUME), Deed(ActKind.RELEASE)):
-            after = self._pool.act(machine, deed)
+        for deed in (Deed(ActionKind.RESUME), Deed(ActionKind.RELEASE)):
+            after = self._pool.action(machine, deed)
             machine = machine if after is None else after
         assert machine.phase is Phase.RUNNING
         for place in machine.parts:

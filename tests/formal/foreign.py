@@ -14,10 +14,10 @@ from tests.formal.worlds import Bounds
 def foreign(bounds: Bounds) -> list[frozenset[Receipt]]:
     """Every set of receipts that batches of the configuration's sizes could have got, in one partition."""
     found: dict[frozenset[Receipt], None] = {}
-    for spans in _cuts(0, bounds):
+    for ranges in _cuts(0, bounds):
         receipts = [
             q.receipt_of(BatchKey(1, "p", seq), span, Verdict.DELIVERED, epoch=1, attempt=1)
-            for seq, span in enumerate(spans)
+            for seq, span in enumerate(ranges)
         ]
         for count in range(1, len(receipts) + 1):
             found |= dict.fromkeys(frozenset(chosen) for chosen in combinations(receipts, count))

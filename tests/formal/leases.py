@@ -7,7 +7,7 @@ from datetime import timedelta
 from airflow_provider_ckpt.core import lease as decisions
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, Violation
-from airflow_provider_ckpt.core.lease import LeaseState, Why
+from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
 from tests.formal.coverage import Met
 from tests.formal.pool import BrokenError
 from tests.formal.questions import LATER, NOW
@@ -49,24 +49,24 @@ class Leases:
 
     def _grants(self, state: LeaseState, fence: int) -> None:
         ways = {
-            Why.OWN: (OWNER, NOW, False, False),
-            Why.EXPIRED: (OTHER, LATER, False, False),
-            Why.DEAD: (OTHER, NOW, True, False),
-            Why.FORCED: (OTHER, NOW, False, True),
+            LeaseGrantReason.OWN: (OWNER, NOW, False, False),
+            LeaseGrantReason.EXPIRED: (OTHER, LATER, False, False),
+            LeaseGrantReason.DEAD: (OTHER, NOW, True, False),
+            LeaseGrantReason.FORCED: (OTHER, NOW, False, True),
         }
-        for why, (owner, now, dead, force) in ways.items():
-            is_dead = _certainly_dead if dead else decisions.nobody_is_dead
+        for reason, (owner, now, dead, force) in ways.items():
+            is_dead = _certainly_dead if dead else decisions.assume_alive
             try:
                 new, found = decisions.grant(
                     state, owner, now=now, ttl=TTL, at_least=fence, is_dead=is_dead, force=force
                 )
             except LeaseBusyError:
-                raise _broken(f"a lease is refused to whom it is due: {why}") from None
-            expected = why if state.owner else Why.FREE
+                raise _broken(f"a lease is refused to whom it is due: {reason}") from None
+            expected = reason if state.owner else LeaseGrantReason.FREE
             if found is not expected or new.epoch <= max(state.epoch, fence) or new.owner != owner:
                 raise _broken(f"{found} instead of {expected}, epoch {new.epoch} after {state.epoch}, fence {fence}")
             if state.owner:
-                self._met.reach(GRANTED[why])
+                self._met.reach(GRANTED[reason])
         if state.owner is None:
             return
         try:
@@ -93,10 +93,10 @@ class Leases:
 
 
 GRANTED = {
-    Why.OWN: "a lease is granted to its own owner",
-    Why.EXPIRED: "a lease is granted after it expired",
-    Why.DEAD: "a lease is granted after its owner died",
-    Why.FORCED: "a lease is granted by force",
+    LeaseGrantReason.OWN: "a lease is granted to its own owner",
+    LeaseGrantReason.EXPIRED: "a lease is granted after it expired",
+    LeaseGrantReason.DEAD: "a lease is granted after its owner died",
+    LeaseGrantReason.FORCED: "a lease is granted by force",
 }
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.invariants import Violation
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.sink_standing import SinkStanding, SinkState, differences
-from airflow_provider_ckpt.ledger.store.receipted_batches import Receipted, with_receipts
+from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState, SinkState, differences
+from airflow_provider_ckpt.ledger.store.receipted_batches import ReceiptedBatches, with_receipts
 
 TOLD = "SinkLossIsTold"
 _PLACE = "the target"
@@ -26,7 +26,7 @@ class Memory(NamedTuple):
     """
 
     raised: int = 0
-    numbers: Receipted | None = None
+    numbers: ReceiptedBatches | None = None
     settled: frozenset[Receipt] = frozenset()
     fence: int = -1
     sink: frozenset[Receipt] = frozenset()
@@ -39,7 +39,7 @@ class Memory(NamedTuple):
         news = [receipt for receipt in receipts if receipt not in self.settled]
         before = self.numbers.to_json() if self.numbers else None
         document = with_receipts(before, partition.generation, news)
-        numbers = Receipted.from_json(document) if document else None
+        numbers = ReceiptedBatches.from_json(document) if document else None
         return self._replace(numbers=numbers, settled=self.settled.union(news))
 
     def admits(self, partition: Partition, fence: int, sink: frozenset[Receipt]) -> bool:
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
         """
         held = {receipt.key for receipt in sink}
         missing = [key for key in self._expected(partition) if key not in held]
-        known = SinkStanding(self.raised, _PLACE, _PLACE, written=True)
+        known = ExpectedSinkState(self.raised, _PLACE, _PLACE, written=True)
         return not differences(known, SinkState(fence, _PLACE, _PLACE, missing=missing))
 
     def lost(self, sink: frozenset[Receipt]) -> list[Violation]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from airflow_provider_ckpt.core.actions import BEHIND_FENCE, BY_A_RUN, ActKind
+from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt, Verdict
 from airflow_provider_ckpt.core.invariants import Violation
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal import questions as q
 from tests.formal.expectations import ONCE
@@ -26,10 +26,10 @@ from tests.formal.worlds import ADOPTED, RESTORED, UNSAVED, Bounds, Lane, Outsid
 Move = tuple[str, Any]
 """What happened, for a person who reads a trace."""
 
-_LEFT: Mapping[int, Set[ActKind]] = {
-    Stage.FREE: BY_A_RUN - {ActKind.FORCE_STOP},
+_LEFT: Mapping[int, Set[ActionKind]] = {
+    Stage.FREE: NEED_RECEIPTS_READ - {ActionKind.FORCE_STOP},
     Stage.FRESH: frozenset(),
-    Stage.RUNNING: BEHIND_FENCE - {ActKind.FORCE_STOP},
+    Stage.RUNNING: NEED_NEW_EPOCH - {ActionKind.FORCE_STOP},
 }
 """Acts that are left for later; a forced stop never is, since it must hold even with attempts open."""
 
@@ -87,8 +87,8 @@ class Moves:
     def _held(self, world: World) -> Iterator[tuple[Move, World]]:
         """What the holder does once it has reconciled; people's acts among it."""
         machine, epoch, stage, outside, saved = world
-        for move, after, beyond, begun in self._run(machine, epoch, outside):
-            yield move, World(after, epoch, Stage.RUNNING if begun else stage, beyond, saved)
+        for move, after, beyond, started in self._run(machine, epoch, outside):
+            yield move, World(after, epoch, Stage.RUNNING if started else stage, beyond, saved)
         for move, after in self.acts(machine, stage):
             yield move, World(after, epoch, stage, outside, saved)
         yield ("release", epoch), World(machine, epoch, Stage.FREE, outside, saved)
@@ -192,14 +192,14 @@ class Moves:
                     if after == place:
                         continue
                     parts = (*machine.parts[:index], after, *machine.parts[index + 1 :])
-                    begun = question[0] is q.begin
-                    sent = self._sent(partition, question, outside) if begun else beyond
+                    started = question[0] is q.begin
+                    sent = self._sent(partition, question, outside) if started else beyond
                     if question[0] is q.take and self.bounds.sink_backup:
                         memory = outside.memory.taking(self.pool.partition(after), [question[1]])
                         sent = self.outsides.number(outside._replace(memory=memory))
                     move = (question[0].__name__, question[1:])
                     known.append(
-                        (move, self.machines.number(Machine(machine.phase, machine.generation, parts)), sent, begun)
+                        (move, self.machines.number(Machine(machine.phase, machine.generation, parts)), sent, started)
                     )
         return known
 
@@ -220,7 +220,7 @@ class Moves:
             known = []
             machine = self.machines[number]
             for deed in deeds(self.bounds, self.pool, machine, leave=_LEFT[stage]):
-                after = self.pool.act(machine, deed)
+                after = self.pool.action(machine, deed)
                 if after is not None and after != machine:
                     known.append(((deed.kind.value, deed[1:]), self.machines.number(after)))
             self._acts[number, stage] = known
@@ -256,7 +256,7 @@ class Moves:
 
 def _told(partition: Partition, sink: frozenset[Receipt]) -> Iterator[Receipt]:
     """What is news, and what belongs to a generation that has ended: no sink tells of that, but it must not matter."""
-    known = Known(partition.generation, partition.committed)
+    known = KnownReceipts(partition.generation, partition.committed)
     for receipt in sink:
         generation = receipt.key.generation
         news = generation < known.generation or not known.covers(generation, receipt.range.end)

@@ -24,7 +24,7 @@ OF_CORE: Sequence[Mutant] = (
         _PARTITION,
         "Partition.advance",
         "b.state in RESOLVED and (watermark is None or seq < watermark)",
-        "b.state in RESOLVED or not b.begun",
+        "b.state in RESOLVED or not b.started",
         "delivery",
         "PlannedWorkVisibleToCheckpoint",
     ),
@@ -50,7 +50,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "the cancellation watermark is cleared by a takeover",
         "core/reconcile.py",
-        "_settle",
+        "_settle_generation",
         "return events + partition.advance()",
         "import dataclasses\n"
         "for seq, batch in partition.batches.items():\n"
@@ -82,7 +82,7 @@ OF_CORE: Sequence[Mutant] = (
         "a late receipt is refused",
         _PARTITION,
         "Partition.ack",
-        "batch.state is BatchState.SUPERSEDED or not batch.begun",
+        "batch.state is BatchState.SUPERSEDED or not batch.started",
         "batch.state is not BatchState.IN_FLIGHT",
         "delivery",
         "ReconcilingSettlesEveryReceipt",
@@ -92,7 +92,7 @@ OF_CORE: Sequence[Mutant] = (
         _PARTITION,
         "Partition.ack",
         "batch.state is not BatchState.SENT",
-        "not batch.begun",
+        "not batch.started",
         "delivery",
         "NoDoubleComplete",
     ),
@@ -109,7 +109,7 @@ OF_CORE: Sequence[Mutant] = (
         "a batch that was begun is skipped in the ledger alone",
         _PARTITION,
         "Partition.skip",
-        "batch.begun",
+        "batch.started",
         "batch.receipt is not None",
         "delivery",
         "AtMostOneVerdictPerBatch",
@@ -153,7 +153,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a stop is allowed while work is in flight",
         "core/pipeline_phases.py",
-        "PipelineMachine.stop",
+        "PipelineState.stop",
         "self.in_flight",
         "self.in_flight and self._phase is Phase.RUNNING",
         "phases",
@@ -162,7 +162,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a forced stop moves the checkpoint",
         "core/pipeline_phases.py",
-        "PipelineMachine.force_stop",
+        "PipelineState.force_stop",
         "events += partition.abandon(partition.sending(seq))[1]",
         "events += partition.abandon(partition.sending(seq))[1]\n"
         "partition.committed = partition.batches[seq].range.end",
@@ -172,7 +172,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a forced stop leaves attempts open",
         "core/pipeline_phases.py",
-        "PipelineMachine.force_stop",
+        "PipelineState.force_stop",
         "partition.in_flight",
         "sorted(partition.in_flight)[1:]",
         "phases",
@@ -208,8 +208,8 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a receipt of a batch that this ledger never began counts as known",
         "core/reconcile.py",
-        "knows",
-        "batch.state is not BatchState.SUPERSEDED and batch.begun and (batch.range == receipt.range)",
+        "matches_batch",
+        "batch.state is not BatchState.SUPERSEDED and batch.started and (batch.range == receipt.range)",
         "batch.state is not BatchState.SUPERSEDED and batch.range == receipt.range",
         "restored",
         "ReconcilingSettlesEveryReceipt",
@@ -217,7 +217,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "attempts of older epochs stay open",
         "core/reconcile.py",
-        "_settle",
+        "_settle_generation",
         "batch.epoch < epoch",
         "batch.epoch > epoch",
         "delivery",
@@ -226,7 +226,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "receipts of a generation that has ended count",
         "core/reconcile.py",
-        "by_generation",
+        "reconcile_by_generation",
         "receipt.key.generation",
         "max(receipt.key.generation, partition.generation)",
         "generations",
@@ -235,7 +235,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a rewind that the ledger has forgotten is passed over",
         "core/reconcile.py",
-        "by_generation",
+        "reconcile_by_generation",
         "number > partition.generation",
         "number > partition.generation + 9",
         "restored, rewound",
@@ -244,7 +244,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a forgotten rewind is taken to begin at its first receipt",
         "core/reconcile.py",
-        "by_generation",
+        "reconcile_by_generation",
         "min(partition.committed, *(receipt.range.start for receipt in found[generation]))",
         "max(0, *(receipt.range.start for receipt in found[generation]))",
         test=f"{_UNIT}/test_reconciling.py::TestGenerations::test_a_rewind_whose_first_batch_is_missing_leaves_out_nothing",
@@ -261,7 +261,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "an act for a generation that has ended is applied",
         "core/actions.py",
-        "_step",
+        "_batch_step",
         "key.generation != partition.generation",
         "key.generation > partition.generation",
         "generations",
@@ -270,10 +270,10 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "an act on several batches is carried out by halves",
         "core/actions.py",
-        "_each_batch",
-        "steps = [_step(machine, act.kind, key, reason) for key in dict.fromkeys(keys)]\n"
+        "_act_on_batches",
+        "steps = [_batch_step(machine, action.kind, key, reason) for key in dict.fromkeys(keys)]\n"
         "return [event for step in steps for event in step()]",
-        "return [event for key in dict.fromkeys(keys) for event in _step(machine, act.kind, key, reason)()]",
+        "return [event for key in dict.fromkeys(keys) for event in _batch_step(machine, action.kind, key, reason)()]",
         "people",
         "RefusalChangesNothing",
     ),
@@ -290,14 +290,14 @@ OF_CORE: Sequence[Mutant] = (
         "a replay that waits is not told from one that is done when its records are read again",
         "core/dead_letters.py",
         "replaying_within",
-        "entry.state is LetterState.REPLAYING",
-        "entry.state is LetterState.REPLAYED",
+        "entry.state is DeadLetterState.REPLAYING",
+        "entry.state is DeadLetterState.REPLAYED",
         test=f"{_UNIT}/test_letters.py::test_only_letters_whose_replay_is_not_done_are_taken_back",
     ),
     Mutant(
         "what is still to be delivered may be replayed",
         "core/pipeline_phases.py",
-        "PipelineMachine.check_re_read",
+        "PipelineState.check_re_read",
         "span.end",
         "span.start",
         test=f"{_UNIT}/test_machine.py::TestSidePartitions::test_what_lies_beyond_the_checkpoint_is_not_read_once_more",
@@ -323,7 +323,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a lease that is held goes to whoever asks",
         "core/lease.py",
-        "_why",
+        "_grant_reason",
         "held.expires_at <= now",
         "held.expires_at >= now",
         "at most once",
@@ -350,8 +350,8 @@ OF_CORE: Sequence[Mutant] = (
         "an error that halts ends in a drop when its attempts are used up",
         "core/policy.py",
         "decide",
-        "error.type in _HALT_AT_LAST or default_action(error) is Action.HALT",
-        "error.type in _HALT_AT_LAST",
+        "error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT",
+        "error.type in _HALT_WHEN_EXHAUSTED",
         test=f"{_UNIT}/test_policy.py::test_no_override_turns_a_halt_into_a_drop",
     ),
     Mutant(

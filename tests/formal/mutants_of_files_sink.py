@@ -13,7 +13,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     Mutant(
         "files: a marker replaces the one that is there",
         "connectors/files/receipts.py",
-        "Receipts.claim",
+        "FilesReceipts.claim",
         "os.link",
         "os.replace",
         test=f"{_FILES}::TestRaces::test_a_rival_that_claims_first_has_the_batch",
@@ -31,7 +31,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
         "connectors/files/writer.py",
         "FilesWriter._deliver",
         "entry, ours = self._receipts.claim(receipt, name)",
-        "publish(self._target, Entry(receipt, name, ''))\nentry, ours = self._receipts.claim(receipt, name)",
+        "publish(self._target, ClaimedReceipt(receipt, name, ''))\nentry, ours = self._receipts.claim(receipt, name)",
         test=f"{_FILES}::TestInterruptions::test_a_batch_killed_anywhere_is_settled_by_the_next_run[os-link-False]",
     ),
     Mutant(
@@ -54,14 +54,14 @@ OF_FILES_SINK: Sequence[Mutant] = (
         "files: a late fence does not look again",
         "connectors/files/fence.py",
         "fence",
-        "try:\n    refuse_if_fenced(target, epoch)\nexcept FencedError:\n    _remove(own)\n    raise",
-        "try:\n    pass\nexcept FencedError:\n    _remove(own)\n    raise",
+        "try:\n    refuse_if_fenced(target, epoch)\nexcept FencedError:\n    _remove_directory(own)\n    raise",
+        "try:\n    pass\nexcept FencedError:\n    _remove_directory(own)\n    raise",
         test=f"{_FILES}::TestRaces::test_of_two_that_take_over_at_once_the_newer_epoch_stays",
     ),
     Mutant(
         "files: who reads receipts removes what is about to be claimed",
         "connectors/files/staging.py",
-        "_marked",
+        "_claimed_names",
         "if entry is not None and entry.file == name:\n"
         "    yield name\n"
         "elif entry is not None:\n"
@@ -72,7 +72,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     Mutant(
         "files: a bundle is written over",
         "connectors/files/receipts.py",
-        "Receipts.bundle",
+        "FilesReceipts.bundle",
         "path.exists()",
         "False",
         test=f"{_FILES}::TestBundles::test_raising_a_fence_again_keeps_what_it_bundled",
@@ -81,14 +81,14 @@ OF_FILES_SINK: Sequence[Mutant] = (
         "files: markers are bundled before what they claimed is seen",
         "connectors/files/sink.py",
         "FilesSink.fence",
-        "make_identity(self._target)\nsweep(self._target, self._receipts, epoch)",
+        "create_identity(self._target)\nsweep(self._target, self._receipts, epoch)",
         "self._receipts.bundle(epoch)\nsweep(self._target, self._receipts, epoch)",
         test=f"{_FILES}::TestInterruptions::test_a_batch_killed_anywhere_is_settled_by_the_next_run[os-link-True]",
     ),
     Mutant(
         "files: a receipt counts though its file is gone",
         "connectors/files/set_back.py",
-        "vanished",
+        "receipts_without_file",
         "entry.file not in there",
         "False",
         test=f"{_FILES}::TestInterruptions::test_what_is_cleaned_after_a_lane_died_is_not_taken_for_delivered",
@@ -104,7 +104,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     Mutant(
         "files: a list of source files counts though a fenced run kept it late",
         "connectors/file_lists.py",
-        "following",
+        "continuing_lists",
         "paths.isdisjoint(file.path for file in some.files)",
         "True",
         test="tests/unit/connectors/test_file_lists.py::test_what_a_fenced_run_listed_late_counts_for_nothing",
@@ -112,7 +112,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     Mutant(
         "files: a bundle forgets how far those before it reach",
         "connectors/files/receipts.py",
-        "Receipts.bundle",
+        "FilesReceipts.bundle",
         "dict(newest.reach) if newest is not None else {}",
         "{}",
         test=f"{_FILES}::TestBundles::test_a_bundle_tells_how_far_all_before_it_reach",

@@ -13,7 +13,7 @@ OF_LEDGER: Sequence[Mutant] = (
     Mutant(
         "the lease is checked without its lock",
         "ledger/store/lease.py",
-        "lock",
+        "lock_row",
         "sa.select(_L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline == pipeline).with_for_update()",
         "sa.select(_L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline == pipeline)",
         test=f"{_HERE}::test_a_takeover_waits_for_a_command_in_progress",
@@ -21,9 +21,9 @@ OF_LEDGER: Sequence[Mutant] = (
     Mutant(
         "a command does not check the lease",
         "ledger/unit_of_work.py",
-        "Work.__init__",
+        "UnitOfWork.__init__",
         "leases.check(connection, lease.pipeline, lease.epoch, lease.owner)",
-        "leases.lock(connection, lease.pipeline)",
+        "leases.lock_row(connection, lease.pipeline)",
         test=f"{_LEDGER}/test_lease.py"
         "::test_every_command_of_an_older_epoch_is_refused_and_stores_nothing[sqlite-settle]",
     ),
@@ -38,7 +38,7 @@ OF_LEDGER: Sequence[Mutant] = (
     Mutant(
         "the outcome of an older epoch's attempt is settled",
         "ledger/unit_of_work.py",
-        "Work.open_batch",
+        "UnitOfWork.batch_in_flight",
         "batch is None or batch.state is not BatchState.IN_FLIGHT or batch.epoch != self.lease.epoch",
         "batch is None or batch.state is not BatchState.IN_FLIGHT",
         test=f"{_HERE}::test_an_outcome_of_an_older_epochs_attempt_is_ignored",
@@ -54,26 +54,26 @@ OF_LEDGER: Sequence[Mutant] = (
     Mutant(
         "a settlement does not look at what others have resolved",
         "ledger/store/batches.py",
-        "some",
-        "sa.or_(_B.state.in_([state.value for state in RESOLVED]), _B.cancelled)",
-        "_B.cancelled",
+        "load_some",
+        "sa.or_(_BATCH.state.in_([state.value for state in RESOLVED]), _BATCH.cancelled)",
+        "_BATCH.cancelled",
         test=f"{_LEDGER}/test_partial_loading.py"
         "::test_the_checkpoint_moves_over_what_other_commands_have_resolved[sqlite]",
     ),
     Mutant(
         "an act is applied behind the back of the run that holds the lease",
         "ledger/commands/admin.py",
-        "PeopleCommands._applied_or_stored",
-        "leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)",
-        "leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=True)",
+        "AdminCommands._apply_or_store",
+        "leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)",
+        "leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=True)",
         test=f"{_HERE}::test_an_act_waits_for_the_run_that_holds_the_lease",
     ),
     Mutant(
         "a rewind is applied without a fence and a new epoch",
         "ledger/commands/admin.py",
-        "PeopleCommands.apply_intents",
-        "frozenset() if behind_fence else BEHIND_FENCE",
-        "BEHIND_FENCE if behind_fence else frozenset()",
+        "AdminCommands.apply_stored_actions",
+        "frozenset() if behind_fence else NEED_NEW_EPOCH",
+        "NEED_NEW_EPOCH if behind_fence else frozenset()",
         test=f"{_HERE}::test_a_rewind_waits_for_a_fence",
     ),
     Mutant(
@@ -87,7 +87,7 @@ OF_LEDGER: Sequence[Mutant] = (
     Mutant(
         "the ledger merges receipts across a gap",
         "ledger/store/receipts.py",
-        "merged",
+        "merge_batches",
         "batch.range.start <= end",
         "batch.range.start <= end + 10",
         test=f"{_HERE}::test_receipts_on_both_sides_of_a_gap_stay_two",
@@ -104,7 +104,7 @@ OF_LEDGER: Sequence[Mutant] = (
     Mutant(
         "the epoch of the fence is not kept",
         "ledger/commands/sink_state.py",
-        "note",
+        "store_state",
         '{"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}',
         '{"sink_target": now.target, "sink_location": now.location}',
         test=f"{_LEDGER}/test_sink_standing.py::test_what_was_noted_is_known_once_a_batch_was_begun[sqlite]",

@@ -14,7 +14,7 @@ OF_PLAIN: Sequence[Mutant] = (
     Mutant(
         "a batch with another record is delivered without looking at that",
         "spark/transform/plain_json.py",
-        "Plain.rows",
+        "FlatJsonDecoder.rows",
         "if decoded.null_count:\n    return None",
         "",
         test=f"{_AGAIN}[free]",
@@ -22,7 +22,7 @@ OF_PLAIN: Sequence[Mutant] = (
     Mutant(
         "what comes after a batch that was put off does not wait for it",
         "spark/lane/deliver.py",
-        "Lane.put_off",
+        "Lane.defer",
         "if self._pipeline.pinned:\n    self._asking.add(question.key.partition)",
         "",
         test=f"{_AGAIN}[pinned]",
@@ -30,7 +30,7 @@ OF_PLAIN: Sequence[Mutant] = (
     Mutant(
         "what waited for a batch that was put off stays undone",
         "spark/lane/stack_traces.py",
-        "again",
+        "retry_wave",
         "task.key in answers or task.key in waited",
         "task.key in answers",
         test=f"{_AGAIN}[pinned]",
@@ -38,7 +38,7 @@ OF_PLAIN: Sequence[Mutant] = (
     Mutant(
         "a null that is an error is decoded without looking at it",
         "spark/wave.py",
-        "_direct",
+        "_can_use_fast_path",
         "job.pipeline.error_handling.null_value_behavior == 'passthrough'",
         "True",
         test=f"{_LANES}::test_a_null_is_looked_at_where_the_pipeline_says_that_it_is_an_error",
@@ -46,7 +46,7 @@ OF_PLAIN: Sequence[Mutant] = (
     Mutant(
         "the original of a row that was decoded at once is its row",
         "spark/lane/fast_path.py",
-        "copy_lane",
+        "run_lane",
         "plain is not None",
         "False",
         test=f"{_LANES}::test_the_original_of_a_row_that_the_sink_refuses_is_its_bytes",
@@ -54,8 +54,8 @@ OF_PLAIN: Sequence[Mutant] = (
     Mutant(
         "what was decoded at once has no value in its dead letter",
         "spark/lane/gather.py",
-        "_add_letters",
-        "gathered.rejected = originals.restored(reader, task, gathered.rejected)",
+        "_add_dead_letters",
+        "gathered.rejected = originals.restore_values(reader, task, gathered.rejected)",
         "pass",
         test=f"{_LANES}::test_a_plain_record_that_the_transform_rejects_is_its_bytes",
     ),

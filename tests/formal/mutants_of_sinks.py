@@ -27,7 +27,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: a lane does not hold the fence to its end",
         "connectors/postgres/receipts.py",
-        "Bookkeeping.claim",
+        "BookkeepingTables.claim",
         "AND epoch = {{2}} FOR SHARE",
         "AND epoch = {{2}}",
         test=_BARRIER,
@@ -36,7 +36,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: the receipt is committed on its own, before the rows",
         "connectors/postgres/claim.py",
-        "begin",
+        "begin_with_claim",
         'f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {settings}; {claim}"',
         'f"BEGIN; SELECT {settings}; {claim}; COMMIT; BEGIN; SELECT {settings}"',
         test=_BARRIER,
@@ -44,7 +44,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: epochs are compared the wrong way when a lane claims",
         "connectors/postgres/receipts.py",
-        "Bookkeeping.claim",
+        "BookkeepingTables.claim",
         "AND epoch = {{2}} FOR SHARE",
         "AND epoch >= {{2}} FOR SHARE",
         test=f"{_POSTGRES}::TestConformance::test_a_fence_refuses_whoever_has_an_older_epoch[append]",
@@ -61,7 +61,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: a claim that finds a receipt delivers all the same",
         "connectors/postgres/claim.py",
-        "begin",
+        "begin_with_claim",
         "return False",
         "cursor.executescript('ROLLBACK; BEGIN')\nreturn True",
         test=f"{_POSTGRES}::TestConformance::test_a_second_delivery_finds_the_receipt_and_has_no_effect[append]",
@@ -87,7 +87,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: only rows that are added to a batch are noticed, not those that are swallowed",
         "connectors/postgres/row_count.py",
-        "RowCount.check",
+        "RowCounter.check",
         "IF ckpt_added <> ckpt_sent",
         "IF ckpt_added > ckpt_sent",
         test="tests/integration/connectors/test_postgres_row_count.py"
@@ -106,7 +106,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: a truncated target counts as a rewritten one",
         "connectors/postgres/target_witness.py",
-        "set_back",
+        "find_loss",
         "delivered and (not any(part.size for part in parts.values()))",
         "False",
         test="tests/integration/connectors/test_postgres_set_back.py::test_a_truncated_target_is_set_back[append-1]",
@@ -114,7 +114,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: a target that was filled again counts as whole though rows are missing",
         "connectors/postgres/target_witness.py",
-        "_missing",
+        "_describe_missing",
         "wanted <= there",
         "wanted & there",
         test="tests/integration/connectors/test_postgres_set_back.py"
@@ -123,7 +123,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: a partition that was filled while it was detached is not looked at",
         "connectors/postgres/origin_tables.py",
-        "moved_in",
+        "newly_attached",
         "list(attached.get(item.oid, item.attached)) != list(item.attached)",
         "False",
         test="tests/integration/connectors/test_postgres_late_rows.py"
@@ -132,7 +132,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: of a trigger only the statement that assigns the cursor is read",
         "connectors/postgres/code_text.py",
-        "TriggerCode.filling",
+        "TriggerCode.assignment",
         "wanted |= {word for item in more for word in item.words}",
         "pass",
         test="tests/integration/connectors/test_postgres_cursor_code.py"
@@ -142,7 +142,7 @@ OF_SINKS: Sequence[Mutant] = (
         "postgres: a failover that parted before what was read counts as one without loss",
         "connectors/postgres/server_signs.py",
         "_lost",
-        "not reaches(place, end)",
+        "not is_at_or_beyond(place, end)",
         "False",
         test="tests/integration/connectors/test_postgres_switchover.py"
         "::test_a_failover_without_the_last_rows_is_told_with_the_place_where_the_timelines_parted",
@@ -179,7 +179,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "files: a bare quote makes newlines data",
         "connectors/files/record_ends.py",
-        "_Quotes._one_by_one",
+        "_QuoteScanner._one_by_one",
         "begin or closed == place - 1",
         "True",
         test="tests/unit/connectors/test_files_records.py::test_only_a_quote_where_a_field_begins_makes_newlines_data",
@@ -187,7 +187,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "audit: sums are not compared with the sink's receipts",
         "core/sink_comparison.py",
-        "_Sums._of",
+        "_RangeReceipts._of",
         "sums != item.counts",
         "sums.read != item.counts.read",
         test="tests/unit/core/test_agreement.py::"
@@ -196,7 +196,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "audit: an accepted loss excuses every later one",
         "core/sink_comparison.py",
-        "_Sums.differences",
+        "_RangeReceipts.differences",
         "found = list(self._of(item.without(lost), receipts))",
         "found = []",
         test="tests/unit/core/test_accepted_sink.py::"
@@ -205,7 +205,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "audit: dead letters are believed, not counted",
         "core/sink_comparison.py",
-        "compare_letters",
+        "compare_dead_letters",
         "has != told",
         "has > told",
         test="tests/unit/core/test_agreement.py::test_dead_letters_are_as_many_as_the_receipt_tells",
@@ -245,15 +245,15 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "delta: a commit leaves out the receipts before it",
         "connectors/two_phase/receipts.py",
-        "Receipts._write",
-        "count = ((before or 0) >> _CHANCE_BITS) + 1",
-        'document = {**document, "previous": None}\ncount = ((before or 0) >> _CHANCE_BITS) + 1',
+        "ReceiptChain._write",
+        "count = ((before or 0) >> _RANDOM_BITS) + 1",
+        'document = {**document, "previous": None}\ncount = ((before or 0) >> _RANDOM_BITS) + 1',
         test=f"{_DELTA}::test_many_batches_go_through_one_writer",
     ),
     Mutant(
         "delta: a table that was restored is taken for whole",
         "connectors/two_phase/set_back.py",
-        "find_setback",
+        "find_loss",
         "kept is None or committed <= kept",
         "committed",
         test=f"{_DELTA_RESTORE}::test_to_an_older_version_is_told_and_the_lost_batches_are_named",
@@ -262,14 +262,14 @@ OF_SINKS: Sequence[Mutant] = (
         "delta: a run goes on in a table that was restored meanwhile",
         "connectors/two_phase/committer.py",
         "TableCommitter._look",
-        "refuse_set_back(version, self._chain(version))",
+        "refuse_loss(version, self._chain(version))",
         "self._chain(version)",
         test=f"{_DELTA_RESTORE}::test_between_two_waves_stops_the_run_before_its_next_commit",
     ),
     Mutant(
         "delta: a fence accepts a restore that nobody has seen",
         "connectors/two_phase/set_back.py",
-        "begin_anew",
+        "start_new_chain",
         "found is not None and not accepting",
         "False",
         test=f"{_DELTA_RESTORE}::test_that_comes_between_look_and_fence_is_not_accepted_unseen",
@@ -277,7 +277,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "delta: newer receipts are forgotten with one that is lost",
         "connectors/two_phase/receipts.py",
-        "Receipts.begin_anew",
+        "ReceiptChain.start_new_chain",
         "head == lost",
         "True",
         test=f"{_LOST_NODE}::test_is_cut_off_once_a_person_accepts_and_newer_receipts_stay[unlink-delta]",
@@ -285,7 +285,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "delta: a receipt that is lost is taken for one that stands",
         "connectors/two_phase/receipts.py",
-        "Receipts.held",
+        "ReceiptChain.held",
         "epoch < newest and node.names(key)",
         "node.names(key)",
         test=f"{_LOST_NODE}::test_takes_no_newer_receipt_with_it[unlink-delta]",
@@ -302,7 +302,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "kafka: no lane has the transactional id that a fence initialises",
         "connectors/kafka/producers.py",
-        "Transactions.__init__",
+        "TransactionalProducer.__init__",
         "{'transactional.id': identity, 'message.max.bytes': 1000000000, 'error_cb': self._noticed}",
         "{'transactional.id': f'{identity}{time.time()}', 'message.max.bytes': 1000000000, 'error_cb': self._noticed}",
         test=f"{_STREAMFORGE}::test_scenario_7_rebalance_during_processing",
@@ -310,7 +310,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "kafka: a dead letter that cannot be written is taken for an outage",
         "connectors/kafka/writer.py",
-        "KafkaWriter._send_letters",
+        "KafkaWriter._send_dead_letters",
         "not info.recoverable and info.type is not ErrorType.FENCED",
         "info.type is ErrorType.FENCED",
         test=f"{_STREAMFORGE}::test_scenario_6_dlq_failure",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from itertools import combinations
 
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from tests.formal.pool import Deed, Machine, Pool
 from tests.formal.worlds import Bounds
 
-ON_BATCHES = (ActKind.HOLD, ActKind.RELEASE, ActKind.SKIP, ActKind.CANCEL)
-ON_PHASES = (ActKind.DRAIN, ActKind.STOP, ActKind.FORCE_STOP, ActKind.RESUME)
+ON_BATCHES = (ActionKind.HOLD, ActionKind.RELEASE, ActionKind.SKIP, ActionKind.CANCEL)
+ON_PHASES = (ActionKind.DRAIN, ActionKind.STOP, ActionKind.FORCE_STOP, ActionKind.RESUME)
 
 
-def deeds(bounds: Bounds, pool: Pool, machine: Machine, *, leave: Set[ActKind]) -> Iterator[Deed]:
+def deeds(bounds: Bounds, pool: Pool, machine: Machine, *, leave: Set[ActionKind]) -> Iterator[Deed]:
     """Every act that the configuration knows.
 
     :param leave: but for these
@@ -28,12 +28,12 @@ def deeds(bounds: Bounds, pool: Pool, machine: Machine, *, leave: Set[ActKind]) 
     if machine.generation < bounds.generations:
         for place in machine.parts:
             partition = pool.partition(place)
-            if ActKind.REWIND in chosen and partition.limit is None:
+            if ActionKind.REWIND in chosen and partition.limit is None:
                 for to in sorted({0, partition.committed, partition.committed + 1}):
-                    yield Deed(ActKind.REWIND, positions=((partition.id, to),))
-            for kind in sorted({ActKind.REPLAY, ActKind.RECOVER} & chosen):
+                    yield Deed(ActionKind.REWIND, positions=((partition.id, to),))
+            for kind in sorted({ActionKind.REPLAY, ActionKind.RECOVER} & chosen):
                 for end in sorted({1, partition.committed, partition.committed + 1} - {0}):
-                    yield Deed(kind, spans=((partition.id, Range(0, end)),))
+                    yield Deed(kind, ranges=((partition.id, Range(0, end)),))
 
 
 def _on_batches(bounds: Bounds, pool: Pool, machine: Machine) -> Iterator[Deed]:
@@ -52,5 +52,5 @@ def _on_batches(bounds: Bounds, pool: Pool, machine: Machine) -> Iterator[Deed]:
             yield Deed(kind, (key,))
         for pair in combinations(keys, 2):
             yield Deed(kind, pair)
-        if kind is ActKind.RELEASE:
+        if kind is ActionKind.RELEASE:
             yield Deed(kind)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from airflow_provider_ckpt.core import actions
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.invariants import Violation, state_violations, step_violations
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine
+from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range, subtract
 from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.tickets import Phase
@@ -62,13 +62,13 @@ class Deed(NamedTuple):
     """A person's act, as a value that can be remembered.
 
     :param positions: for rewind, as in :class:`Act`
-    :param spans: for replay, as in :class:`Act`
+    :param ranges: for replay, as in :class:`Act`
     """
 
-    kind: ActKind
+    kind: ActionKind
     batches: tuple[BatchKey, ...] = ()
     positions: tuple[tuple[str, int], ...] = ()
-    spans: tuple[tuple[str, Range], ...] = ()
+    ranges: tuple[tuple[str, Range], ...] = ()
 
 
 class Pool:
@@ -105,7 +105,7 @@ class Pool:
             known = self._answers[place, question] = self._answer(place, question)
         return known
 
-    def act(self, machine: Machine, deed: Deed) -> Machine | None:
+    def action(self, machine: Machine, deed: Deed) -> Machine | None:
         """What a person's act makes of a pipeline, None if the core refuses it.
 
         :raises BrokenError: if it breaks an invariant
@@ -157,11 +157,11 @@ class Pool:
     def _act(self, machine: Machine, deed: Deed) -> Machine | None:
         before = {place.partition.id: place for place in (self.places[index] for index in machine.parts)}
         copies = [_copy(place.partition) for place in before.values()]
-        made = PipelineMachine(copies, phase=machine.phase, generation=machine.generation)
-        act = Act(deed.kind, deed.batches, dict(deed.positions), deed.spans)
+        made = PipelineState(copies, phase=machine.phase, generation=machine.generation)
+        action = Action(deed.kind, deed.batches, dict(deed.positions), deed.ranges)
         name = deed.kind.value
         try:
-            events = actions.apply(made, act, reason="test")
+            events = actions.apply(made, action, reason="test")
         except LedgerStateError:
             for part in copies:
                 self._refuse(Seen(name, deed, before[part.id].partition, part, before[part.id].passed))

@@ -30,7 +30,7 @@ def _of_batch(seq: int, batch: Batch) -> Iterator[Question]:
         for ending in (Partition.abandon, Partition.fence, Partition.cancel, Partition.not_attempted):
             yield q.end_again, seq, ending
     elif batch.state in (BatchState.PLANNED, BatchState.HELD):
-        if batch.begun:
+        if batch.started:
             yield q.skip_begun, seq
             yield q.end_closed, seq
         else:

@@ -68,7 +68,7 @@ def begin_early(partition: Partition, seq: int, epoch: int) -> list[Event]:
 def take(partition: Partition, receipt: Receipt) -> list[Event]:
     """Hear of a receipt: acknowledge it, or import it if its range is not the batch's."""
     batch = partition.batches.get(receipt.key.seq) if receipt.key.generation == partition.generation else None
-    if batch is not None and batch.begun and batch.receipt is None and batch.range != receipt.range:
+    if batch is not None and batch.started and batch.receipt is None and batch.range != receipt.range:
         return partition.import_receipts([receipt])
     return partition.ack(receipt)
 

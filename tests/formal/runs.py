@@ -39,9 +39,9 @@ def _plans(partition: Partition, bounds: Bounds) -> Iterator[Question]:
 def _planned(seq: int, batch: Batch, epoch: int, bounds: Bounds) -> Iterator[Question]:
     if batch.attempts < bounds.attempts:
         yield q.begin, seq, epoch, bounds.at_most_once
-    if bounds.deaths and batch.begun:
+    if bounds.deaths and batch.started:
         yield q.run_alone, seq
-    if bounds.gives_up and batch.begun:
+    if bounds.gives_up and batch.started:
         yield q.instruct, seq, Instruction.REJECT
         yield q.hold, seq
 

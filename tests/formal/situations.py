@@ -29,11 +29,11 @@ class Situation(NamedTuple):
     met: Callable[[Seen], bool] = lambda _: False
 
 
-def _behind(partition: Partition, *states: BatchState, begun: bool | None = None) -> bool:
+def _behind(partition: Partition, *states: BatchState, started: bool | None = None) -> bool:
     """Whether something resolved waits behind a batch in one of the states."""
     last = max((b.range.start for b in partition.pending_acks.values()), default=-1)
     return any(
-        b.state in states and b.range.start < last and begun in (None, b.begun) for b in partition.batches.values()
+        b.state in states and b.range.start < last and started in (None, b.started) for b in partition.batches.values()
     )
 
 
@@ -102,13 +102,13 @@ SITUATIONS: Sequence[Situation] = (
         "a receipt waits behind a batch whose attempt ended without a verdict",
         "UnresolvedWorkNotCommittedPast",
         _on("take"),
-        lambda seen: _behind(seen.after, BatchState.PLANNED, begun=True),
+        lambda seen: _behind(seen.after, BatchState.PLANNED, started=True),
     ),
     Situation(
         "a receipt waits behind work that was planned and never begun",
         "PlannedWorkVisibleToCheckpoint",
         _on("take"),
-        lambda seen: _behind(seen.after, BatchState.PLANNED, begun=False),
+        lambda seen: _behind(seen.after, BatchState.PLANNED, started=False),
     ),
     Situation(
         "the checkpoint moves a second time in one generation",

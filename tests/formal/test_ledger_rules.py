@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -27,31 +27,31 @@ def test_an_outcome_of_an_older_epochs_attempt_is_ignored(acts: Acts) -> None:
 def test_an_act_waits_for_the_run_that_holds_the_lease(acts: Acts) -> None:
     (batch,) = acts.plan(10)
 
-    result = acts.ledger.act("orders", Act(ActKind.HOLD, (batch.key,)), who="ann", why="looks odd")
+    result = acts.ledger.action("orders", Action(ActionKind.HOLD, (batch.key,)), actor="ann", reason="looks odd")
 
     assert (result.applied, acts.states()) == (False, {0: BatchState.PLANNED})
-    (applied,) = acts.ledger.apply_intents(acts.lease, now=NOW)
+    (applied,) = acts.ledger.apply_stored_actions(acts.lease, now=NOW)
     assert (applied.applied, acts.states()) == (True, {0: BatchState.HELD})
 
 
 def test_a_rewind_waits_for_a_fence(acts: Acts) -> None:
     acts.settle(*map(delivered, acts.send(10)))
-    acts.ledger.act("orders", Act(ActKind.REWIND, positions={"t": 0}), who="ann", why="bad transform")
+    acts.ledger.action("orders", Action(ActionKind.REWIND, positions={"t": 0}), actor="ann", reason="bad transform")
 
-    assert acts.ledger.apply_intents(acts.lease, now=NOW) == []
+    assert acts.ledger.apply_stored_actions(acts.lease, now=NOW) == []
     assert (acts.partition().generation, acts.partition().committed) == (1, 10)
 
     acts.again().reconcile()
-    acts.ledger.apply_intents(acts.lease, now=NOW, behind_fence=True)
+    acts.ledger.apply_stored_actions(acts.lease, now=NOW, behind_fence=True)
     assert (acts.partition().generation, acts.partition().committed) == (2, 0)
 
 
 def test_a_stop_that_no_longer_fits_is_refused_when_its_turn_comes(acts: Acts) -> None:
     acts.send(10)
-    acts.ledger.act("orders", Act(ActKind.DRAIN), who="ann", why="upgrade")
-    acts.ledger.act("orders", Act(ActKind.STOP), who="ann", why="upgrade")
+    acts.ledger.action("orders", Action(ActionKind.DRAIN), actor="ann", reason="upgrade")
+    acts.ledger.action("orders", Action(ActionKind.STOP), actor="ann", reason="upgrade")
 
-    drained, stopped = acts.ledger.apply_intents(acts.lease, now=NOW)
+    drained, stopped = acts.ledger.apply_stored_actions(acts.lease, now=NOW)
 
     assert (drained.applied, stopped.applied) == (True, False)
     assert stopped.refusal is not None

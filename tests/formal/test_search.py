@@ -60,7 +60,7 @@ def test_a_defect_is_found_by_the_shortest_way_to_it(monkeypatch: pytest.MonkeyP
 def test_the_large_configurations_let_everything_happen_too() -> None:
     small, large = (
         {name for bounds in sizes.values() for name, on in bounds.to_json().items() if on is True}
-        | {act for bounds in sizes.values() for act in bounds.acts}
+        | {action for bounds in sizes.values() for action in bounds.acts}
         for sizes in (SMALL, LARGE)
     )
     assert small <= large

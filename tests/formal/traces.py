@@ -25,7 +25,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.reconcile import rewind
 from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, Phase, PlannedTicket
 from airflow_provider_ckpt.ledger.store import partitions
-from airflow_provider_ckpt.ledger.unit_of_work import Work
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 Line = Mapping[str, Any]
 _LATER = datetime.max.replace(tzinfo=UTC)
@@ -35,10 +35,10 @@ _LATER = datetime.max.replace(tzinfo=UTC)
 def recording(file: Path) -> Iterator[None]:
     """Append to ``file`` what commands of this process store meanwhile, from whichever thread."""
     heard = threading.local()
-    begin, write, happen = Work.__init__, partitions.write, Event.__init__
+    begin, write, happen = UnitOfWork.__init__, partitions.write, Event.__init__
     lock = threading.Lock()
 
-    def begun(work: Work, *args: Any, **named: Any) -> None:
+    def started(work: UnitOfWork, *args: Any, **named: Any) -> None:
         heard.events = []
         begin(work, *args, **named)
 
@@ -47,7 +47,9 @@ def recording(file: Path) -> Iterator[None]:
         if hasattr(heard, "events"):
             heard.events.append(event)
 
-    def written(connection: Connection, pipeline: str, items: Sequence[partitions.Stored], now: datetime) -> None:
+    def written(
+        connection: Connection, pipeline: str, items: Sequence[partitions.LoadedPartition], now: datetime
+    ) -> None:
         lines = [json.dumps(_line(item, heard.events)) for item in items if item.before_row]
         heard.events = []
         write(connection, pipeline, items, now)
@@ -55,7 +57,7 @@ def recording(file: Path) -> Iterator[None]:
             out.writelines(f"{line}\n" for line in lines)
 
     with (
-        patch.object(Work, "__init__", begun),
+        patch.object(UnitOfWork, "__init__", started),
         patch.object(partitions, "write", written),
         patch.object(Event, "__init__", happened),
     ):
@@ -83,7 +85,7 @@ def _wrong(line: Line) -> Iterator[str]:
 # What is written
 
 
-def _line(item: partitions.Stored, events: Iterable[Event]) -> dict[str, Any]:
+def _line(item: partitions.LoadedPartition, events: Iterable[Event]) -> dict[str, Any]:
     row = item.before_row
     met = [b for b in item.before.values() if b.state is not BatchState.SENT or b.range.end > row["committed"]]
     before = Partition(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction, Receipt
 from airflow_provider_ckpt.core.ranges import Range
 from tests.formal.memory import Memory
@@ -113,7 +113,7 @@ class Bounds:
     attempts: int = 2
     epochs: int = 2
     generations: int = 1
-    acts: frozenset[ActKind] = frozenset()
+    acts: frozenset[ActionKind] = frozenset()
     failures: bool = False
     gives_up: bool = False
     deaths: bool = False

@@ -61,10 +61,10 @@ class RestCatalog:
                 return found
         return 404, _error(f"{method} {path}")
 
-    def _do(self, act: Callable[[Any], Any]) -> tuple[int, str]:
+    def _do(self, action: Callable[[Any], Any]) -> tuple[int, str]:
         with self.lake.catalog() as catalog:
             try:
-                found = act(catalog)
+                found = action(catalog)
             except tuple(STATUS) as error:
                 kinds = type(error).__mro__
                 return next(STATUS[kind] for kind in kinds if kind in STATUS), _error(str(error))

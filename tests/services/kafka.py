@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.spark.driver.parent_death import tied
+from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 from tests.services.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class KafkaBroker:
             self._format()
         with (self._home / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                tied([*map(str, self._java()), "kafka.Kafka", str(self._home / "server.properties")]),
+                killed_with_caller([*map(str, self._java()), "kafka.Kafka", str(self._home / "server.properties")]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.services.postgres import sqlalchemy_url
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ class Replication:
             document[key] = {**document.get(key, {}), **value} if isinstance(value, dict) else value
         return replace(self, document=document)
 
-    def setup(self, owner: str | None = None) -> Setup:
+    def setup(self, owner: str | None = None) -> PipelineContext:
         """What the use cases need, for an owner of its own."""
-        return Setup(self.pipeline, self.ledger, self._connections(), owner or f"test:{uuid.uuid4().hex}")
+        return PipelineContext(self.pipeline, self.ledger, self._connections(), owner or f"test:{uuid.uuid4().hex}")
 
     def run(self) -> RunSummary:
         """One whole run on the warm session."""

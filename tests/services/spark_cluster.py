@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_ckpt.spark.driver.parent_death import tied
+from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 
 _ENVIRONMENT = {
     "SPARK_LOCAL_IP": "127.0.0.1",
@@ -78,7 +78,7 @@ class SparkCluster:
         spark = Path(package.origin).parent
         with (self._home / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                tied(
+                killed_with_caller(
                     [str(spark / "bin" / "spark-class"), f"org.apache.spark.{what}", "--host", "127.0.0.1", *arguments]
                 ),
                 env={**os.environ, **_ENVIRONMENT, "SPARK_HOME": str(spark)},

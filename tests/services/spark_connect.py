@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_ckpt.spark.driver.parent_death import tied
+from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
@@ -73,7 +73,9 @@ class SparkConnectServer:
         options = [part for item in conf.items() for part in ("--conf", "=".join(item))]
         with (self._home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                tied([str(spark / "bin" / "spark-submit"), "--class", _CLASS, *options, "spark-internal"]),
+                killed_with_caller(
+                    [str(spark / "bin" / "spark-submit"), "--class", _CLASS, *options, "spark-internal"]
+                ),
                 env={**os.environ, **_ENVIRONMENT, "SPARK_HOME": str(spark)},
                 cwd=self._home,
                 stdin=subprocess.DEVNULL,

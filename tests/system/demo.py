@@ -57,7 +57,7 @@ class Places:
         return self.build / "tables" / "flights"
 
     @property
-    def letters(self) -> Path:
+    def dead_letters(self) -> Path:
         """The dead letters."""
         return self.build / "tables" / "flights.dead_letters"
 
@@ -121,13 +121,13 @@ def show(console: Console, places: Places) -> None:
     demo_report.write_environment(places.environment, _environment(services))
     summary = {"runs": list(runs.values()), "target_rows": _count_rows(places.target)}
     (places.build / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    letters = demo_report.read_letters(places.letters)
+    dead_letters = demo_report.read_letters(places.dead_letters)
     console.print()
     console.print(demo_report.table_of(runs))
     console.print(f"{summary['target_rows']:,} rows in the Delta table.\n")
-    demo_report.show_letters(console, places.letters, letters)
+    demo_report.show_letters(console, places.dead_letters, dead_letters)
     demo_report.show_next(console, places.environment, places.files, places.target)
-    _check(summary, [first, flights.Expected(), second], damaged, letters, places.target)
+    _check(summary, [first, flights.Expected(), second], damaged, dead_letters, places.target)
 
 
 def _run(console: Console, services: AirflowServices, what: str) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _check(
     summary: dict[str, Any],
     expected: Sequence[flights.Expected],
     damaged: dict[str, int],
-    letters: Sequence[dict[str, Any]],
+    dead_letters: Sequence[dict[str, Any]],
     target: Path,
 ) -> None:
     """Compare what the runs said, what is in the table and what was dead-lettered with what plain Python makes of it.
@@ -220,11 +220,11 @@ def _check(
             (f"whether run {number} had batches", run["batches"] > 0, wanted.read > 0),
         ]
     rows = read_delta(target, ["carrier", "distance"])
-    sent_back: Counter[bytes] = Counter(base64.b64decode(letter["value_base64"]) for letter in letters)
+    sent_back: Counter[bytes] = Counter(base64.b64decode(dead_letter["value_base64"]) for dead_letter in dead_letters)
     claims += [
         ("lines read by run 1", runs[0]["records"]["read"], flights.FLIGHTS),
         ("lines that were damaged", sum(damaged.values()), flights.DAMAGED),
-        ("dead letters", len(letters), flights.DAMAGED),
+        ("dead letters", len(dead_letters), flights.DAMAGED),
         ("lines in dead letters, byte for byte", sent_back == sum((e.bad_lines for e in expected), Counter()), True),
         ("rows in the table", summary["target_rows"], sum(e.delivered for e in expected)),
         ("miles flown in the table", int(sum(rows.column("distance").to_pylist())), sum(e.miles for e in expected)),

@@ -41,16 +41,20 @@ def table_of(runs: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def read_letters(directory: Path) -> list[dict[str, Any]]:
     """Every dead letter under a directory, in source order."""
-    letters = [json.loads(line) for path in directory.rglob("*.jsonl") for line in path.read_text().splitlines()]
-    return sorted(letters, key=lambda letter: letter["position"])
+    dead_letters = [json.loads(line) for path in directory.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    return sorted(dead_letters, key=lambda dead_letter: dead_letter["position"])
 
 
-def show_letters(console: Console, directory: Path, letters: Sequence[Mapping[str, Any]]) -> None:
+def show_letters(console: Console, directory: Path, dead_letters: Sequence[Mapping[str, Any]]) -> None:
     """Say how many dead letters of which kind are where, and show the first of each kind."""
-    kinds = Counter((letter["error_type"], letter["message"]) for letter in letters)
-    console.print(f"{len(letters)} dead letters under {_here(directory)}", style="bold", soft_wrap=True)
+    kinds = Counter((dead_letter["error_type"], dead_letter["message"]) for dead_letter in dead_letters)
+    console.print(f"{len(dead_letters)} dead letters under {_here(directory)}", style="bold", soft_wrap=True)
     for (kind, message), count in kinds.most_common():
-        first = next(letter for letter in letters if (letter["error_type"], letter["message"]) == (kind, message))
+        first = next(
+            dead_letter
+            for dead_letter in dead_letters
+            if (dead_letter["error_type"], dead_letter["message"]) == (kind, message)
+        )
         headers = first["headers"]
         where = f"{Path(headers['x-ckpt-source-file']).name}, byte {headers['x-ckpt-source-position']}"
         console.print(f"  {count:>3} {kind}: {message}; the first at {where}", soft_wrap=True, highlight=False)

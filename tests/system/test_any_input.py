@@ -131,8 +131,8 @@ def test_a_table_into_delta_and_only_new_rows_the_next_time(machine: Machine) ->
     execute(shop, "INSERT INTO visits " + rows.format(1001, 1500))
     second = machine.run(document)
     assert (second["records"]["read"], second["records"]["delivered"], second["target_rows"]) == (500, 450, 1350)
-    who = read_delta(machine.here / "visits").column("who").to_pylist()
-    assert sorted(who) == sorted(f"v{n}" for n in range(1, 1501) if n % 10 != 7)
+    actor = read_delta(machine.here / "visits").column("who").to_pylist()
+    assert sorted(actor) == sorted(f"v{n}" for n in range(1, 1501) if n % 10 != 7)
 
 
 def test_an_empty_directory_is_no_error(machine: Machine) -> None:

@@ -6,19 +6,19 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.two_phase.column_types import differences, storable
+from airflow_provider_ckpt.connectors.two_phase.column_types import differences, to_storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
 
-def for_delta(rows: pa.Table) -> pa.Table:
+def to_delta(rows: pa.Table) -> pa.Table:
     """Convert rows for a Delta table.
 
     :raises ConfigError: naming the columns whose type Delta does not support
     """
-    return storable(rows, "a Delta table")
+    return to_storable(rows, "a Delta table")
 
 
 def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may_add: bool = False) -> list[str]:
@@ -35,13 +35,13 @@ def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may
     return differences(_types(table.schema()), _types(Schema.from_arrow(schema)), may_lack=nullable, may_add=may_add)
 
 
-def schema_text(schema: pa.Schema) -> str:
-    """Encode an Arrow schema as a text for JSON; :func:`schema_of` is its inverse."""
+def encode_schema(schema: pa.Schema) -> str:
+    """Encode an Arrow schema as a text for JSON; :func:`decode_schema` is its inverse."""
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
-def schema_of(text: str) -> pa.Schema:
-    """Return the schema that :func:`schema_text` encoded."""
+def decode_schema(text: str) -> pa.Schema:
+    """Return the schema that :func:`encode_schema` encoded."""
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.column_types import schema_of
+from airflow_provider_ckpt.connectors.delta.column_types import decode_schema
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
-from airflow_provider_ckpt.connectors.two_phase.contention import Contention
+from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedWave
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
@@ -32,7 +32,7 @@ class DeltaCommitter(TableCommitter):
     def _open(self, wave: StagedWave) -> DeltaVersion:
         table = delta_table.load(self._layout.table)
         if table is not None:
-            return self._grown(wave, DeltaVersion(self._layout, table, grows=self._grows))
+            return self._with_new_columns(wave, DeltaVersion(self._layout, table, grows=self._grows))
         DeltaVersion(self._layout, None).refuse_unless_current(self._context.epoch)
         if wave.schema is None:
             raise ConfigError(
@@ -40,20 +40,20 @@ class DeltaCommitter(TableCommitter):
                 hint="Create the table, or let a batch with rows go first.",
             )
         epochs = {self._layout.epoch_app: self._context.epoch}
-        delta_table.create(self._layout.table, schema_of(wave.schema), epochs)
+        delta_table.create(self._layout.table, decode_schema(wave.schema), epochs)
         table = delta_table.load(self._layout.table)
         if table is None:
             raise SinkError(f"the Delta table {self._layout.table} was removed while it was being written.")
         return DeltaVersion(self._layout, table, grows=self._grows)
 
-    def _grown(self, wave: StagedWave, version: DeltaVersion) -> DeltaVersion:
+    def _with_new_columns(self, wave: StagedWave, version: DeltaVersion) -> DeltaVersion:
         """Add the columns that the table gets from this wave, in a separate commit; after a lost race, try again.
 
         A stale epoch can at worst leave empty columns behind.
         """
         if not self._grows or wave.schema is None:
             return version
-        contention = Contention(self._pipeline, self._target)
+        contention = CommitRetries(self._pipeline, self._target)
         while True:
             if version.table is None or not version.lacks(wave.schema):
                 return version

@@ -18,13 +18,13 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
-from airflow_provider_ckpt.connectors.two_phase.contention import Contention
-from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.set_back import accept, begin_anew
-from airflow_provider_ckpt.connectors.two_phase.staging import discard
+from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.set_back import record_accepted, start_new_chain
+from airflow_provider_ckpt.connectors.two_phase.staging import remove_files
 
 
-def fence(layout: DeltaLayout, epoch: int, contention: Contention, *, accepting: bool = False) -> None:
+def fence(layout: DeltaLayout, epoch: int, contention: CommitRetries, *, accepting: bool = False) -> None:
     """Fence every older epoch; see the module.
 
     :param layout: paths and application ids
@@ -42,16 +42,16 @@ def fence(layout: DeltaLayout, epoch: int, contention: Contention, *, accepting:
         write_durably(layout.fences / str(epoch), b"")
     except OSError as error:
         raise io_error(error, f"write the fence at {layout.fences}") from error
-    receipts = Receipts(layout)
-    discard(file for file in layout.fences.iterdir() if file.name.isdecimal() and int(file.name) < epoch)
+    receipts = ReceiptChain(layout)
+    remove_files(file for file in layout.fences.iterdir() if file.name.isdecimal() and int(file.name) < epoch)
     while True:
         version = DeltaVersion(layout, delta_table.load(layout.table))
         version.refuse_if_fenced(epoch)
         if version.table is None:
             return
-        head = begin_anew(version, receipts, accepting=accepting)
+        head = start_new_chain(version, receipts, accepting=accepting)
         if version.committed_epoch == epoch and head is None:
-            accept(version)
+            record_accepted(version)
             return
         contention.refuse_if_over()
         transactions = {layout.epoch_app: epoch}
@@ -61,7 +61,7 @@ def fence(layout: DeltaLayout, epoch: int, contention: Contention, *, accepting:
             note = {"ckpt": {"pipeline": layout.pipeline, "fence": epoch}}
             delta_table.commit(version.table, layout.table, [], transactions, note)
         except (DeltaError, OSError) as error:
-            if not delta_table.moved(version.table, layout.table):
+            if not delta_table.has_newer_version(version.table, layout.table):
                 raise delta_table.delta_error(error, f"commit the fence to {layout.table}") from error
             contention.tried(worked=False)
         else:

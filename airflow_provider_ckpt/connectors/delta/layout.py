@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors.local.filesystem import OWN, escape, unescape
-from airflow_provider_ckpt.connectors.two_phase.layout import Layout
+from airflow_provider_ckpt.connectors.local.filesystem import BOOKKEEPING_DIRECTORY, escape, unescape
+from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaLayout(Layout):
+class DeltaLayout(TableLayout):
     """Paths and application ids of one pipeline and ledger at one Delta table."""
 
     @property
@@ -30,6 +30,6 @@ class DeltaLayout(Layout):
 
     def ledgers(self) -> frozenset[str]:
         """Return every ledger that ever fenced this pipeline here."""
-        own = self.table / OWN
+        own = self.table / BOOKKEEPING_DIRECTORY
         here = own.iterdir() if own.is_dir() else ()
         return frozenset(unescape(ledger.name) for ledger in here if (ledger / escape(self.pipeline)).is_dir())

@@ -19,7 +19,7 @@ _RESTORE = "RESTORE"
 _BOUNDS = ("version", "datetime", "timestamp")
 
 
-def went_back_to(table: DeltaTable, path: Path, since: int) -> int | None:
+def restored_version(table: DeltaTable, path: Path, since: int) -> int | None:
     """Return the older version whose content the table has again; None if it still has the content of ``since``.
 
     A restore of a restore is followed, so a restore that undoes another is not reported.
@@ -31,15 +31,17 @@ def went_back_to(table: DeltaTable, path: Path, since: int) -> int | None:
     """
     at = table.version()
     restores = {
-        version: bounds for version in range(since + 1, at + 1) if (bounds := _restore(path, version)) is not None
+        version: bounds
+        for version in range(since + 1, at + 1)
+        if (bounds := _restore_parameters(path, version)) is not None
     }
     for version in sorted(restores, reverse=True):
         if version <= at:
-            at = _restored(path, version, restores[version])
+            at = _restored_to(path, version, restores[version])
     return at if at < since else None
 
 
-def _restore(path: Path, version: int) -> dict[str, Any] | None:
+def _restore_parameters(path: Path, version: int) -> dict[str, Any] | None:
     """Return the parameters of the restore that created a version.
 
     Return None for any other commit, or if the log entry is gone.
@@ -64,7 +66,7 @@ def _parameters(info: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     return parameters.items() if isinstance(parameters, dict) else ()
 
 
-def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
+def _restored_to(path: Path, version: int, bounds: dict[str, Any]) -> int:
     """Return the version that a restore went back to."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -72,7 +74,7 @@ def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
     number = str(bounds.get("version", ""))
     if number.isdecimal() and int(number) < version:
         return int(number)
-    moment = next((found for name in _BOUNDS[1:] if (found := _moment(bounds.get(name))) is not None), None)
+    moment = next((found for name in _BOUNDS[1:] if (found := _parse_time(bounds.get(name))) is not None), None)
     if moment is None:
         raise SinkError(
             f"version {version} of {path} is a RESTORE, and its entry in the log does not say to which version or "
@@ -88,7 +90,7 @@ def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
     return min(table.version(), version - 1)
 
 
-def _moment(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     """Parse a time in milliseconds since 1970 or as text, as writers store it; return None for anything else."""
     text = str(value)
     try:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
@@ -19,15 +19,15 @@ from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable, local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
-from airflow_provider_ckpt.connectors.two_phase.contention import Contention
-from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
+from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.data_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
-from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.set_back import find_setback, missing
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.set_back import batches_without_rows, find_loss
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 
 
 class DeltaSink:
@@ -47,7 +47,7 @@ class DeltaSink:
         self._grows = pipeline.sink.grows
         self._letters_here = pipeline.dead_letter_queue.here
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
-        self._receipts = Receipts(self._layout)
+        self._receipts = ReceiptChain(self._layout)
         self._told = False
 
     @property
@@ -58,7 +58,7 @@ class DeltaSink:
     def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
         """Raise an error if the table is not writable, or the path contains something else."""
         path = self._layout.table
-        for place in (path, self._layout.letters.directory):
+        for place in (path, self._layout.dead_letters.directory):
             check_writable(place, "sink.path")
         table = delta_table.load(path)
         if table is not None:
@@ -78,7 +78,9 @@ class DeltaSink:
     def outputs(self) -> Sequence[Output]:
         """See :class:`NamesOutputs`; a clean-up of the table rewrites files under names of its own."""
         rows = WrittenFiles("sink.path", self._layout.table, suffix=".parquet")
-        return [rows, self._layout.letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
+        return (
+            [rows, self._layout.dead_letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
+        )
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; while there is no table, column names only need to differ in more than case.
@@ -108,17 +110,17 @@ class DeltaSink:
     def claims(self) -> Claims:
         """Return this ledger's fence, every ledger that fenced this pipeline here, the table's id, and a restore."""
         version = self._version()
-        setback = find_setback(version, self._receipts)
+        setback = find_loss(version, self._receipts)
         self._told = setback is not None
         told = setback.message if setback is not None else None
         return Claims(version.epoch, self._layout.ledgers(), version.target, told)
 
     def fence(self, epoch: int) -> None:
         """Fence every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` reported is accepted."""
-        contention = Contention(self._pipeline, str(self._layout.table))
+        contention = CommitRetries(self._pipeline, str(self._layout.table))
         fence(self._layout, epoch, contention, accepting=self._told)
 
-    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the table's log names and the ledger does not know yet."""
         try:
             yield from self._receipts.beyond(self._version().head, known)
@@ -128,38 +130,38 @@ class DeltaSink:
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the batches that the table's log does not name, or whose rows were lost by a restore."""
-        return missing(self._version(), self._receipts, keys)
+        return batches_without_rows(self._version(), self._receipts, keys)
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
         for source in sources:
-            yield from self._layout.letters.read(source)
+            yield from self._layout.dead_letters.read(source)
 
-    def keep_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.keep_replay`."""
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.store_replay`."""
         self._layout.replays.keep(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
         return self._layout.replays.read(partitions)
 
-    def keep_files(self, files: FileList) -> None:
-        """See :meth:`Sink.keep_files`."""
+    def store_file_list(self, files: FileList) -> None:
+        """See :meth:`Sink.store_file_list`."""
         self._layout.lists.keep(files)
 
-    def kept_files(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.kept_files`."""
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.stored_file_lists`."""
         return self._layout.lists.read(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always has it
         """Return the row count from the log's statistics; None if a file has none, or rows were deleted from it."""
         table = delta_table.load(self._layout.table)
-        return delta_table.rows(table) if table is not None else 0
+        return delta_table.row_count(table) if table is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """See :class:`KeepsFiles`; checks the newest version."""
+        """See :class:`FileBasedSink`; checks the newest version."""
         table = delta_table.load(self._layout.table)
-        return damaged(delta_table.files(table) if table is not None else ())
+        return describe_damage(delta_table.data_files(table) if table is not None else ())
 
     def close(self) -> None:
         """Do nothing: no file is held open."""

@@ -19,7 +19,7 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
     :param metadata: footer of the file
     :param schema: the file's Arrow schema
     """
-    flat = {field.name for field in schema if _simple(field.type)}
+    flat = {field.name for field in schema if _is_flat(field.type)}
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -31,7 +31,7 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
             if name not in flat or stats is None or not stats.has_null_count:
                 continue
             nulls[name] = nulls.get(name, 0) + stats.null_count
-            bounds = _bounds(stats) if _bounded(schema.field(name).type) else None
+            bounds = _bounds(stats) if _has_exact_bounds(schema.field(name).type) else None
             if bounds is not None:
                 low[name] = min(low.get(name, bounds[0]), bounds[0])
                 high[name] = max(high.get(name, bounds[1]), bounds[1])
@@ -40,8 +40,8 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
     return json.dumps(
         {
             "numRecords": metadata.num_rows,
-            "minValues": {name: _text(value, up=False) for name, value in low.items() if name not in unknown},
-            "maxValues": {name: _text(value, up=True) for name, value in high.items() if name not in unknown},
+            "minValues": {name: _bound_value(value, up=False) for name, value in low.items() if name not in unknown},
+            "maxValues": {name: _bound_value(value, up=True) for name, value in high.items() if name not in unknown},
             "nullCount": nulls,
         }
     )
@@ -55,13 +55,13 @@ def _bounds(stats: pq.Statistics) -> tuple[Any, Any] | None:
         return None
 
 
-def _simple(kind: pa.DataType) -> bool:
+def _is_flat(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return not pa.types.is_nested(kind)
 
 
-def _bounded(kind: pa.DataType) -> bool:
+def _has_exact_bounds(kind: pa.DataType) -> bool:
     """Return whether parquet's bounds of a type are exact; not for floats, which omit NaN, nor for long texts."""
     import pyarrow as pa
 
@@ -72,7 +72,7 @@ def _bounded(kind: pa.DataType) -> bool:
     )
 
 
-def _text(value: Any, *, up: bool) -> Any:
+def _bound_value(value: Any, *, up: bool) -> Any:
     """Return a bound as Delta writes it: timestamps in milliseconds, an upper bound rounded up."""
     if isinstance(value, datetime):
         over = value.microsecond % _MILLISECOND

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Field
     from deltalake.transaction import AddAction
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m|↳")
 _CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
@@ -102,14 +102,14 @@ def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> bool:
     try:
         table.alter.add_columns(list(fields), commit_properties=_properties({}, {}))
     except (DeltaError, OSError) as error:
-        if not moved(table, path):
+        if not has_newer_version(table, path):
             raise delta_error(error, f"add columns to the Delta table {path}") from error
         return False
     _sync_log(path, table.version())
     return True
 
 
-def required(table: DeltaTable) -> list[str]:
+def required_columns(table: DeltaTable) -> list[str]:
     """Return the columns that may not be null."""
     return [field.name for field in table.schema().fields if not field.nullable]
 
@@ -144,12 +144,12 @@ def delta_error(error: Exception, doing: str) -> CkptError:
     if isinstance(error, OSError):
         if error.errno is not None:
             return io_error(error, doing)
-        return IoError(f"cannot {doing}: {_plain(error)}.", whole=True)
-    return SinkError(f"cannot {doing}: {_plain(error)}.", recoverable=True, whole=True)
+        return IoError(f"cannot {doing}: {_one_line(error)}.", whole=True)
+    return SinkError(f"cannot {doing}: {_one_line(error)}.", recoverable=True, whole=True)
 
 
-def _plain(error: Exception) -> str:
-    return " ".join(_COLOURS.sub("", str(error)).split()).rstrip(".")
+def _one_line(error: Exception) -> str:
+    return " ".join(_TERMINAL_CODES.sub("", str(error)).split()).rstrip(".")
 
 
 def _properties(transactions: Mapping[str, int], note: Mapping[str, Any]) -> CommitProperties:
@@ -169,13 +169,13 @@ def _sync_log(path: Path, version: int) -> None:
     sync_directory(log)
 
 
-def moved(table: DeltaTable, path: Path) -> bool:
+def has_newer_version(table: DeltaTable, path: Path) -> bool:
     """Return whether the table has a newer version than this one."""
     fresh = load(path)
     return fresh is not None and fresh.version() > table.version()
 
 
-def files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
+def data_files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
     """Yield path and size of each local data file of this version; files of a shallow clone are in another table."""
     import pyarrow as pa
 
@@ -186,7 +186,7 @@ def files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
             yield Path(unquote(root), unquote(place.path)), action["size_bytes"]
 
 
-def rows(table: DeltaTable) -> int | None:
+def row_count(table: DeltaTable) -> int | None:
     """Return the row count from the log's statistics; None if a file has no statistics or has deleted rows."""
     import pyarrow as pa
     import pyarrow.compute as pc

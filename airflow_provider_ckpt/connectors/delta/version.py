@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.delta import restore_check
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.column_types import misfits, schema_of
+from airflow_provider_ckpt.connectors.delta.column_types import decode_schema, misfits
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
-from airflow_provider_ckpt.connectors.two_phase.staging import Staged
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.errors import SinkError
 
@@ -64,17 +64,17 @@ class DeltaVersion(TableVersion):
         """Number of the next version, the only one that a commit can create."""
         return self.current + 1
 
-    def went_back_to(self, since: int) -> int | None:
-        """See :meth:`TableVersion.went_back_to`; restores whose log entry was cleaned up are not detected."""
+    def restored_version(self, since: int) -> int | None:
+        """See :meth:`TableVersion.restored_version`; restores whose log entry was cleaned up are not detected."""
         if self.table is None:
             return 0 if since else None
-        return restore_check.went_back_to(self.table, self.layout.table, since)
+        return restore_check.restored_version(self.table, self.layout.table, since)
 
-    def refuse_misfit(self, staged: Staged) -> None:
+    def refuse_misfit(self, staged: StagedBatch) -> None:
         """See :meth:`TableVersion.refuse_misfit`."""
         if staged.name is None or staged.schema is None or self.table is None:
             return
-        problems = misfits(self.table, schema_of(staged.schema), may_lack=self._grows)
+        problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._grows)
         if problems:
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
@@ -82,13 +82,13 @@ class DeltaVersion(TableVersion):
         """Return the columns that the table lacks; nothing if they cannot be added."""
         from deltalake import Schema
 
-        gets = schema_of(schema)
+        gets = decode_schema(schema)
         if self.table is None or misfits(self.table, gets, may_lack=True, may_add=True):
             return []
         known = {field.name for field in self.table.schema().fields}
         return [field for field in Schema.from_arrow(gets).fields if field.name not in known]
 
-    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+    def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
         """See :meth:`TableVersion.commit`."""
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction
@@ -104,7 +104,7 @@ class DeltaVersion(TableVersion):
         try:
             delta_table.commit(self.table, self.layout.table, actions, transactions, {"ckpt": dict(note)})
         except (DeltaError, OSError) as error:
-            if not delta_table.moved(self.table, self.layout.table):
+            if not delta_table.has_newer_version(self.table, self.layout.table):
                 doing = f"commit to the Delta table {self.layout.table}"
                 raise delta_table.delta_error(error, doing) from error
             return False

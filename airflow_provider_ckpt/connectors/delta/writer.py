@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.column_types import for_delta, misfits, schema_text
+from airflow_provider_ckpt.connectors.delta.column_types import encode_schema, misfits, to_delta
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.stats import statistics
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
@@ -21,10 +21,10 @@ from airflow_provider_ckpt.connectors.local.filesystem import (
     sync_directory,
     sync_file,
 )
-from airflow_provider_ckpt.connectors.protocols import NUMBER, Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
-from airflow_provider_ckpt.connectors.two_phase.layout import new_stem
-from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written, nulls
+from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
+from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -52,25 +52,25 @@ class DeltaWriter(TableWriter[DeltaVersion]):
         self._table = delta_table.load(path) if self._table is None else delta_table.refresh(self._table, path)
         return DeltaVersion(self._layout, self._table)
 
-    def _fitting(self, rows: pa.Table, version: DeltaVersion) -> pa.Table:
-        rows = for_delta(rows)
+    def _convert_rows(self, rows: pa.Table, version: DeltaVersion) -> pa.Table:
+        rows = to_delta(rows)
         if version.table is not None and rows.num_rows:
-            columns, grows = rows.schema.remove(rows.schema.get_field_index(NUMBER)), self._pipeline.sink.grows
+            columns, grows = rows.schema.remove(rows.schema.get_field_index(ROW_NUMBER)), self._pipeline.sink.grows
             problems = misfits(version.table, columns, may_lack=grows, may_add=grows)
             if problems:
                 raise misfit_error(f"the Delta table {self._layout.table}", problems)
         return rows
 
-    def _unfit(self, rows: pa.Table, version: DeltaVersion) -> dict[int, ErrorInfo]:
-        return nulls(rows, delta_table.required(version.table)) if version.table is not None else {}
+    def _record_errors(self, rows: pa.Table, version: DeltaVersion) -> dict[int, ErrorInfo]:
+        return null_errors(rows, delta_table.required_columns(version.table)) if version.table is not None else {}
 
-    def _write(self, task: BatchTask, rows: pa.Table, version: DeltaVersion, written: list[Path]) -> Written:
+    def _write(self, task: BatchTask, rows: pa.Table, version: DeltaVersion, written: list[Path]) -> WrittenFiles:
         import pyarrow.parquet as pq
 
-        schema = schema_text(rows.schema)
+        schema = encode_schema(rows.schema)
         if not rows.num_rows:
-            return Written(schema=schema)
-        path = version.layout.table / f"{new_stem(task.key, task.attempt, self._context.epoch)}.parquet"
+            return WrittenFiles(schema=schema)
+        path = version.layout.table / f"{new_file_prefix(task.key, task.attempt, self._context.epoch)}.parquet"
         written.append(path)
         try:
             make_directory(path.parent)
@@ -87,4 +87,4 @@ class DeltaWriter(TableWriter[DeltaVersion]):
             "modified": int(status.st_mtime * 1000),
             "stats": statistics(metadata, rows.schema),
         }
-        return Written(path.name, [file], schema)
+        return WrittenFiles(path.name, [file], schema)

@@ -29,15 +29,15 @@ def delimiter(pipeline: Pipeline) -> bytes | None:
 
 def column_names(schema: str) -> list[str]:
     """Return the top-level column names of a Spark DDL schema, in order."""
-    return [name for name, _ in _columns(schema)]
+    return [name for name, _ in _split_columns(schema)]
 
 
 def column_types(schema: str) -> dict[str, str]:
     """Return the types of a Spark DDL schema's top-level columns by name, in order."""
-    return dict(_columns(schema))
+    return dict(_split_columns(schema))
 
 
-def _columns(schema: str) -> list[tuple[str, str]]:
+def _split_columns(schema: str) -> list[tuple[str, str]]:
     parts, depth, current = [], 0, ""
     for piece in re.findall(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", schema, re.DOTALL):
         depth += (piece in "<(") - (piece in ">)")

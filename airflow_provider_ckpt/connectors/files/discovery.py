@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
-from airflow_provider_ckpt.connectors.files.listing import Listing, check_place, is_pattern, list_files
-from airflow_provider_ckpt.connectors.files.recorded_file import FOLLOW_LINKS, LINK, Identity, etag_of
+from airflow_provider_ckpt.connectors.files.listing import Listing, check_path, is_pattern, list_files
+from airflow_provider_ckpt.connectors.files.recorded_file import FOLLOW_LINKS, LINK, FileIdentity, etag_of
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovery:
     """Result of a discovery: the files of a source that are new, gone or refused.
 
     :param new: files that are not recorded yet, oldest first; their positions follow those of the recorded ones
@@ -41,7 +41,7 @@ def discover(
     delivered: int = 0,
     follow_links: bool = False,
     look_again: bool = True,
-) -> Discovered:
+) -> Discovery:
     """List a files source and compare it with the known files.
 
     :param path: directory (read without its subdirectories), glob pattern (``**`` crosses directories) or one file
@@ -51,14 +51,14 @@ def discover(
     :param look_again: whether to check the known files, too; if not, the result says nothing about them
     :raises SourceError: if the directory is missing or unreadable
     """
-    check_place(path)
+    check_path(path)
     passed = () if look_again else frozenset(file.path for file in known)
     listing = list_files(path, follow_links=follow_links, known=passed)
     refused: list[CkptError] = [*listing.refused]
     only_links = _only_links(listing, known)
     if only_links:
-        refused.append(_unfollowed(path, listing))
-    gone, others, moved = _delivered(listing, known if look_again else (), delivered)
+        refused.append(_only_links_error(path, listing))
+    gone, others, moved = _check_delivered(listing, known if look_again else (), delivered)
     refused += others
     found: list[tuple[int, str, os.stat_result]] = []
     for name, status in listing.files.items():
@@ -78,10 +78,10 @@ def discover(
             f"source.path {path}: {moved} delivered files were replaced by other files of the same sizes and times; "
             "they are treated as copies"
         )
-    return Discovered(new, gone, refused, notices)
+    return Discovery(new, gone, refused, notices)
 
 
-def _delivered(
+def _check_delivered(
     listing: Listing, known: Sequence[SourceFile], delivered: int
 ) -> tuple[list[SourceFile], list[SourceError], int]:
     """Remove the known files from the listing, and check the delivered ones.
@@ -99,11 +99,11 @@ def _delivered(
             if file.path not in listing.links:  # a notice or an error reports the link
                 gone.append(file)
         elif etag_of(status) != file.etag:
-            was = Identity.parse(file.etag)
+            was = FileIdentity.parse(file.etag)
             if (was.time, was.size) == (status.st_mtime_ns, status.st_size):
                 moved += 1
             else:
-                refused.append(changed(file, status))
+                refused.append(changed_file_error(file, status))
     return gone, refused, moved
 
 
@@ -114,7 +114,7 @@ def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
     return not known or any(file.path in listing.links for file in known)
 
 
-def _unfollowed(path: Path, listing: Listing) -> SourceError:
+def _only_links_error(path: Path, listing: Listing) -> SourceError:
     """Return the error that fails a run whose source contains only links that are not followed."""
     count, first = listing.left_out.pop(LINK)
     return SourceError(
@@ -124,13 +124,13 @@ def _unfollowed(path: Path, listing: Listing) -> SourceError:
     )
 
 
-def changed(file: SourceFile, status: os.stat_result) -> SourceError:
+def changed_file_error(file: SourceFile, status: os.stat_result) -> SourceError:
     """Return the error that fails a run because a delivered file was changed or replaced.
 
     :param file: the file as it was recorded
     :param status: status of the file that has its name now
     """
-    was, now = Identity.parse(file.etag), Identity.of(status)
+    was, now = FileIdentity.parse(file.etag), FileIdentity.of(status)
     if now.inode != was.inode:
         how = "it was replaced by another file"
     elif now.size > was.size:
@@ -139,7 +139,7 @@ def changed(file: SourceFile, status: os.stat_result) -> SourceError:
         how = "it was truncated or overwritten"
     else:
         how = "it was overwritten, or its time was set"
-    path, new_name = quote(file.path), quote(_fresh_name(file.path))
+    path, new_name = quote(file.path), quote(_free_name(file.path))
     only_more = ""
     if now.size > was.size == file.size:  # the recorded size of a Parquet file is a number of rows
         only_more = (
@@ -155,7 +155,7 @@ def changed(file: SourceFile, status: os.stat_result) -> SourceError:
     )
 
 
-def _fresh_name(path: str) -> str:
+def _free_name(path: str) -> str:
     old = Path(path)
     return str(old.with_name(f"{old.stem}-2{old.suffix}"))
 

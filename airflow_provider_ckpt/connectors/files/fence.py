@@ -11,17 +11,17 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors.files.layout import FilesTarget
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, make_own_directory, sync_directory
+from airflow_provider_ckpt.connectors.files.layout import FilesLayout
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, make_private_directory, sync_directory
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 
-def newest_epoch(target: FilesTarget) -> int:
+def newest_epoch(target: FilesLayout) -> int:
     """Return the highest epoch fenced so far, 0 if none."""
     return max(_epochs(target), default=0)
 
 
-def refuse_if_fenced(target: FilesTarget, epoch: int) -> None:
+def refuse_if_fenced(target: FilesLayout, epoch: int) -> None:
     """Raise an error if the fence is at a newer epoch.
 
     :raises FencedError: naming both epochs
@@ -33,7 +33,7 @@ def refuse_if_fenced(target: FilesTarget, epoch: int) -> None:
         )
 
 
-def refuse_unless_current(target: FilesTarget, epoch: int) -> None:
+def refuse_unless_current(target: FilesLayout, epoch: int) -> None:
     """Raise an error unless the fence is at the writer's epoch.
 
     :raises FencedError: if it is at a newer epoch
@@ -49,7 +49,7 @@ def refuse_unless_current(target: FilesTarget, epoch: int) -> None:
         )
 
 
-def fence(target: FilesTarget, epoch: int) -> None:
+def fence(target: FilesLayout, epoch: int) -> None:
     """Fence every older epoch; see the module.
 
     :raises FencedError: if the fence is at a newer epoch
@@ -59,21 +59,21 @@ def fence(target: FilesTarget, epoch: int) -> None:
     own = target.epochs / str(epoch)
     try:
         for directory in (own, target.receipts, target.bundles, target.staged):
-            make_own_directory(directory)
+            make_private_directory(directory)
         for older in _epochs(target):
             if older < epoch:
-                _remove(target.epochs / str(older))
+                _remove_directory(target.epochs / str(older))
         sync_directory(target.epochs)
     except OSError as error:
         raise io_error(error, f"write the fence at {target.epochs}") from error
     try:
         refuse_if_fenced(target, epoch)
     except FencedError:
-        _remove(own)  # a newer fence was raised before this directory existed
+        _remove_directory(own)  # a newer fence was raised before this directory existed
         raise
 
 
-def _remove(directory: Path) -> None:
+def _remove_directory(directory: Path) -> None:
     """Empty and remove a directory while others may still write into it."""
     while True:
         try:
@@ -89,7 +89,7 @@ def _remove(directory: Path) -> None:
             return
 
 
-def _epochs(target: FilesTarget) -> list[int]:
+def _epochs(target: FilesLayout) -> list[int]:
     if not target.epochs.is_dir():
         return []
     return sorted(int(entry.name) for entry in target.epochs.iterdir() if entry.name.isdecimal())

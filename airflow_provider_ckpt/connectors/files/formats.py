@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from airflow_provider_ckpt.connectors.extreme_times import beyond, iso
-from airflow_provider_ckpt.connectors.json_encoding import objects
+from airflow_provider_ckpt.connectors.extreme_times import is_out_of_range, to_iso
+from airflow_provider_ckpt.connectors.json_encoding import encode_rows
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS = 20_000
-_NO_CSV = ("array<", "map<", "struct<", "binary", "variant")
-_NO_PARQUET = ("interval", "variant")
+_MAX_ROWS = 20_000
+_NOT_IN_CSV = ("array<", "map<", "struct<", "binary", "variant")
+_NOT_IN_PARQUET = ("interval", "variant")
 
 
 def refuse_types(columns: Sequence[tuple[str, str]], form: str) -> None:
@@ -25,7 +25,7 @@ def refuse_types(columns: Sequence[tuple[str, str]], form: str) -> None:
     :param form: ``jsonl``, ``csv`` or ``parquet``
     :raises ConfigError: naming these columns
     """
-    refused = {"csv": _NO_CSV, "parquet": _NO_PARQUET}.get(form, ())
+    refused = {"csv": _NOT_IN_CSV, "parquet": _NOT_IN_PARQUET}.get(form, ())
     found = [f"{name} is {kind}" for name, kind in columns if kind.startswith(tuple(refused))]
     if found:
         raise ConfigError(
@@ -46,7 +46,7 @@ def write_rows(rows: pa.Table, form: str, file: BinaryIO) -> None:
     import pyarrow as pa
 
     try:
-        {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[form](rows, file)
+        {"jsonl": _write_json_lines, "csv": _write_csv, "parquet": _write_parquet}[form](rows, file)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise ConfigError(
             f"rows cannot be written as {form}: {str(error).splitlines()[0]}", hint="Cast them in transform.select."
@@ -67,39 +67,39 @@ def count_rows(path: Path, form: str) -> int:
     return sum(part.count(b"\n") for part in outside_quotes) - (form == "csv")
 
 
-def _json_lines(rows: pa.Table, file: BinaryIO) -> None:
+def _write_json_lines(rows: pa.Table, file: BinaryIO) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for batch in rows.to_batches(max_chunksize=_ROWS):
+    for batch in rows.to_batches(max_chunksize=_MAX_ROWS):
         some = pa.Table.from_batches([batch])
         columns = dict(zip(some.column_names, some.columns, strict=True))
-        lines = pc.binary_join_element_wise(objects(columns, some.num_rows), pa.scalar(""), pa.scalar("\n"))
+        lines = pc.binary_join_element_wise(encode_rows(columns, some.num_rows), pa.scalar(""), pa.scalar("\n"))
         file.write(memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()])
 
 
-def _csv(rows: pa.Table, file: BinaryIO) -> None:
+def _write_csv(rows: pa.Table, file: BinaryIO) -> None:
     """Write CSV: texts in quotes, an empty text as ``""``, a null as nothing, timestamps in ISO 8601 with a space."""
     import pyarrow as pa
     from pyarrow import csv
 
-    csv.write_csv(pa.table([_spelt(column) for column in rows.columns], rows.column_names), file)
+    csv.write_csv(pa.table([_readable_column(column) for column in rows.columns], rows.column_names), file)
 
 
-def _spelt(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+def _readable_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     """Return a column unchanged, or as text if Arrow would write some of its values in an unreadable form."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_floating(column.type):
-        return _numbers(column)
+        return _readable_numbers(column)
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
         whole = column.combine_chunks()
-        return iso(whole, " ") if pc.any(beyond(whole)).as_py() else column
+        return to_iso(whole, " ") if pc.any(is_out_of_range(whole)).as_py() else column
     return column
 
 
-def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _readable_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return numbers unchanged, or as text if some are not finite: readers accept ``NaN`` and ``Infinity``."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -110,7 +110,7 @@ def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring(text, "inf", "Infinity")
 
 
-def _parquet(rows: pa.Table, file: BinaryIO) -> None:
+def _write_parquet(rows: pa.Table, file: BinaryIO) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(rows, file, compression="zstd", store_schema=False, write_page_checksum=True)

@@ -15,19 +15,19 @@ from hashlib import sha256
 from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.local.dead_letters import LetterFiles, ReplayFiles
-from airflow_provider_ckpt.connectors.local.file_lists import KeptFileLists
-from airflow_provider_ckpt.connectors.local.filesystem import OWN, escape, local_path, unescape
+from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles, ReplayFiles
+from airflow_provider_ckpt.connectors.local.file_lists import StoredFileLists
+from airflow_provider_ckpt.connectors.local.filesystem import BOOKKEEPING_DIRECTORY, escape, local_path, unescape
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
 
 DATA_PREFIX = "ckpt-"
 
-_STAGED = ".tmp"
+_STAGED_SUFFIX = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
-class FilesTarget:
+class FilesLayout:
     """Paths of one pipeline and ledger at one directory.
 
     :param directory: the target directory
@@ -44,7 +44,7 @@ class FilesTarget:
     files_may_go: bool = False
 
     @classmethod
-    def of(cls, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> FilesTarget:
+    def of(cls, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> FilesLayout:
         """Return the target that a pipeline names.
 
         :param pipeline: ``sink.path`` names the directory
@@ -62,7 +62,7 @@ class FilesTarget:
 
     @property
     def receipts(self) -> Path:
-        """Directory of the markers: receipts named by :func:`marker_of`, until they are bundled."""
+        """Directory of the markers: receipts named by :func:`marker_name`, until they are bundled."""
         return self._own / "receipts"
 
     @property
@@ -80,7 +80,7 @@ class FilesTarget:
 
         A pattern for the format's ending does not match it.
         """
-        return self.staged / f"{name}{_STAGED}"
+        return self.staged / f"{name}{_STAGED_SUFFIX}"
 
     def staged_names(self) -> list[str]:
         """Return the future names of the files that are not visible yet."""
@@ -94,7 +94,7 @@ class FilesTarget:
     @property
     def identity(self) -> Path:
         """File with the directory's unique id, shared by all pipelines at the directory."""
-        return self.directory / OWN / "target"
+        return self.directory / BOOKKEEPING_DIRECTORY / "target"
 
     @property
     def replays(self) -> ReplayFiles:
@@ -102,37 +102,37 @@ class FilesTarget:
         return ReplayFiles(self._own / "replays", self.pipeline)
 
     @property
-    def lists(self) -> KeptFileLists:
+    def lists(self) -> StoredFileLists:
         """Lists of source files."""
-        return KeptFileLists(self._own / "files", self.pipeline)
+        return StoredFileLists(self._own / "files", self.pipeline)
 
     @property
-    def letters(self) -> LetterFiles:
+    def dead_letters(self) -> DeadLetterFiles:
         """Dead letters beside the directory."""
-        return LetterFiles(self.directory, self.ledger, self.pipeline)
+        return DeadLetterFiles(self.directory, self.ledger, self.pipeline)
 
     def ledgers(self) -> frozenset[str]:
         """Return every ledger that ever fenced this pipeline here."""
-        own = self.directory / OWN
+        own = self.directory / BOOKKEEPING_DIRECTORY
         here = own.iterdir() if own.is_dir() else ()
         return frozenset(unescape(ledger.name) for ledger in here if (ledger / escape(self.pipeline)).is_dir())
 
     def new_file(self, key: BatchKey, epoch: int) -> str:
-        """Return a unique name for a batch's visible file; :func:`named_by` parses it."""
+        """Return a unique name for a batch's visible file; :func:`parse_file_name` parses it."""
         partition = re.sub(r"[^A-Za-z0-9]+", "-", key.partition)[:80]
-        return f"{DATA_PREFIX}{partition}-{marker_of(key)}-{epoch}-{secrets.token_hex(8)}.{self.format}"
+        return f"{DATA_PREFIX}{partition}-{marker_name(key)}-{epoch}-{secrets.token_hex(8)}.{self.format}"
 
     @property
     def _own(self) -> Path:
-        return self.directory / OWN / escape(self.ledger) / escape(self.pipeline)
+        return self.directory / BOOKKEEPING_DIRECTORY / escape(self.ledger) / escape(self.pipeline)
 
 
-def marker_of(key: BatchKey) -> str:
+def marker_name(key: BatchKey) -> str:
     """Return the name of a batch's marker: unique, and short for any partition name."""
     return f"{key.generation}-{key.seq:08d}-{sha256(key.partition.encode()).hexdigest()[:32]}"
 
 
-def named_by(file: str) -> tuple[str, int]:
+def parse_file_name(file: str) -> tuple[str, int]:
     """Return the marker and the epoch in the name of a visible or staged file."""
     generation, seq, partition, epoch, _ = file.rsplit("-", 5)[1:]
     return f"{generation}-{seq}-{partition}", int(epoch)

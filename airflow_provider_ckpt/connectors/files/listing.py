@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.files.recorded_file import LINK, kind_of
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 
-_UNFINISHED = (".tmp", ".inprogress", ".part")
+_UNFINISHED_SUFFIXES = (".tmp", ".inprogress", ".part")
 CROSSES = "**"
 """The part of a pattern that stands for any number of directories."""
 
@@ -56,7 +56,7 @@ def is_pattern(path: Path) -> bool:
     return has_magic(str(path)) and not path.exists()
 
 
-def check_place(path: Path) -> None:
+def check_path(path: Path) -> None:
     """Raise an error if the directory, the file, or the pattern's static parent is missing or unreadable.
 
     :raises SourceError: naming it and the problem, such as a path that is not a directory
@@ -128,21 +128,21 @@ class _Walk:
         self._known = known
         self._follow_links = follow_links
         self.been: set[tuple[str, Sequence[str]]] = set()
-        self._above: list[str] = []
+        self._parents: list[str] = []
 
     def into(self, directory: str, parts: Sequence[str]) -> None:
         """Add the files that match the components, starting at a directory."""
         real = os.path.realpath(directory) if self._follow_links else directory
-        if (directory, parts) in self.been or (parts[0] == CROSSES and real in self._above):
+        if (directory, parts) in self.been or (parts[0] == CROSSES and real in self._parents):
             return  # the same again, or a link that leads back
         self.been.add((directory, parts))
         first, rest = parts[0], parts[1:]
         if first == CROSSES:
-            self._above.append(real)
+            self._parents.append(real)
             for entry in self._entries(directory):
                 if self._is_directory(entry):
                     self.into(entry.path, parts)
-            self._above.pop()
+            self._parents.pop()
             self.into(directory, rest)
             return
         for entry in self._entries(directory):
@@ -177,7 +177,7 @@ class _Walk:
         return leads_to_directory
 
     def _take(self, entry: os.DirEntry[str]) -> None:
-        if entry.name.endswith(_UNFINISHED) or entry.path in self._known:
+        if entry.name.endswith(_UNFINISHED_SUFFIXES) or entry.path in self._known:
             return
         try:
             status = entry.stat(follow_symlinks=self._follow_links)

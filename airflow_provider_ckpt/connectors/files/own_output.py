@@ -73,12 +73,12 @@ def _overlap(pattern: str, output: WrittenFiles) -> bool:
     @cache
     def overlap(left: int, right: int) -> bool:
         if left == len(wanted):
-            return all(letter is None for letter in written[right:])
+            return all(dead_letter is None for dead_letter in written[right:])
         if right == len(written):
             return all(token == _ANY for token in wanted[left:])
-        token, letter = wanted[left], written[right]
-        if token == _ANY or letter is None:
+        token, dead_letter = wanted[left], written[right]
+        if token == _ANY or dead_letter is None:
             return overlap(left + 1, right) or overlap(left, right + 1)
-        return fnmatchcase(letter, token) and overlap(left + 1, right + 1)
+        return fnmatchcase(dead_letter, token) and overlap(left + 1, right + 1)
 
     return overlap(0, 0)

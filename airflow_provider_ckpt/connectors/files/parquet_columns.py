@@ -24,7 +24,7 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RecordColumns:
     """Columns of a pipeline's records.
 
     :param types: Spark SQL type by name, in order
@@ -56,9 +56,9 @@ class Columns:
                         f"{path} has no column {name} ({kind}), which {self.origin} has.",
                         hint="With error_handling.missing_field_behavior: null it is taken as null there.",
                     )
-            elif not fits(schema.field(at).type, kind):
+            elif not is_compatible(schema.field(at).type, kind):
                 raise SourceError(
-                    f"{path}: column {name} is {_called(schema.field(at).type)}, but {kind} in {self.origin}.",
+                    f"{path}: column {name} is {_type_name(schema.field(at).type)}, but {kind} in {self.origin}.",
                     hint="Give the file the same type, or declare one that holds both in transform.schema.",
                 )
         more = [name for name in schema.names if name not in self.types]
@@ -69,7 +69,7 @@ class Columns:
             )
 
 
-def declared(pipeline: Pipeline) -> Columns | None:
+def declared_columns(pipeline: Pipeline) -> RecordColumns | None:
     """Return the columns in ``transform.schema``, if there is one.
 
     :raises ConfigError: if it has a type that no Parquet file can store
@@ -82,10 +82,10 @@ def declared(pipeline: Pipeline) -> Columns | None:
             types[name] = to_spark(to_arrow(kind))
         except ValueError as error:
             raise ConfigError(f"transform.schema: column {name}: {error}.", pipeline=pipeline.name) from error
-    return Columns(types, "transform.schema", True, _missing_is_null(pipeline))
+    return RecordColumns(types, "transform.schema", True, _missing_is_null(pipeline))
 
 
-def columns_of(pipeline: Pipeline, path: str, schema: pa.Schema) -> Columns:
+def file_columns(pipeline: Pipeline, path: str, schema: pa.Schema) -> RecordColumns:
     """Return the columns of one file.
 
     :param pipeline: the pipeline
@@ -104,14 +104,14 @@ def columns_of(pipeline: Pipeline, path: str, schema: pa.Schema) -> Columns:
                 f"{path}: column {field.name}: {error}.",
                 hint="Declare in transform.schema the columns that are wanted, without this one.",
             ) from error
-    return Columns(types, path, False, _missing_is_null(pipeline))
+    return RecordColumns(types, path, False, _missing_is_null(pipeline))
 
 
-def fits(found: pa.DataType, kind: str) -> bool:
+def is_compatible(found: pa.DataType, kind: str) -> bool:
     """Return whether all values of a file's column are values of a Spark SQL type."""
     import pyarrow as pa
 
-    has = _called(found)
+    has = _type_name(found)
     if has == kind:
         return True
     if has in _INTEGERS and kind in _INTEGERS:
@@ -126,7 +126,7 @@ def fits(found: pa.DataType, kind: str) -> bool:
     return False
 
 
-def _called(kind: pa.DataType) -> str:
+def _type_name(kind: pa.DataType) -> str:
     try:
         return to_spark(kind)
     except ValueError:

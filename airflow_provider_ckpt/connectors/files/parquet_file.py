@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, BinaryIO
 
-from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unreadable, verify
+from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, read_error, verify
 from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-ROWS = 20_000
+MAX_ROWS = 20_000
 """Maximum number of rows in one Arrow batch."""
 
 
@@ -46,7 +46,7 @@ def read_footer(path: str, etag: str, *, follow_links: bool = False) -> Footer:
     :param follow_links: whether the path itself may be a symbolic link
     :raises SourceError: if the file has changed, is gone, or is not a Parquet file
     """
-    with _errors(path, etag), open_recorded(path, etag, follow_links=follow_links) as handle:
+    with _converted_errors(path, etag), open_recorded(path, etag, follow_links=follow_links) as handle:
         file = _open(handle)
         metadata = file.metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -55,7 +55,7 @@ def read_footer(path: str, etag: str, *, follow_links: bool = False) -> Footer:
     return footer
 
 
-class Rows:
+class RowReader:
     """Rows of one open file; reading forward continues where the last read ended.
 
     :param path: the file
@@ -68,7 +68,7 @@ class Rows:
         self.path = path
         self.etag = etag
         self._columns = list(columns)
-        with _errors(path, etag):
+        with _converted_errors(path, etag):
             self._handle = open_recorded(path, etag, follow_links=follow_links)  # until close()
             self._file = _open(self._handle)
             self.schema = _schema(self._file)
@@ -85,7 +85,7 @@ class Rows:
         :raises SourceError: if they cannot be read, or the file has changed
         """
         verify(self.path, self.etag)
-        with _errors(self.path, self.etag, self._where):
+        with _converted_errors(self.path, self.etag, self._where):
             while start < end:
                 if self._at > start or self._number != self._group(start):
                     self._seek(start)
@@ -111,7 +111,7 @@ class Rows:
         """
         self._number = self._group(row)
         groups = [self._number]
-        self._batches = self._file.iter_batches(ROWS, row_groups=groups, columns=self._columns, use_threads=False)
+        self._batches = self._file.iter_batches(MAX_ROWS, row_groups=groups, columns=self._columns, use_threads=False)
         self._rest = None
         self._at = self._starts[self._number]
 
@@ -152,7 +152,7 @@ def _schema(file: ParquetFile) -> pa.Schema:
 
 
 @contextmanager
-def _errors(path: str, etag: str, where: Callable[[], str] = str) -> Iterator[None]:
+def _converted_errors(path: str, etag: str, where: Callable[[], str] = str) -> Iterator[None]:
     """Convert errors of the file system and of the Parquet library.
 
     :param path: the file
@@ -165,7 +165,7 @@ def _errors(path: str, etag: str, where: Callable[[], str] = str) -> Iterator[No
         yield
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise unreadable(path, etag, error) from error
+            raise read_error(path, etag, error) from error
         part = where()
         raise SourceError(
             f"{path}{', ' if part else ''}{part} cannot be read as Parquet: {str(error).splitlines()[0].rstrip('.')}.",

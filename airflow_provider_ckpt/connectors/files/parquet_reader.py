@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
-from airflow_provider_ckpt.connectors.files.parquet_columns import Columns
-from airflow_provider_ckpt.connectors.files.parquet_file import Rows
-from airflow_provider_ckpt.connectors.files.reader import origin_in
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
+from airflow_provider_ckpt.connectors.files.parquet_columns import RecordColumns
+from airflow_provider_ckpt.connectors.files.parquet_file import RowReader
+from airflow_provider_ckpt.connectors.files.reader import origin_headers
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -26,12 +26,14 @@ class ParquetReader:
     :param shape: the columns that the source announced
     """
 
-    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002
         missing_is_null = pipeline.error_handling.missing_field_behavior == "null"
-        self._columns = Columns(dict(shape.columns), "this run", bool(pipeline.transform.schema_), missing_is_null)
+        self._columns = RecordColumns(
+            dict(shape.columns), "this run", bool(pipeline.transform.schema_), missing_is_null
+        )
         self._types = {name: to_arrow(kind) for name, kind in shape.columns}
         self._follow_links = pipeline.source.follow_links
-        self._rows: Rows | None = None
+        self._rows: RowReader | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the task's range, each column with the type that the source announced.
@@ -46,7 +48,7 @@ class ParquetReader:
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return headers with the file and the number of the row in it, from 0."""
-        return origin_in(task, position)
+        return origin_headers(task, position)
 
     def close(self) -> None:
         """Close the file."""
@@ -54,15 +56,15 @@ class ParquetReader:
             self._rows.close()
             self._rows = None
 
-    def _open(self, path: str, etag: str) -> Rows:
+    def _open(self, path: str, etag: str) -> RowReader:
         if self._rows is None or (self._rows.path, self._rows.etag) != (path, etag):
             self.close()
-            rows = Rows(path, etag, list(self._types), follow_links=self._follow_links)
+            rows = RowReader(path, etag, list(self._types), follow_links=self._follow_links)
             self._rows = rows
             self._columns.refuse_misfit(path, rows.schema)
         return self._rows
 
-    def _records(self, batch: pa.RecordBatch, position: int, rows: Rows) -> pa.RecordBatch:
+    def _records(self, batch: pa.RecordBatch, position: int, rows: RowReader) -> pa.RecordBatch:
         import numpy as np
         import pyarrow as pa
 
@@ -70,7 +72,7 @@ class ParquetReader:
         columns: list[Any] = [positions, *(self._column(batch, name, rows) for name in self._types)]
         return pa.RecordBatch.from_arrays(columns, [POSITION, *self._types])
 
-    def _column(self, batch: pa.RecordBatch, name: str, rows: Rows) -> pa.Array:
+    def _column(self, batch: pa.RecordBatch, name: str, rows: RowReader) -> pa.Array:
         import pyarrow as pa
 
         wanted = self._types[name]

@@ -10,17 +10,24 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files.discovery import Discovered
-from airflow_provider_ckpt.connectors.files.listing import check_place
-from airflow_provider_ckpt.connectors.files.parquet_columns import columns_of, declared
+from airflow_provider_ckpt.connectors.files.discovery import Discovery
+from airflow_provider_ckpt.connectors.files.listing import check_path
+from airflow_provider_ckpt.connectors.files.parquet_columns import declared_columns, file_columns
 from airflow_provider_ckpt.connectors.files.parquet_file import Footer, read_footer
-from airflow_provider_ckpt.connectors.files.recorded_file import unchanged
+from airflow_provider_ckpt.connectors.files.recorded_file import is_unchanged
 from airflow_provider_ckpt.connectors.files.source import PARTITION, FilesSource
-from airflow_provider_ckpt.connectors.files.split import TARGET, Piece
-from airflow_provider_ckpt.connectors.protocols import Connection, Plan, PlanRequest, Shape, SourceFile, SourcePartition
+from airflow_provider_ckpt.connectors.files.split import CHUNK_BYTES, Chunk
+from airflow_provider_ckpt.connectors.protocols import (
+    Connection,
+    Plan,
+    PlanRequest,
+    RecordShape,
+    SourceFile,
+    SourcePartition,
+)
 from airflow_provider_ckpt.core.errors import SourceError
 
-_ROWS = 100_000
+_MAX_BATCH_ROWS = 100_000
 """Approximate maximum of rows in a batch when the source chooses the size."""
 
 
@@ -32,17 +39,17 @@ class ParquetSource(FilesSource):
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         super().__init__(pipeline, connection)
         self._footers: dict[str, Footer] = {}
-        self._columns = declared(pipeline)
+        self._columns = declared_columns(pipeline)
 
     def check(self) -> None:
         """Raise an error if the directory, or the pattern's static parent, is missing or unreadable."""
-        check_place(self._path)
+        check_path(self._path)
 
     def partitions(self) -> Sequence[SourcePartition]:
         """Return the only partition; its identity says that positions count rows, unlike those of text files."""
         return [SourcePartition(PARTITION, f"{self._path} (rows of Parquet files)")]
 
-    def shape(self) -> Shape:
+    def shape(self) -> RecordShape:
         """Return the columns of ``transform.schema``, or those of the oldest readable file."""
         if self._columns is None:
             self._discover(())
@@ -52,15 +59,15 @@ class ParquetSource(FilesSource):
                 pipeline=self._pipeline.name,
                 hint="Declare the columns in transform.schema.",
             )
-        return Shape(raw=False, columns=tuple(self._columns.types.items()))
+        return RecordShape(raw=False, columns=tuple(self._columns.types.items()))
 
     def plan(self, request: PlanRequest) -> Plan:
         """See :meth:`FilesSource.plan`; a file whose columns do not fit the others is refused before it is recorded."""
         for file in request.files:
             if self._columns is not None:
                 break
-            if unchanged(file.path, file.etag):
-                self._columns = columns_of(self._pipeline, file.path, self._footer(file).schema)
+            if is_unchanged(file.path, file.etag):
+                self._columns = file_columns(self._pipeline, file.path, self._footer(file).schema)
         return super().plan(request)
 
     def _discover(
@@ -70,26 +77,26 @@ class ParquetSource(FilesSource):
         delivered: int = 0,
         inspect: bool = True,  # noqa: ARG002
         look_again: bool = True,
-    ) -> Discovered:
+    ) -> Discovery:
         """See :meth:`FilesSource._discover`; every new file is inspected, since only its footer has its row count."""
         return super()._discover(known, delivered=delivered, look_again=look_again)
 
     def _inspect(self, file: SourceFile) -> int:
         footer = self._footer(file)
         if self._columns is None:
-            self._columns = columns_of(self._pipeline, file.path, footer.schema)
+            self._columns = file_columns(self._pipeline, file.path, footer.schema)
         self._columns.refuse_misfit(file.path, footer.schema)
         return footer.rows
 
-    def _cut(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:  # noqa: ARG002
+    def _cut(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:  # noqa: ARG002
         footer = self._footer(file)
         if self._columns is None:
-            self._columns = columns_of(self._pipeline, file.path, footer.schema)
+            self._columns = file_columns(self._pipeline, file.path, footer.schema)
         self._columns.refuse_misfit(file.path, footer.schema)
-        edges = _edges(footer.groups) if number is None else list(range(first, last, number))
+        edges = _batch_edges(footer.groups) if number is None else list(range(first, last, number))
         edges = [first, *(edge for edge in edges if first < edge < last), last]
         for start, end in pairwise(edges):
-            yield Piece(start, end, end - start)
+            yield Chunk(start, end, end - start)
 
     def _footer(self, file: SourceFile) -> Footer:
         key = f"{file.path} {file.etag}"
@@ -98,12 +105,12 @@ class ParquetSource(FilesSource):
         return self._footers[key]
 
 
-def _edges(groups: Sequence[tuple[int, int]]) -> list[int]:
+def _batch_edges(groups: Sequence[tuple[int, int]]) -> list[int]:
     """Return the row numbers where batches of a good size end: whole row groups together, or parts of a large one."""
     edges, at, size, rows = [], 0, 0, 0
     for count, width in groups:
-        parts = max(min(max(-(-width // (2 * TARGET)), -(-count // _ROWS)), count), 1)
-        if parts > 1 or size + width > TARGET or rows + count > _ROWS:
+        parts = max(min(max(-(-width // (2 * CHUNK_BYTES)), -(-count // _MAX_BATCH_ROWS)), count), 1)
+        if parts > 1 or size + width > CHUNK_BYTES or rows + count > _MAX_BATCH_ROWS:
             edges.append(at)
             size = rows = 0
         edges += [at + count * part // parts for part in range(1, parts)]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
-from airflow_provider_ckpt.connectors.files.record_ends import BOM, scan
-from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unreadable, verify
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
+from airflow_provider_ckpt.connectors.files.record_ends import BOM, scan_records
+from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, read_error, verify
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.connectors.files.record_ends import Offsets
 
-ROWS = 20_000
+MAX_ROWS = 20_000
 """Maximum number of records in one Arrow batch."""
 
 _LARGEST = 2**31 - 1
@@ -36,7 +36,7 @@ class FilesReader:
     :param shape: the columns that the source announced
     """
 
-    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:
         self._pipeline = pipeline
         self._connection = connection
         self._columns = [POSITION, *(name for name, _ in shape.columns)]
@@ -56,11 +56,11 @@ class FilesReader:
                     yield from self._segment(file, segment)
                     verify(segment["path"], segment["etag"], os.fstat(file.fileno()))
             except OSError as error:
-                raise unreadable(segment["path"], segment["etag"], error) from error
+                raise read_error(segment["path"], segment["etag"], error) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return headers with the file and the byte at which the record begins."""
-        return origin_in(task, position)
+        return origin_headers(task, position)
 
     def close(self) -> None:
         """Do nothing: no file is held open between batches."""
@@ -69,7 +69,7 @@ class FilesReader:
         at, end = segment["start"], segment["end"]
         pending: list[bytes] = []
         size = 0
-        for data, ends in scan(file, at, end, delimiter=self._delimiter):
+        for data, ends in scan_records(file, at, end, delimiter=self._delimiter):
             if len(ends):
                 last = int(ends[-1])
                 whole = b"".join([*pending, data[:last]])
@@ -124,11 +124,11 @@ class FilesReader:
         if at == 0 and self._header:
             check_header(self._pipeline, segment["path"], batch.column(1)[0].as_py())
             batch = batch.slice(1)
-        for first in range(0, batch.num_rows, ROWS):
-            yield batch.slice(first, ROWS)
+        for first in range(0, batch.num_rows, MAX_ROWS):
+            yield batch.slice(first, MAX_ROWS)
 
 
-def origin_in(task: BatchTask, position: int) -> Mapping[str, str]:
+def origin_headers(task: BatchTask, position: int) -> Mapping[str, str]:
     """Return headers with the file that contains a position of a located task, and the offset in it."""
     origin = {"source-partition": task.key.source, "source-position": str(position)}
     for segment in task.detail["segments"]:

@@ -24,19 +24,19 @@ from typing import Any, Self
 from uuid import uuid4
 
 from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
-from airflow_provider_ckpt.connectors.files.layout import FilesTarget, marker_of
+from airflow_provider_ckpt.connectors.files.layout import FilesLayout, marker_name
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, write_durably
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 
 _FORMAT = 1
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ClaimedReceipt:
     """A receipt and its claim, as the marker stores them.
 
     :param receipt: the receipt
@@ -60,19 +60,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Bundle:
-    entries: Sequence[Entry]
+    entries: Sequence[ClaimedReceipt]
     reach: Mapping[tuple[int, str], tuple[int, int]]
 
 
-class Receipts:
+class FilesReceipts:
     """Reader and writer of the receipts of one pipeline at one target."""
 
-    def __init__(self, target: FilesTarget) -> None:
+    def __init__(self, target: FilesLayout) -> None:
         self._target = target
         self._newest: tuple[int, _Bundle] | None = None
         self._listed: list[int] | None = None
 
-    def claim(self, receipt: Receipt, file: str | None) -> tuple[Entry, bool]:
+    def claim(self, receipt: Receipt, file: str | None) -> tuple[ClaimedReceipt, bool]:
         """Claim a batch's verdict.
 
         :param receipt: the receipt to claim with
@@ -81,9 +81,9 @@ class Receipts:
         :raises FencedError: if the fence is at a newer epoch; then nothing was claimed
         :raises IoError: if the file system fails; then the claim may have succeeded or not
         """
-        entry = Entry(receipt, file, uuid4().hex)
+        entry = ClaimedReceipt(receipt, file, uuid4().hex)
         prepared = self._target.epochs / str(receipt.epoch) / entry.claim
-        marker = self._target.receipts / marker_of(receipt.key)
+        marker = self._target.receipts / marker_name(receipt.key)
         try:
             _write_new(prepared, json.dumps(entry.to_json()).encode())
             os.link(prepared, marker)
@@ -110,12 +110,12 @@ class Receipts:
             prepared.unlink()
         return entry, ours
 
-    def find(self, key: BatchKey) -> Entry | None:
+    def find(self, key: BatchKey) -> ClaimedReceipt | None:
         """Return the entry of a batch, durable, if it has one.
 
         Bundles created since the last listing are not seen. They need not be: no claim succeeds after their fence.
         """
-        entry = self.marked(marker_of(key))
+        entry = self.marked(marker_name(key))
         if entry is not None:
             self._sync()
             return entry
@@ -127,7 +127,7 @@ class Receipts:
                     return entry
         return None
 
-    def beyond(self, known: Mapping[str, Known]) -> list[Receipt]:
+    def beyond(self, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
         """Return the receipts that the ledger does not know yet, durable, in the order of their keys."""
 
         def is_known(generation: int, partition: str, end: int) -> bool:
@@ -143,17 +143,17 @@ class Receipts:
         news = (r for r in found.values() if not is_known(r.key.generation, r.key.partition, r.range.end))
         return sorted(news, key=lambda receipt: receipt.key)
 
-    def entries(self, keys: Collection[BatchKey]) -> dict[BatchKey, Entry]:
+    def entries(self, keys: Collection[BatchKey]) -> dict[BatchKey, ClaimedReceipt]:
         """Return the entries of some batches; batches without one are left out."""
         wanted = set(keys)
-        found: dict[BatchKey, Entry] = {}
+        found: dict[BatchKey, ClaimedReceipt] = {}
         for entries in chain([self._marked()], (bundle.entries for bundle in self._bundles())):
             if len(found) == len(wanted):
                 break
             found |= {entry.receipt.key: entry for entry in entries if entry.receipt.key in wanted}
         return found
 
-    def newest(self) -> list[Entry]:
+    def newest(self) -> list[ClaimedReceipt]:
         """Return the entries of all markers and of the newest bundle: claims of the last runs that delivered."""
         newest = next(iter(self._bundles()), None)
         return [*self._marked(), *(newest.entries if newest is not None else ())]
@@ -167,18 +167,18 @@ class Receipts:
         newest = next(iter(self._bundles()), None)
         try:
             for key in gone:
-                (self._target.receipts / marker_of(key)).unlink(missing_ok=True)
+                (self._target.receipts / marker_name(key)).unlink(missing_ok=True)
             if newest is not None and any(entry.receipt.key in gone for entry in newest.entries):
                 rest = [entry for entry in newest.entries if entry.receipt.key not in gone]
                 self._write(self._bundle_file(self._epochs_bundled()[0]), rest, newest.reach)
         except OSError as error:
             raise io_error(error, f"write {self._target.bundles}") from error
 
-    def marked(self, marker: str) -> Entry | None:
+    def marked(self, marker: str) -> ClaimedReceipt | None:
         """Return the entry of a marker, None if the marker does not exist (any more)."""
         path = self._target.receipts / marker
         try:
-            return Entry.from_json(self._load(path))
+            return ClaimedReceipt.from_json(self._load(path))
         except FileNotFoundError:
             return None
 
@@ -200,11 +200,13 @@ class Receipts:
         try:
             self._write(path, list(old.values()), reach)
             for key in old:
-                (self._target.receipts / marker_of(key)).unlink(missing_ok=True)
+                (self._target.receipts / marker_name(key)).unlink(missing_ok=True)
         except OSError as error:
             raise io_error(error, f"write {path}") from error
 
-    def _write(self, path: Path, entries: Sequence[Entry], reach: Mapping[tuple[int, str], tuple[int, int]]) -> None:
+    def _write(
+        self, path: Path, entries: Sequence[ClaimedReceipt], reach: Mapping[tuple[int, str], tuple[int, int]]
+    ) -> None:
         document = {
             "format": _FORMAT,
             "receipts": [entry.to_json() for entry in entries],
@@ -216,7 +218,7 @@ class Receipts:
     def _bundle_file(self, epoch: int) -> Path:
         return self._target.bundles / f"{epoch}.json"
 
-    def _marked(self) -> Iterator[Entry]:
+    def _marked(self) -> Iterator[ClaimedReceipt]:
         if self._target.receipts.is_dir():
             for path in self._target.receipts.iterdir():
                 entry = self.marked(path.name)
@@ -240,7 +242,7 @@ class Receipts:
             return self._newest[1]
         document = self._load(self._bundle_file(epoch))
         bundle = _Bundle(
-            [Entry.from_json(item) for item in document["receipts"]],
+            [ClaimedReceipt.from_json(item) for item in document["receipts"]],
             {(generation, partition): (seq, end) for generation, partition, seq, end in document["reach"]},
         )
         if self._newest is None or epoch > self._newest[0]:

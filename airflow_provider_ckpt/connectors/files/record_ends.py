@@ -24,7 +24,7 @@ BOM = b"\xef\xbb\xbf"
 _NEWLINE, _QUOTE = 0x0A, 0x22
 
 
-def scan(
+def scan_records(
     file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, block: int = BLOCK
 ) -> Iterator[tuple[bytes, Offsets]]:
     """Yield the bytes of ``[start, end)`` in blocks, each with the offsets just after every newline that ends a record.
@@ -39,7 +39,7 @@ def scan(
     import numpy as np
 
     file.seek(start)
-    quotes = _Quotes(delimiter) if delimiter is not None else None
+    quotes = _QuoteScanner(delimiter) if delimiter is not None else None
     while start < end:
         data = file.read(min(block, end - start))
         if not data:
@@ -54,7 +54,7 @@ def scan(
         yield data, newlines + 1
 
 
-class _Quotes:
+class _QuoteScanner:
     """Search for the newlines outside of CSV quotes, from one block to the next.
 
     A quote opens at the beginning of a field, and the next one closes; a quote right after a closing one opens again (a

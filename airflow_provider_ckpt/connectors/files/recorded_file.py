@@ -17,11 +17,11 @@ LINK = "symbolic link"
 FOLLOW_LINKS = "write source.follow_links: true"
 """Part of a hint: the setting that makes the source follow links."""
 
-_TO_DO = "Put the recorded file back; bring new data as a new file, renamed into place when complete."
+_CHANGED_HINT = "Put the recorded file back; bring new data as a new file, renamed into place when complete."
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class FileIdentity:
     """Identity of a local file, which changes when the file is modified or replaced.
 
     :param time: time of the last modification, in ns
@@ -51,7 +51,7 @@ class Identity:
 
 def etag_of(status: os.stat_result) -> str:
     """Return the etag under which a file with this status is recorded."""
-    return Identity.of(status).etag
+    return FileIdentity.of(status).etag
 
 
 def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> BinaryIO:
@@ -68,7 +68,7 @@ def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> Binary
     try:
         descriptor = os.open(path, flags)
     except OSError as error:
-        raise unreadable(path, etag, error) from error
+        raise read_error(path, etag, error) from error
     file = os.fdopen(descriptor, "rb")
     try:
         verify(path, etag, os.fstat(descriptor))
@@ -78,7 +78,7 @@ def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> Binary
     return file
 
 
-def unchanged(path: str, etag: str) -> bool:
+def is_unchanged(path: str, etag: str) -> bool:
     """Return whether a recorded file is still what was recorded."""
     try:
         return etag_of(Path(path).stat()) == etag
@@ -98,17 +98,17 @@ def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
         try:
             status = Path(path).stat()
         except OSError as error:
-            raise unreadable(path, etag, error) from error
+            raise read_error(path, etag, error) from error
     if etag_of(status) != etag:
-        recorded = Identity.parse(etag)
+        recorded = FileIdentity.parse(etag)
         raise SourceError(
             f"{path} changed after it was discovered: recorded {recorded.size} bytes (etag {etag}), "
             f"now {status.st_size} bytes (etag {etag_of(status)}).",
-            hint=_TO_DO,
+            hint=_CHANGED_HINT,
         )
 
 
-def unreadable(path: str, etag: str, error: OSError) -> CkptError:
+def read_error(path: str, etag: str, error: OSError) -> CkptError:
     """Return the exception to raise when a recorded file cannot be opened.
 
     :param path: the file
@@ -117,7 +117,7 @@ def unreadable(path: str, etag: str, error: OSError) -> CkptError:
     """
     if isinstance(error, FileNotFoundError):
         return SourceError(
-            f"{path} is gone; it was recorded with {Identity.parse(etag).size} bytes (etag {etag}) and is still "
+            f"{path} is gone; it was recorded with {FileIdentity.parse(etag).size} bytes (etag {etag}) and is still "
             "needed.",
             hint="Put the file back as it was, or give up its content: `airflow ckpt inspect` names its batches and "
             "`airflow ckpt skip PIPELINE BATCH --reason …` skips them.",
@@ -125,14 +125,14 @@ def unreadable(path: str, etag: str, error: OSError) -> CkptError:
     if isinstance(error, PermissionError):
         return SourceError(f"{path} is not readable for this user.", hint="Grant read access to it.")
     if is_link_refusal(path, error):
-        if unchanged(path, etag):
+        if is_unchanged(path, etag):
             return SourceError(
                 f"{path} is a symbolic link to the file that was recorded, and links are not followed.",
                 hint=f"If it is meant to be read, {FOLLOW_LINKS}.",
             )
         return SourceError(
             f"{path} changed after it was discovered: it is a symbolic link now.",
-            hint=f"{_TO_DO} If links to files as they were recorded are meant to be read, {FOLLOW_LINKS}.",
+            hint=f"{_CHANGED_HINT} If links to files as they were recorded are meant to be read, {FOLLOW_LINKS}.",
         )
     return io_error(error, f"read {path}")
 

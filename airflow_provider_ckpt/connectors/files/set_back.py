@@ -12,12 +12,12 @@ import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from airflow_provider_ckpt.connectors.files.layout import FilesTarget
-from airflow_provider_ckpt.connectors.files.receipts import Entry
+from airflow_provider_ckpt.connectors.files.layout import FilesLayout
+from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, write_durably
 
 
-def identity(target: FilesTarget) -> str | None:
+def read_identity(target: FilesLayout) -> str | None:
     """Return the directory's id, None if it has none.
 
     :raises IoError: if the file system fails
@@ -30,7 +30,7 @@ def identity(target: FilesTarget) -> str | None:
         raise io_error(error, f"read {target.identity}") from error
 
 
-def make_identity(target: FilesTarget) -> None:
+def create_identity(target: FilesLayout) -> None:
     """Create the directory's id if it has none; if several processes do so at once, one wins.
 
     :raises IoError: if the file system fails
@@ -49,7 +49,7 @@ def make_identity(target: FilesTarget) -> None:
         raise io_error(error, f"write {path}") from error
 
 
-def vanished(target: FilesTarget, entries: Iterable[Entry]) -> Sequence[Entry]:
+def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]) -> Sequence[ClaimedReceipt]:
     """Return the receipts whose files are neither visible nor staged; none if readers may remove files.
 
     :param target: the directory
@@ -67,7 +67,7 @@ def vanished(target: FilesTarget, entries: Iterable[Entry]) -> Sequence[Entry]:
     return [entry for entry in entries if entry.file not in there]
 
 
-def set_back(target: FilesTarget, gone: Sequence[Entry]) -> str | None:
+def describe_gone_files(target: FilesLayout, gone: Sequence[ClaimedReceipt]) -> str | None:
     """Return a sentence stating that delivered files are gone; None if none is."""
     if not gone:
         return None

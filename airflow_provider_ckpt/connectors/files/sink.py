@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
-from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX, FilesTarget
-from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
-from airflow_provider_ckpt.connectors.files.set_back import identity, make_identity, set_back, vanished
+from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX, FilesLayout
+from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
+from airflow_provider_ckpt.connectors.files.set_back import (
+    create_identity,
+    describe_gone_files,
+    read_identity,
+    receipts_without_file,
+)
 from airflow_provider_ckpt.connectors.files.staging import roll_forward, sweep
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable, io_error
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
@@ -22,7 +27,7 @@ from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkC
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 
 
 class FilesSink:
@@ -36,9 +41,9 @@ class FilesSink:
     exactly_once = True
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        self._target = FilesTarget.of(pipeline, connection, context)
+        self._target = FilesLayout.of(pipeline, connection, context)
         self._letters_here = pipeline.dead_letter_queue.here
-        self._receipts = Receipts(self._target)
+        self._receipts = FilesReceipts(self._target)
 
     @property
     def location(self) -> str:
@@ -48,7 +53,7 @@ class FilesSink:
     def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
         """Raise an error if the directory is not writable, or contains files that readers would mistake for ours."""
         directory = self._target.directory
-        for place in (directory, self._target.letters.directory):
+        for place in (directory, self._target.dead_letters.directory):
             check_writable(place, "sink.path")
         names = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
         log = [name for name in names if name == "_delta_log"]
@@ -70,7 +75,7 @@ class FilesSink:
         """See :class:`NamesOutputs`."""
         target = self._target
         rows = WrittenFiles("sink.path", target.directory, DATA_PREFIX, f".{target.format}")
-        return [rows, target.letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
+        return [rows, target.dead_letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; a file can have any columns of types that its format supports."""
@@ -81,19 +86,21 @@ class FilesSink:
         target = self._target
         vanished = self._vanished()
         gone = frozenset(entry.receipt.key for entry in vanished)
-        return Claims(newest_epoch(target), target.ledgers(), identity(target), set_back(target, vanished), gone)
+        return Claims(
+            newest_epoch(target), target.ledgers(), read_identity(target), describe_gone_files(target, vanished), gone
+        )
 
     def fence(self, epoch: int) -> None:
         """Fence every older epoch, complete or remove what it left behind, and bundle its receipts."""
         fence(self._target, epoch)
-        make_identity(self._target)
+        create_identity(self._target)
         sweep(self._target, self._receipts, epoch)
         gone = [entry.receipt.key for entry in self._vanished() if entry.receipt.epoch < epoch]
         if gone:
             self._receipts.retract(gone)
         self._receipts.bundle(epoch)
 
-    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know yet, after completing their pending renames."""
         news = self._receipts.beyond(known)
         roll_forward(self._target, self._receipts)
@@ -103,28 +110,28 @@ class FilesSink:
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the batches that have no marker and are in no bundle, or whose file is gone."""
         found = self._receipts.entries(keys)
-        gone = {entry.receipt.key for entry in vanished(self._target, found.values())}
+        gone = {entry.receipt.key for entry in receipts_without_file(self._target, found.values())}
         return [key for key in keys if key not in found or key in gone]
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
         for source in sources:
-            yield from self._target.letters.read(source)
+            yield from self._target.dead_letters.read(source)
 
-    def keep_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.keep_replay`."""
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.store_replay`."""
         self._target.replays.keep(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
         return self._target.replays.read(partitions)
 
-    def keep_files(self, files: FileList) -> None:
-        """See :meth:`Sink.keep_files`."""
+    def store_file_list(self, files: FileList) -> None:
+        """See :meth:`Sink.store_file_list`."""
         self._target.lists.keep(files)
 
-    def kept_files(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.kept_files`."""
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.stored_file_lists`."""
         return self._target.lists.read(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
@@ -143,6 +150,6 @@ class FilesSink:
     def close(self) -> None:
         """Do nothing: no file is held open."""
 
-    def _vanished(self) -> Sequence[Entry]:
+    def _vanished(self) -> Sequence[ClaimedReceipt]:
         """Return the newest receipts whose files are gone."""
-        return vanished(self._target, self._receipts.newest())
+        return receipts_without_file(self._target, self._receipts.newest())

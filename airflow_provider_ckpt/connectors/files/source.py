@@ -14,13 +14,13 @@ from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
-from airflow_provider_ckpt.connectors.files.discovery import Discovered, discover
-from airflow_provider_ckpt.connectors.files.listing import check_place
+from airflow_provider_ckpt.connectors.files.discovery import Discovery, discover
+from airflow_provider_ckpt.connectors.files.listing import check_path
 from airflow_provider_ckpt.connectors.files.own_output import matches
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
-from airflow_provider_ckpt.connectors.files.record_ends import scan
-from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unchanged, unreadable
-from airflow_provider_ckpt.connectors.files.split import Piece, by_count, by_size
+from airflow_provider_ckpt.connectors.files.record_ends import scan_records
+from airflow_provider_ckpt.connectors.files.recorded_file import is_unchanged, open_recorded, read_error
+from airflow_provider_ckpt.connectors.files.split import Chunk, split_by_count, split_by_size
 from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import (
@@ -28,12 +28,12 @@ from airflow_provider_ckpt.connectors.protocols import (
     Plan,
     PlannedBatch,
     PlanRequest,
-    Shape,
+    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.connectors.record_positions import Digest
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -62,13 +62,13 @@ class FilesSource:
         self._follow_links = pipeline.source.follow_links
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
-        self._first: Discovered | None = None
+        self._first: Discovery | None = None
 
     def check(self) -> None:
         """Raise an error if the directory, or the pattern's static parent, is missing or unreadable."""
         if self._pipeline.transform.decode not in ("json", "csv"):
             raise ConfigError("a files source needs transform.decode: json or csv.", pipeline=self._pipeline.name)
-        check_place(self._path)
+        check_path(self._path)
 
     def reads(self, output: Output) -> bool:
         """See :class:`ReadsOutputs`."""
@@ -90,22 +90,22 @@ class FilesSource:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
         found = self._discover((), inspect=start_from == "earliest").new
         if start_from in ("earliest", "latest"):
-            return Start(0 if start_from == "earliest" else _total(found), found)
+            return Start(0 if start_from == "earliest" else _total_size(found), found)
         if int(start_from) < 0:
             raise ConfigError(
                 f"source.start_from: {start_from} is before the first byte, which is 0.", pipeline=self._pipeline.name
             )
-        if int(start_from) > _total(found):
+        if int(start_from) > _total_size(found):
             raise ConfigError(
-                f"source.start_from: {start_from} is beyond the {_total(found)} {self.unit} of all present files.",
+                f"source.start_from: {start_from} is beyond the {_total_size(found)} {self.unit} of all present files.",
                 pipeline=self._pipeline.name,
                 hint="latest begins after them.",
             )
         return Start(int(start_from), found)
 
-    def shape(self) -> Shape:
+    def shape(self) -> RecordShape:
         """Return one ``value`` column of raw records."""
-        return Shape(raw=True, columns=(("value", "binary"),))
+        return RecordShape(raw=True, columns=(("value", "binary"),))
 
     def plan(self, request: PlanRequest) -> Plan:
         """Check the known and new files, then split the requested ranges at record boundaries.
@@ -128,18 +128,18 @@ class FilesSource:
                 break
             batches.append(batch)
             planned += batch.records or 0
-        bounds = {PARTITION: _total(files)}
+        bounds = {PARTITION: _total_size(files)}
         told = request.states.get(PARTITION, {}).get("gone", 0)
         states = {} if told == len(first.gone) else {PARTITION: {"gone": len(first.gone)}}
         refused = {error.message: error for error in (*first.refused, *seen.refused)}
-        notices = [*dict.fromkeys([*first.notices, *seen.notices]), *self._tell_gone(first.gone, told)]
+        notices = [*dict.fromkeys([*first.notices, *seen.notices]), *self._notice_of_gone(first.gone, told)]
         return Plan(batches, seen.new, bounds, states, more, list(refused.values()), notices)
 
     def late(self) -> bool:
         """Return False: a file that changes is refused, and a new one comes last."""
         return False
 
-    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
         """Return None: a recorded file that changes is refused, so no records can appear in it."""
         return None
 
@@ -159,21 +159,21 @@ class FilesSource:
             if task.instruction is Instruction.VOID:
                 located.append(replace(task, detail={"segments": []}))
                 continue
-            spans = list(_overlapping(files, task.range.start, task.range.end))
-            covered = sum(end - start for _, start, end in spans)
+            ranges = list(_files_in_range(files, task.range.start, task.range.end))
+            covered = sum(end - start for _, start, end in ranges)
             if covered != task.range.end - task.range.start:
                 raise SourceError(
-                    f"{task.range} of {task.key} is beyond the {_total(files)} {self.unit} of all recorded files.",
+                    f"{task.range} of {task.key} is beyond the {_total_size(files)} {self.unit} of all recorded files.",
                     pipeline=self._pipeline.name,
                     position=task.range.start,
                     hint="The ledger's list of files does not belong to its batches; restore the ledger.",
                 )
-            for file, _, _ in spans:
+            for file, _, _ in ranges:
                 if file.path not in checked:
                     self._verify(file, task)
                     checked.add(file.path)
             segments = [
-                {"path": f.path, "base": f.base, "etag": f.etag, "start": start, "end": end} for f, start, end in spans
+                {"path": f.path, "base": f.base, "etag": f.etag, "start": start, "end": end} for f, start, end in ranges
             ]
             located.append(replace(task, detail={"segments": segments}))
         return located
@@ -183,7 +183,7 @@ class FilesSource:
 
     def _discover(
         self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True, look_again: bool = True
-    ) -> Discovered:
+    ) -> Discovery:
         """Discover files, and give new ones their positions in the virtual concatenation.
 
         :param known: all files discovered before, in order
@@ -196,14 +196,14 @@ class FilesSource:
             return found
         new: list[SourceFile] = []
         refused = list(found.refused)
-        ordinal, base = len(known), _total(known)
+        ordinal, base = len(known), _total_size(known)
         for file in found.new:
             try:
                 size = self._inspect(file)
             except CkptError as error:
                 if error.whole:
                     raise
-                if unchanged(file.path, file.etag):  # else removed or still written to: discovered later
+                if is_unchanged(file.path, file.etag):  # else removed or still written to: discovered later
                     refused.append(error)
                 continue
             new.append(replace(file, ordinal=ordinal, base=base, size=size))
@@ -220,7 +220,7 @@ class FilesSource:
         return file.size
 
     @staticmethod
-    def _tell_gone(gone: Sequence[SourceFile], told: int) -> list[str]:
+    def _notice_of_gone(gone: Sequence[SourceFile], told: int) -> list[str]:
         """Return a notice of delivered files that no longer exist, unless earlier ones cover them; it is not an error.
 
         :param gone: all such files
@@ -256,8 +256,8 @@ class FilesSource:
 
     def _batches(self, files: Sequence[SourceFile], request: PlanRequest) -> Iterator[PlannedBatch]:
         for todo in request.todo:
-            end = _total(files) if todo.end is None else min(todo.end, _total(files))
-            for file, first, last in _overlapping(files, todo.start, end):
+            end = _total_size(files) if todo.end is None else min(todo.end, _total_size(files))
+            for file, first, last in _files_in_range(files, todo.start, end):
                 try:
                     handle = self._open(file)
                 except SourceError as error:
@@ -269,23 +269,23 @@ class FilesSource:
                         span = Range(file.base + piece.start, file.base + piece.end)
                         yield PlannedBatch(PARTITION, span, piece.records)
 
-    def _pieces(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:
+    def _pieces(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:
         try:
             yield from self._cut(handle, file, first, last, number)
         except OSError as error:
-            raise unreadable(file.path, file.etag, error) from error
+            raise read_error(file.path, file.etag, error) from error
 
-    def _cut(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:
+    def _cut(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:
         self._check_boundary(handle, file, first)
         self._check_header(handle, file)
         if number is None:
-            yield from by_size(handle, first, last, delimiter=self._delimiter, header=self._header)
+            yield from split_by_size(handle, first, last, delimiter=self._delimiter, header=self._header)
         else:
-            yield from by_count(handle, first, last, number, delimiter=self._delimiter, header=self._header)
+            yield from split_by_count(handle, first, last, number, delimiter=self._delimiter, header=self._header)
 
     def _check_header(self, handle: BinaryIO, file: SourceFile) -> None:
         if self._header and file.size:
-            data, ends = next(scan(handle, 0, file.size, delimiter=self._delimiter, block=1 << 20))
+            data, ends = next(scan_records(handle, 0, file.size, delimiter=self._delimiter, block=1 << 20))
             check_header(self._pipeline, file.path, data[: int(ends[0])] if len(ends) else data)
 
     def _check_boundary(self, handle: BinaryIO, file: SourceFile, start: int) -> None:
@@ -299,11 +299,11 @@ class FilesSource:
             )
 
 
-def _total(files: Sequence[SourceFile]) -> int:
+def _total_size(files: Sequence[SourceFile]) -> int:
     return files[-1].base + files[-1].size if files else 0
 
 
-def _overlapping(files: Sequence[SourceFile], start: int, end: int) -> Iterator[tuple[SourceFile, int, int]]:
+def _files_in_range(files: Sequence[SourceFile], start: int, end: int) -> Iterator[tuple[SourceFile, int, int]]:
     """Yield the files that contain some of the positions ``[start, end)``, each with the range inside the file."""
     first = max(bisect_right(files, start, key=lambda file: file.base) - 1, 0)
     for file in files[first:]:

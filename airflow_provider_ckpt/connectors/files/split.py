@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from airflow_provider_ckpt.connectors.files.record_ends import scan
+from airflow_provider_ckpt.connectors.files.record_ends import scan_records
 
-TARGET = 8 << 20
+CHUNK_BYTES = 8 << 20
 """Bytes of a chunk when the source chooses the size."""
 
-_SAMPLE = 64 << 10
-_PROBE = 256 << 10
+_SAMPLE_BYTES = 64 << 10
+_PROBE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """Bytes ``[start, end)`` of a file.
 
     :param start: first byte
@@ -29,9 +29,9 @@ class Piece:
     records: int
 
 
-def by_count(
+def split_by_count(
     file: BinaryIO, start: int, end: int, number: int, *, delimiter: bytes | None, header: bool
-) -> Iterator[Piece]:
+) -> Iterator[Chunk]:
     """Yield chunks of exactly ``number`` records; the last one has the rest.
 
     :param file: the open file
@@ -44,23 +44,23 @@ def by_count(
     at = start
     wanted = number + (header and start == 0)
     missing, terminated = wanted, start
-    for data, ends in scan(file, start, end, delimiter=delimiter):
+    for data, ends in scan_records(file, start, end, delimiter=delimiter):
         block, taken = file.tell() - len(data), 0
         while len(ends) - taken >= missing:
             taken += missing
             cut = block + int(ends[taken - 1])
-            yield Piece(at, cut, number)
+            yield Chunk(at, cut, number)
             at, wanted, missing = cut, number, number
         missing -= len(ends) - taken
         terminated = block + int(ends[-1]) if len(ends) else terminated
     if at < end:
         records = wanted - missing + (terminated < end)
-        yield Piece(at, end, max(records - (header and at == 0), 0))
+        yield Chunk(at, end, max(records - (header and at == 0), 0))
 
 
-def by_size(
-    file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, header: bool, target: int = TARGET
-) -> Iterator[Piece]:
+def split_by_size(
+    file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, header: bool, target: int = CHUNK_BYTES
+) -> Iterator[Chunk]:
     """Yield chunks of about equal size near ``target``; the number of records is exact for CSV, else estimated.
 
     :param file: the open file
@@ -71,35 +71,35 @@ def by_size(
     :param target: bytes of a chunk
     """
     pieces = max(1, round((end - start) / target))
-    width = _width(file, start, end) if delimiter is None else 1.0
+    width = _mean_record_bytes(file, start, end) if delimiter is None else 1.0
     at = start
     for left in range(pieces, 0, -1):
         if at >= end:
             return
         goal = at + max((end - at) // left, 1)
         if delimiter is not None:
-            cut, counted = _count_to(file, at, goal, end, delimiter)
+            cut, counted = _next_boundary_counted(file, at, goal, end, delimiter)
             records = max(counted - (header and at == 0), 0)
         else:
-            cut = _skip_to(file, goal, end)
+            cut = _next_boundary(file, goal, end)
             records = max(round((cut - at) / width), 1)
-        yield Piece(at, cut, records)
+        yield Chunk(at, cut, records)
         at = cut
 
 
-def _skip_to(file: BinaryIO, goal: int, end: int) -> int:
+def _next_boundary(file: BinaryIO, goal: int, end: int) -> int:
     """Return the first record boundary at or after ``goal``, without reading what comes before it."""
     if goal < end:
-        for data, ends in scan(file, goal - 1, end, delimiter=None, block=_PROBE):
+        for data, ends in scan_records(file, goal - 1, end, delimiter=None, block=_PROBE_BYTES):
             if len(ends):
                 return file.tell() - len(data) + int(ends[0])
     return end
 
 
-def _count_to(file: BinaryIO, start: int, goal: int, end: int, delimiter: bytes) -> tuple[int, int]:
+def _next_boundary_counted(file: BinaryIO, start: int, goal: int, end: int, delimiter: bytes) -> tuple[int, int]:
     """Return the first record boundary at or after ``goal``, and the number of records up to it."""
     records, terminated = 0, start
-    for data, ends in scan(file, start, end, delimiter=delimiter):
+    for data, ends in scan_records(file, start, end, delimiter=delimiter):
         block = file.tell() - len(data)
         reached = int((ends + block < goal).sum())
         if goal < end and reached < len(ends):
@@ -109,7 +109,7 @@ def _count_to(file: BinaryIO, start: int, goal: int, end: int, delimiter: bytes)
     return end, records + (terminated < end)
 
 
-def _width(file: BinaryIO, start: int, end: int) -> float:
+def _mean_record_bytes(file: BinaryIO, start: int, end: int) -> float:
     file.seek(start)
-    sample = file.read(min(_SAMPLE, end - start))
+    sample = file.read(min(_SAMPLE_BYTES, end - start))
     return len(sample) / max(sample.count(b"\n"), 1)

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.files.formats import write_rows
-from airflow_provider_ckpt.connectors.files.layout import FilesTarget, named_by
-from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
+from airflow_provider_ckpt.connectors.files.layout import FilesLayout, parse_file_name
+from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def stage(target: FilesTarget, name: str, rows: pa.Table) -> None:
+def stage(target: FilesLayout, name: str, rows: pa.Table) -> None:
     """Write rows to a hidden file so that they survive a power failure; a failed write leaves no file behind.
 
     :param target: the directory
@@ -44,13 +44,13 @@ def stage(target: FilesTarget, name: str, rows: pa.Table) -> None:
         raise
 
 
-def discard(target: FilesTarget, name: str) -> None:
+def discard(target: FilesLayout, name: str) -> None:
     """Remove a staged file that will never become visible; best effort, since the next sweep tries again."""
     with suppress(OSError):
         target.staged_file(name).unlink()
 
 
-def publish(target: FilesTarget, entry: Entry) -> None:
+def publish(target: FilesLayout, entry: ClaimedReceipt) -> None:
     """Make the rows of a claimed batch visible; do nothing if they are already.
 
     :raises SinkError: if the file was removed, so that the receipt has no rows
@@ -58,7 +58,7 @@ def publish(target: FilesTarget, entry: Entry) -> None:
     """
     if entry.file is None:
         return
-    _show(target, [entry.file])
+    _rename_all(target, [entry.file])
     if not target.files_may_go and not (target.directory / entry.file).exists():
         raise SinkError(
             f"the file {entry.file} of {entry.receipt.key} was removed as soon as it was written: its receipt exists, "
@@ -70,15 +70,15 @@ def publish(target: FilesTarget, entry: Entry) -> None:
         )
 
 
-def roll_forward(target: FilesTarget, receipts: Receipts) -> None:
+def roll_forward(target: FilesLayout, receipts: FilesReceipts) -> None:
     """Make the rows of every claimed batch visible, and remove those of attempts that lost the claim.
 
     :raises IoError: if the file system fails
     """
-    _show(target, list(_marked(target, receipts)))
+    _rename_all(target, list(_claimed_names(target, receipts)))
 
 
-def sweep(target: FilesTarget, receipts: Receipts, epoch: int) -> None:
+def sweep(target: FilesLayout, receipts: FilesReceipts, epoch: int) -> None:
     """Do what :func:`roll_forward` does, and remove unclaimed files of older epochs.
 
     Older epochs cannot claim anything after the fence.
@@ -90,21 +90,21 @@ def sweep(target: FilesTarget, receipts: Receipts, epoch: int) -> None:
     """
     roll_forward(target, receipts)
     for name in target.staged_names():
-        marker, staged_by = named_by(name)
+        marker, staged_by = parse_file_name(name)
         if staged_by < epoch and receipts.marked(marker) is None:
             discard(target, name)
 
 
-def _marked(target: FilesTarget, receipts: Receipts) -> Iterator[str]:
+def _claimed_names(target: FilesLayout, receipts: FilesReceipts) -> Iterator[str]:
     for name in target.staged_names():
-        entry = receipts.marked(named_by(name)[0])
+        entry = receipts.marked(parse_file_name(name)[0])
         if entry is not None and entry.file == name:
             yield name
         elif entry is not None:
             discard(target, name)
 
 
-def _show(target: FilesTarget, names: list[str]) -> None:
+def _rename_all(target: FilesLayout, names: list[str]) -> None:
     try:
         for name in names:
             try:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import Content
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
-from airflow_provider_ckpt.connectors.files.layout import FilesTarget
-from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
+from airflow_provider_ckpt.connectors.files.layout import FilesLayout
+from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
 from airflow_provider_ckpt.connectors.files.staging import discard, publish, stage
-from airflow_provider_ckpt.connectors.protocols import NUMBER, Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
@@ -32,10 +32,10 @@ class FilesWriter:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._queue = pipeline.dead_letter_queue
         self._context = context
-        self._target = FilesTarget.of(pipeline, connection, context)
-        self._receipts = Receipts(self._target)
+        self._target = FilesLayout.of(pipeline, connection, context)
+        self._receipts = FilesReceipts(self._target)
 
-    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Claim the task's verdict, unless the batch has its receipt already; see :class:`Writer`."""
         try:
             refuse_unless_current(self._target, self._context.epoch)
@@ -52,14 +52,14 @@ class FilesWriter:
     def close(self) -> None:
         """Do nothing: no file is held open."""
 
-    def _deliver(self, task: BatchTask, content: Content) -> Outcome:
+    def _deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         counts = content.counts(task, self._queue)
-        if content.letters:  # never removed: a duplicate task's receipt may name this attempt
-            self._target.letters.write(task, self._context, content.letters, self._queue.max_dlq_retries)
+        if content.dead_letters:  # never removed: a duplicate task's receipt may name this attempt
+            self._target.dead_letters.write(task, self._context, content.dead_letters, self._queue.max_dlq_retries)
         name = None
         if content.rows.num_rows:
             name = self._target.new_file(task.key, self._context.epoch)
-            stage(self._target, name, content.rows.drop_columns([NUMBER]))
+            stage(self._target, name, content.rows.drop_columns([ROW_NUMBER]))
         receipt = Receipt(
             task.key,
             task.range,
@@ -77,9 +77,9 @@ class FilesWriter:
         publish(self._target, entry)
         if not ours:
             return _outcome(task, entry, found=True)
-        letters = Counter(letter.error.type.value for letter in content.letters)
-        return replace(_outcome(task, entry, found=False), letters=letters)
+        dead_letters = Counter(dead_letter.error.type.value for dead_letter in content.dead_letters)
+        return replace(_outcome(task, entry, found=False), dead_letters=dead_letters)
 
 
-def _outcome(task: BatchTask, entry: Entry, *, found: bool) -> Outcome:
+def _outcome(task: BatchTask, entry: ClaimedReceipt, *, found: bool) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome(entry.receipt.verdict.value), entry.receipt, found=found)

@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 _NAME = "name"
 _DEFAULT_NAME = "default"
 _DURABLE = {"py-io-impl": "airflow_provider_ckpt.connectors.iceberg.durable.DurableFileIO"}
-_KNOWN = re.compile(
+_ACCEPTED_PROPERTIES = re.compile(
     r"uri|warehouse|type|credential|token|scope|audience|resource|oauth2-server-uri|prefix|auth|ssl|namespace-separator"
     r"|echo|pool_pre_ping|limit|init_catalog_tables|downcast-ns-timestamp-to-us-on-write|token-refresh-enabled"
     r"|snapshot-loading-mode|header\..+|rest\.(?:sigv4-enabled|signing-name|signing-region)|ssl\..+"
     r"|(?:s3|gcs|adls|hdfs|hf|hive|glue|dynamodb|client|bigquery|write|table-default|table-override|gcp)\..+"
 )
-_CODE = re.compile(r"(?i)(?:^|[._-])impl$|class|factory|module|signer(?!\.(?:uri|endpoint))")
-_SECRETS = ("password", "secret", "token", "credential", "key")
-_HARMLESS = re.compile(
+_SUGGESTS_CODE = re.compile(r"(?i)(?:^|[._-])impl$|class|factory|module|signer(?!\.(?:uri|endpoint))")
+_SECRET_WORDS = ("password", "secret", "token", "credential", "key")
+_SHOWN_PROPERTIES = re.compile(
     r"uri|warehouse|type|scope|audience|resource|prefix|echo|pool_pre_ping|limit|init_catalog_tables|py-io-impl|client_id"
     r"|oauth2-server-uri|rest\..+|[^.]+\.(?:endpoint|region|connect-timeout|request-timeout|path-style-access)"
 )
-_SHORTEST = 4
+_MIN_HIDDEN_LENGTH = 4
 """Minimum length of a value that is hidden although its name suggests no secret; shorter ones occur inside other words.
 """
 
-_FORBIDDEN = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError")
+_PERMISSION_ERRORS = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError")
 
-_MISTAKES = ("ArgumentError", "NoSuchModuleError", "NoSuchPropertyException")
+_CONFIGURATION_ERRORS = ("ArgumentError", "NoSuchModuleError", "NoSuchPropertyException")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,8 +93,8 @@ class CatalogAddress:
             raise self._refused(
                 error, "Install what the catalog needs."
             ) from None  # here and below: the cause may show a secret
-        except failures() as error:
-            if isinstance(error, ValueError) or type(error).__name__ in _MISTAKES:
+        except library_errors() as error:
+            if isinstance(error, ValueError) or type(error).__name__ in _CONFIGURATION_ERRORS:
                 raise self._refused(error, "Correct the connection's extra.") from None
             raise self.error(error, f"open the Iceberg catalog {self.name!r}") from None
 
@@ -107,7 +107,7 @@ class CatalogAddress:
         if isinstance(error, OSError) and error.errno is not None:
             return io_error(error, doing)
         message = f"cannot {doing}: {self._plain(error)}."
-        if type(error).__name__ in _FORBIDDEN:
+        if type(error).__name__ in _PERMISSION_ERRORS:
             return SinkError(message, whole=True, hint="Correct the connection's secrets or their permissions.")
         if isinstance(error, ValueError | NotImplementedError):
             return SinkError(message)
@@ -123,7 +123,7 @@ class CatalogAddress:
         return text
 
 
-def failures() -> tuple[type[Exception], ...]:
+def library_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of the Iceberg library, and those of its dependencies that it does not convert.
 
     Its SQL catalog is built on SQLAlchemy, which is not imported here: if its errors can occur, it is loaded already.
@@ -151,7 +151,11 @@ def _refuse_code(connection: str, properties: Mapping[str, Any], within: str = "
     :raises ConfigError: naming the property
     """
     for name, value in properties.items():
-        if (not within and not _KNOWN.fullmatch(name)) or _CODE.search(name) or (within and value == "custom"):
+        if (
+            (not within and not _ACCEPTED_PROPERTIES.fullmatch(name))
+            or _SUGGESTS_CODE.search(name)
+            or (within and value == "custom")
+        ):
             raise ConfigError(
                 f"{within}{name} is not accepted in the extra of connection {connection!r}: a property of the Iceberg "
                 "library may name code to load.",
@@ -165,13 +169,13 @@ def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
     for key, value in properties.items():
         if isinstance(value, Mapping):
             yield from _secrets_in(value)
-        elif any(word in key.lower() for word in _SECRETS) or _may_be_secret(key, str(value)):
+        elif any(word in key.lower() for word in _SECRET_WORDS) or _may_be_secret(key, str(value)):
             yield str(value)
 
 
 def _may_be_secret(key: str, value: str) -> bool:
     """Return whether a property is not known to be harmless, and its value is long enough to be hidden in messages."""
-    return not _HARMLESS.fullmatch(key) and len(value) >= _SHORTEST and value not in ("true", "false")
+    return not _SHOWN_PROPERTIES.fullmatch(key) and len(value) >= _MIN_HIDDEN_LENGTH and value not in ("true", "false")
 
 
 def _with_login(uri: str, connection: Connection) -> dict[str, str]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import NUMBER
-from airflow_provider_ckpt.connectors.two_phase.column_types import differences, misfit_error, plain, storable
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.two_phase.column_types import (
+    differences,
+    misfit_error,
+    normalized_type,
+    to_storable,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
 
-_WORDS = {
+_ICEBERG_NAMES = {
     "bool": "boolean",
     "int8": "int",
     "int16": "int",
@@ -28,15 +33,15 @@ _WORDS = {
 """Iceberg's names of Arrow types, where they differ."""
 
 
-def for_iceberg(rows: pa.Table) -> pa.Table:
+def to_iceberg(rows: pa.Table) -> pa.Table:
     """Convert rows for an Iceberg table.
 
     :raises ConfigError: naming the columns whose type Iceberg does not support
     """
-    return storable(rows, "an Iceberg table")
+    return to_storable(rows, "an Iceberg table")
 
 
-def evolved(table: Table, schema: pa.Schema | Schema | None, *, grows: bool) -> Schema:
+def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, grows: bool) -> Schema:
     """Return the table's columns with those that rows add: all of them if the table has none yet.
 
     The same columns always get the same field ids, so that lanes can write files before the commit.
@@ -46,12 +51,12 @@ def evolved(table: Table, schema: pa.Schema | Schema | None, *, grows: bool) -> 
     :param grows: whether a table that has columns gets more
     """
     transaction = table.transaction()
-    evolve(transaction, table.schema(), schema, grows=grows)
+    add_new_columns(transaction, table.schema(), schema, grows=grows)
     return transaction.table_metadata.schema()
 
 
-def evolve(transaction: Transaction, has: Schema, schema: pa.Schema | Schema | None, *, grows: bool) -> None:
-    """Add the new columns in a transaction; see :func:`evolved`.
+def add_new_columns(transaction: Transaction, has: Schema, schema: pa.Schema | Schema | None, *, grows: bool) -> None:
+    """Add the new columns in a transaction; see :func:`with_new_columns`.
 
     :param transaction: the transaction
     :param has: columns of the table
@@ -89,20 +94,20 @@ def refuse_misfit(where: str, has: Schema, gets: pa.Schema, *, grows: bool) -> N
         raise misfit_error(f"the Iceberg table {where}", problems)
 
 
-def complete(rows: pa.Table, schema: Schema) -> pa.Table:
+def fill_missing_columns(rows: pa.Table, schema: Schema) -> pa.Table:
     """Return the rows with all columns of a table, in its order; missing ones are null."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     for field in schema_to_pyarrow(schema):
         if field.name not in rows.column_names:
-            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, plain(field.type)))
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, normalized_type(field.type)))
     return rows.select([field.name for field in schema.fields])
 
 
-def without_number(schema: pa.Schema) -> pa.Schema:
+def without_row_number(schema: pa.Schema) -> pa.Schema:
     """Return the columns without :data:`NUMBER`."""
-    return schema.remove(schema.get_field_index(NUMBER))
+    return schema.remove(schema.get_field_index(ROW_NUMBER))
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:
@@ -113,7 +118,7 @@ def _type(kind: pa.DataType) -> str:
     """Return the name of a type in Iceberg's notation."""
     import pyarrow as pa
 
-    kind = plain(kind)
+    kind = normalized_type(kind)
     if pa.types.is_struct(kind):
         return "struct<" + ", ".join(f"{field.name}: {_type(field.type)}" for field in kind) + ">"
     if pa.types.is_list(kind):
@@ -121,4 +126,4 @@ def _type(kind: pa.DataType) -> str:
     if pa.types.is_map(kind):
         return f"map<{_type(kind.key_type)}, {_type(kind.item_type)}>"
     text = str(kind)
-    return _WORDS.get(text, text.replace("decimal128", "decimal"))
+    return _ICEBERG_NAMES.get(text, text.replace("decimal128", "decimal"))

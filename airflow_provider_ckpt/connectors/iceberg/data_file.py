@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.connectors.local.filesystem import make_directory, sync_directory, sync_file
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ _BOUNDS = ("lower_bounds", "upper_bounds")
 _BY_FIELD = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 
 
-def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[list[Any], pa.Table]]:
+def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[list[Any], pa.Table]]:
     """Yield the values of each partition and its rows, in their order.
 
     Partition transforms are applied to distinct values with the library's own Python functions, which exist for every
@@ -57,7 +57,7 @@ def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple
         yield [of_field[code] for of_field, code in zip(values, group, strict=True)], rows.take(pa.array(part))
 
 
-def beyond_partitions(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
+def find_unpartitionable(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
     """Yield column and number of each record with a time that a partition transform cannot process.
 
     Python's transforms only process the years 1 to 9999.
@@ -71,18 +71,18 @@ def beyond_partitions(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> It
     from pyiceberg.transforms import TimeTransform
 
     for field in spec.fields:
-        if not isinstance(field.transform, TimeTransform) or _source(field, schema) not in rows.column_names:
+        if not isinstance(field.transform, TimeTransform) or _source_column(field, schema) not in rows.column_names:
             continue
         encoded = _distinct(rows, field, schema)
         transform = field.transform.transform(schema.find_type(field.source_id))
-        bad = [code for code, value in enumerate(encoded.dictionary.to_pylist()) if not _taken(transform, value)]
+        bad = [code for code, value in enumerate(encoded.dictionary.to_pylist()) if not _is_accepted(transform, value)]
         if bad:
             found = pc.is_in(encoded.indices, pa.array(bad, encoded.indices.type))
-            for number in rows.column(NUMBER).filter(found).to_pylist():
-                yield _source(field, schema), number
+            for number in rows.column(ROW_NUMBER).filter(found).to_pylist():
+                yield _source_column(field, schema), number
 
 
-def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
+def write_file(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
     """Write rows durably, and return a description of the file.
 
     :param path: the new file
@@ -111,7 +111,7 @@ def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, s
     return {"size": path.stat().st_size, "statistics": found}
 
 
-def partition_texts(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> list[str | None]:
+def encode_partition(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> list[str | None]:
     """Encode a partition's values as texts for JSON; :func:`data_file` decodes them.
 
     :param values: values of the partition
@@ -122,7 +122,7 @@ def partition_texts(values: Sequence[Any], spec: PartitionSpec, schema: Schema) 
 
     return [
         None if value is None else base64.b64encode(to_bytes(kind, value)).decode()
-        for kind, value in zip(_kinds(spec, schema), values, strict=True)
+        for kind, value in zip(_partition_types(spec, schema), values, strict=True)
     ]
 
 
@@ -144,7 +144,7 @@ def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema)
         statistics[name] = {int(key): base64.b64decode(value) for key, value in statistics[name].items()}
     values = [
         None if text is None else from_bytes(kind, base64.b64decode(text))
-        for kind, text in zip(_kinds(spec, schema), described["partition"], strict=True)
+        for kind, text in zip(_partition_types(spec, schema), described["partition"], strict=True)
     ]
     return DataFile.from_args(
         content=DataFileContent.DATA,
@@ -160,7 +160,7 @@ def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema)
     )
 
 
-def _kinds(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
+def _partition_types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
     """Return the types of a partition's values; they are never nested."""
     return [cast("PrimitiveType", field.field_type) for field in spec.partition_type(schema).fields]
 
@@ -186,17 +186,19 @@ def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str
         return data_file_statistics_from_parquet_metadata(footer, plan, columns).to_serialized_dict()
 
 
-def _source(field: PartitionField, schema: Schema) -> str:
+def _source_column(field: PartitionField, schema: Schema) -> str:
     """Return the name of the column from which a partition's value is derived."""
     return schema.find_column_name(field.source_id) or field.name
 
 
 def _distinct(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.DictionaryArray:
     """Return the distinct values of a partition's column, and the index of each row's value."""
-    return _physical(rows.column(_source(field, schema)).combine_chunks()).dictionary_encode(null_encoding="encode")
+    return _to_integers(rows.column(_source_column(field, schema)).combine_chunks()).dictionary_encode(
+        null_encoding="encode"
+    )
 
 
-def _taken(transform: Callable[[Any], Any], value: Any) -> bool:
+def _is_accepted(transform: Callable[[Any], Any], value: Any) -> bool:
     try:
         transform(value)
     except (OverflowError, ValueError):
@@ -204,7 +206,7 @@ def _taken(transform: Callable[[Any], Any], value: Any) -> bool:
     return True
 
 
-def _physical(column: pa.Array) -> pa.Array:
+def _to_integers(column: pa.Array) -> pa.Array:
     """Convert dates and timestamps to the integers that transforms expect."""
     import pyarrow as pa
 

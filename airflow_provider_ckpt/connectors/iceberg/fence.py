@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
-from airflow_provider_ckpt.connectors.two_phase.contention import Contention
-from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.set_back import accept, begin_anew
+from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.set_back import record_accepted, start_new_chain
 
 
-def fence(address: TableAddress, epoch: int, contention: Contention, *, accepting: bool = False) -> None:
+def fence(address: TableAddress, epoch: int, contention: CommitRetries, *, accepting: bool = False) -> None:
     """Fence every older epoch; see the module.
 
     :param address: the table
@@ -29,10 +29,10 @@ def fence(address: TableAddress, epoch: int, contention: Contention, *, acceptin
     while True:
         version = IcebergVersion(address, address.load() or address.create())
         version.refuse_if_fenced(epoch)
-        receipts = Receipts(version.layout)
-        head = begin_anew(version, receipts, accepting=accepting)
+        receipts = ReceiptChain(version.layout)
+        head = start_new_chain(version, receipts, accepting=accepting)
         if version.epoch == epoch and head is None:
-            accept(version)
+            record_accepted(version)
             return
         contention.refuse_if_over()
         contention.tried(worked=version.commit_fence(epoch, head))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.two_phase.layout import Layout
+from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 
 _PREFIX = "ckpt:"
 _EPOCH = ":epoch"
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergLayout(Layout):
+class IcebergLayout(TableLayout):
     """Paths and property names of one pipeline and ledger at one Iceberg table."""
 
     @property

@@ -38,33 +38,33 @@ def refuse_unsupported(table: Table) -> None:
         )
 
 
-def files(table: Table) -> Iterator[tuple[Path, int | None]]:
+def data_files(table: Table) -> Iterator[tuple[Path, int | None]]:
     """Yield path and size of each local file of the newest snapshot; the files of a missing manifest are unknown."""
     snapshot = table.current_snapshot()
     if snapshot is None:
         return
-    if (listed := _local(snapshot.manifest_list)) is not None:
+    if (listed := _local_path(snapshot.manifest_list)) is not None:
         yield listed, None
         if not listed.is_file():
             return
     for manifest in snapshot.manifests(table.io):
-        if (path := _local(manifest.manifest_path)) is not None:
+        if (path := _local_path(manifest.manifest_path)) is not None:
             yield path, manifest.manifest_length
             if not path.is_file():
                 continue
         for entry in manifest.fetch_manifest_entry(table.io):
-            if (path := _local(entry.data_file.file_path)) is not None:
+            if (path := _local_path(entry.data_file.file_path)) is not None:
                 yield path, entry.data_file.file_size_in_bytes
 
 
-def _local(location: str) -> Path | None:
+def _local_path(location: str) -> Path | None:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     scheme, _, path = PyArrowFileIO.parse_location(location)
     return Path(path) if scheme == "file" else None
 
 
-def rows(table: Table) -> int | None:
+def row_count(table: Table) -> int | None:
     """Return the row count from the newest snapshot's summary; None if it has no total, or there are deleted rows."""
     snapshot = table.current_snapshot()
     if snapshot is None:

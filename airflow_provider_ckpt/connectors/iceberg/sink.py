@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.iceberg.fence import fence
 from airflow_provider_ckpt.connectors.iceberg.layout import ledgers
-from airflow_provider_ckpt.connectors.iceberg.schema_check import files, refuse_unsupported, rows
-from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
+from airflow_provider_ckpt.connectors.iceberg.schema_check import data_files, refuse_unsupported, row_count
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, to_local_path
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
-from airflow_provider_ckpt.connectors.two_phase.contention import Contention
-from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
-from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.set_back import find_setback, missing
+from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.data_files import describe_damage
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.set_back import batches_without_rows, find_loss
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 
 
 class IcebergSink:
@@ -56,12 +56,12 @@ class IcebergSink:
         version = self._version()
         if version is not None:
             refuse_unsupported(version.table)
-            for place in (version.layout.table, version.layout.letters.directory):
+            for place in (version.layout.table, version.layout.dead_letters.directory):
                 check_writable(place, "sink.table")
             return
         warehouse = self._address.catalog.properties.get("warehouse")
         if warehouse and "://" in warehouse:
-            local_place(warehouse, "the warehouse")
+            to_local_path(warehouse, "the warehouse")
 
     def outputs(self) -> Sequence[Output]:
         """See :class:`NamesOutputs`: data files, metadata and dead letters; none while there is no table."""
@@ -70,9 +70,11 @@ class IcebergSink:
             return ()
         table = version.layout.table
         data = version.table.location_provider().new_data_location("x.parquet")
-        places = {table, local_place(data, self._address.name).parent}
+        places = {table, to_local_path(data, self._address.name).parent}
         here: list[Output] = [WrittenFiles("sink.table", place, nested=True) for place in sorted(places)]
-        return [*here, version.layout.letters.output("dead_letter_queue.sink: same")] if self._letters_here else here
+        return (
+            [*here, version.layout.dead_letters.output("dead_letter_queue.sink: same")] if self._letters_here else here
+        )
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; a table without columns accepts any. Types are compared by each writer."""
@@ -91,23 +93,23 @@ class IcebergSink:
         version = self._version()
         if version is None:
             return Claims()
-        setback = find_setback(version, Receipts(version.layout))
+        setback = find_loss(version, ReceiptChain(version.layout))
         self._told = setback is not None
         told = setback.message if setback is not None else None
         return Claims(version.epoch, ledgers(version.table.properties, self._context.pipeline), version.target, told)
 
     def fence(self, epoch: int) -> None:
         """Fence every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` reported is accepted."""
-        contention = Contention(self._pipeline, f"the Iceberg table {self._address.name}")
+        contention = CommitRetries(self._pipeline, f"the Iceberg table {self._address.name}")
         fence(self._address, epoch, contention, accepting=self._told)
 
-    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the table's property names and the ledger does not know yet."""
         version = self._version()
         if version is None:
             return
         try:
-            yield from Receipts(version.layout).beyond(version.head, known)
+            yield from ReceiptChain(version.layout).beyond(version.head, known)
         except ReceiptsUnreadableError:
             self._told = True
             raise
@@ -115,17 +117,17 @@ class IcebergSink:
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the batches that the table does not name, or whose rows were lost by a rollback."""
         version = self._version()
-        return missing(version, Receipts(version.layout), keys) if version is not None else keys
+        return batches_without_rows(version, ReceiptChain(version.layout), keys) if version is not None else keys
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
         version = self._version()
         if version is not None:
             for source in sources:
-                yield from version.layout.letters.read(source)
+                yield from version.layout.dead_letters.read(source)
 
-    def keep_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.keep_replay`."""
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.store_replay`."""
         version = self._version()
         if version is None:
             raise SinkError(f"there is no Iceberg table {self._address.name} to store a replay at.")
@@ -136,27 +138,27 @@ class IcebergSink:
         version = self._version()
         return version.layout.replays.read(partitions) if version is not None else {}
 
-    def keep_files(self, files: FileList) -> None:
-        """See :meth:`Sink.keep_files`."""
+    def store_file_list(self, files: FileList) -> None:
+        """See :meth:`Sink.store_file_list`."""
         version = self._version()
         if version is None:
             raise SinkError(f"there is no Iceberg table {self._address.name} to store a list of source files at.")
         version.layout.lists.keep(files)
 
-    def kept_files(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.kept_files`."""
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.stored_file_lists`."""
         version = self._version()
         return version.layout.lists.read(first) if version is not None else []
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the snapshot always has it
         """Return the row count from the newest snapshot's summary; None if it is not there."""
         version = self._version()
-        return rows(version.table) if version is not None else 0
+        return row_count(version.table) if version is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """See :class:`KeepsFiles`; checks the newest snapshot, including its manifests."""
+        """See :class:`FileBasedSink`; checks the newest snapshot, including its manifests."""
         version = self._version()
-        return damaged(files(version.table)) if version is not None else iter(())
+        return describe_damage(data_files(version.table)) if version is not None else iter(())
 
     def close(self) -> None:
         """Close the catalog's connections."""

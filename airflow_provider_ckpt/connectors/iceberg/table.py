@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress, failures
+from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress, library_errors
 from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
@@ -62,7 +62,7 @@ class TableAddress:
             return self.catalog.load_table(self.name)
         except NoSuchTableError:
             return None
-        except failures() as error:
+        except library_errors() as error:
             raise self.error(error, f"open the Iceberg table {self.name}") from None  # the cause may show a secret
 
     def create(self) -> Table:
@@ -79,7 +79,7 @@ class TableAddress:
             except NoSuchNamespaceError:
                 self.catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
                 self.catalog.create_table(self.name, Schema(), properties=_NEW_TABLE)
-        except failures() as error:
+        except library_errors() as error:
             if (table := self.load()) is not None:
                 return table  # another process created it
             raise self.error(error, f"create the Iceberg table {self.name}") from None  # the cause may show a secret
@@ -98,7 +98,7 @@ class TableAddress:
 
         :raises ConfigError: if the table is not on a local file system
         """
-        return IcebergLayout(local_place(table.location(), self.name), self.context.ledger, self.context.pipeline)
+        return IcebergLayout(to_local_path(table.location(), self.name), self.context.ledger, self.context.pipeline)
 
     def error(self, error: Exception, doing: str) -> CkptError:
         """Convert an error of the catalog."""
@@ -111,7 +111,7 @@ class TableAddress:
             self._catalog = None
 
 
-def local_place(location: str, name: str) -> Path:
+def to_local_path(location: str, name: str) -> Path:
     """Convert a location to a local path.
 
     :param location: path or URL

@@ -14,12 +14,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.iceberg.catalog import failures
-from airflow_provider_ckpt.connectors.iceberg.column_types import evolve, evolved, refuse_misfit
+from airflow_provider_ckpt.connectors.iceberg.catalog import library_errors
+from airflow_provider_ckpt.connectors.iceberg.column_types import add_new_columns, refuse_misfit, with_new_columns
 from airflow_provider_ckpt.connectors.iceberg.data_file import data_file
 from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
-from airflow_provider_ckpt.connectors.two_phase.staging import Staged
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.errors import SinkError
 
@@ -44,7 +44,7 @@ class IcebergVersion(TableVersion):
     def __init__(self, address: TableAddress, table: Table, schema: pa.Schema | Schema | None = None) -> None:
         super().__init__(address.layout(table))
         self.table = table
-        self.schema = evolved(table, schema, grows=address.grows)
+        self.schema = with_new_columns(table, schema, grows=address.grows)
         self._address = address
         self._rows = schema
 
@@ -75,8 +75,8 @@ class IcebergVersion(TableVersion):
         """Next sequence number; 0 in a table of format version 1, which has none."""
         return self.table.metadata.next_sequence_number()
 
-    def went_back_to(self, since: int) -> int | None:
-        """See :meth:`TableVersion.went_back_to`.
+    def restored_version(self, since: int) -> int | None:
+        """See :meth:`TableVersion.restored_version`.
 
         Expiry removes the oldest ancestors, and some programs then treat the oldest one left as the first of all. So if
         all that are left are newer than ``since``, a rollback cannot be detected.
@@ -92,7 +92,7 @@ class IcebergVersion(TableVersion):
         number = (ancestor.sequence_number or 0) if ancestor is not None else since
         return number if number < since else None
 
-    def refuse_misfit(self, staged: Staged) -> None:
+    def refuse_misfit(self, staged: StagedBatch) -> None:
         """See :meth:`TableVersion.refuse_misfit`.
 
         :raises SinkError: if the table was altered since, but rows staged again would fit
@@ -114,7 +114,7 @@ class IcebergVersion(TableVersion):
             hint="The batch is sent again.",
         )
 
-    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+    def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
         """See :meth:`TableVersion.commit`."""
         properties = {self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}
         short = {**note, "batches": len(added)}  # a snapshot's summary stays in the table's metadata until it expires
@@ -138,7 +138,7 @@ class IcebergVersion(TableVersion):
         name = self._address.name
         try:
             transaction = self.table.transaction()
-            evolve(transaction, self.table.schema(), self._rows, grows=self._address.grows)
+            add_new_columns(transaction, self.table.schema(), self._rows, grows=self._address.grows)
             transaction.set_properties(properties)
             update_snapshot = transaction.update_snapshot(snapshot_properties={"ckpt": json.dumps(note)})
             merged = self.table.properties.get("commit.manifest-merge.enabled") != _NEVER_MERGED
@@ -147,7 +147,7 @@ class IcebergVersion(TableVersion):
                     append.append_data_file(data_file(file, self.table.spec(), self.schema))
             requirements = (*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))
             self.table._do_commit(transaction._updates, requirements)
-        except failures() as error:
+        except library_errors() as error:
             if not self._address.moved(self.table):
                 raise self._address.error(
                     error, f"commit to the Iceberg table {name}"

@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import data_error
+from airflow_provider_ckpt.connectors.batch_content import record_error
 from airflow_provider_ckpt.connectors.iceberg import data_file
 from airflow_provider_ckpt.connectors.iceberg.column_types import (
-    complete,
-    evolved,
-    for_iceberg,
+    fill_missing_columns,
     refuse_misfit,
-    without_number,
+    to_iceberg,
+    with_new_columns,
+    without_row_number,
 )
-from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, to_local_path
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.connectors.two_phase.layout import new_stem
-from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written, nulls
+from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
+from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -66,39 +66,39 @@ class IcebergWriter(TableWriter[IcebergVersion]):
             self._version = IcebergVersion(self._address, table)
         return self._version
 
-    def _fitting(self, rows: pa.Table, version: IcebergVersion) -> pa.Table:
-        rows = for_iceberg(rows)
+    def _convert_rows(self, rows: pa.Table, version: IcebergVersion) -> pa.Table:
+        rows = to_iceberg(rows)
         if rows.num_rows and version.schema.fields:
-            columns = without_number(rows.schema)
+            columns = without_row_number(rows.schema)
             refuse_misfit(self._address.name, version.schema, columns, grows=self._address.grows)
         return rows
 
-    def _unfit(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:
-        errors = nulls(rows, [field.name for field in version.schema.fields if field.required])
-        for name, number in data_file.beyond_partitions(rows, version.table.spec(), version.schema):
+    def _record_errors(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:
+        errors = null_errors(rows, [field.name for field in version.schema.fields if field.required])
+        for name, number in data_file.find_unpartitionable(rows, version.table.spec(), version.schema):
             message = f"column {name} has a time that the table's partitioning cannot represent"
-            errors[number] = data_error(ErrorType.SINK, message, _TIME_OVERFLOW)
+            errors[number] = record_error(ErrorType.SINK, message, _TIME_OVERFLOW)
         return errors
 
-    def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Path]) -> Written:
+    def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Path]) -> WrittenFiles:
         table = version.table
-        schema = evolved(table, rows.schema, grows=self._address.grows)
+        schema = with_new_columns(table, rows.schema, grows=self._address.grows)
         text = schema.model_dump_json()
         if not rows.num_rows:
-            return Written(schema=text)
-        rows = complete(rows, schema)
-        stem, spec = new_stem(task.key, task.attempt, self._context.epoch), table.spec()
+            return WrittenFiles(schema=text)
+        rows = fill_missing_columns(rows, schema)
+        stem, spec = new_file_prefix(task.key, task.attempt, self._context.epoch), table.spec()
         files = []
-        for number, (values, part) in enumerate(data_file.split(rows, spec, schema)):
+        for number, (values, part) in enumerate(data_file.split_by_partition(rows, spec, schema)):
             location = table.location_provider().new_data_location(f"{stem}-{number}.parquet")
-            path = local_place(location, self._address.name)
+            path = to_local_path(location, self._address.name)
             written.append(path)
             try:
-                described = data_file.write(path, part, schema, table.properties)
+                described = data_file.write_file(path, part, schema, table.properties)
             except OSError as error:
                 raise io_error(error, f"write {path}") from error
-            texts = data_file.partition_texts(values, spec, schema)
+            texts = data_file.encode_partition(values, spec, schema)
             files.append(
                 {"path": str(path), "location": location, "spec": spec.spec_id, "partition": texts, **described}
             )
-        return Written(stem, files, text)
+        return WrittenFiles(stem, files, text)

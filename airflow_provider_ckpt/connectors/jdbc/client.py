@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.connectors.jdbc import url_check
-from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, CursorKind, Told
+from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, CursorKind, DriverColumn
 from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, sql_error
 from airflow_provider_ckpt.connectors.jdbc.jvm import Jvm
@@ -21,14 +21,14 @@ _SECONDS = 10
 _NO_NULLS = 0
 
 
-class Plain(Enum):
+class ResultKind(Enum):
     """Type of a result column that is not a position."""
 
     COUNT = "count"
     TEXT = "text"
 
 
-def require(connection: Connection | None) -> Connection:
+def require_connection(connection: Connection | None) -> Connection:
     """Return the connection, after checking that it is usable.
 
     :raises ConfigError: if there is none, it has another type or no URL, its URL includes a secret, or a parameter
@@ -50,7 +50,7 @@ def require(connection: Connection | None) -> Connection:
     return connection
 
 
-def properties(connection: Connection) -> dict[str, str]:
+def driver_properties(connection: Connection) -> dict[str, str]:
     """Return the driver properties passed beside the URL, including the password."""
     extra = connection.extra.get("properties") or {}
     named = {"user": connection.login, "password": connection.password}
@@ -95,7 +95,7 @@ class Database:
             assert self._jvm is not None
             return str(self._jvm.java.sql.DriverManager.getDriver(self._connection.host).getClass().getName())
 
-    def rows(self, statement: str, gets: Sequence[CursorKind | Plain], most: int | None = None) -> list[list[Any]]:
+    def rows(self, statement: str, gets: Sequence[CursorKind | ResultKind], most: int | None = None) -> list[list[Any]]:
         """Return the rows of a query.
 
         :param statement: the query
@@ -115,14 +115,14 @@ class Database:
             finally:
                 asked.close()
 
-    def columns(self, query: str) -> list[Told]:
+    def columns(self, query: str) -> list[DriverColumn]:
         """Return the columns of a query, which should return no rows."""
         with self._asking() as opened:
             asked = opened.createStatement()
             try:
                 told = asked.executeQuery(query).getMetaData()
                 return [
-                    Told(
+                    DriverColumn(
                         told.getColumnLabel(at),
                         told.getColumnType(at),
                         told.getColumnTypeName(at),
@@ -165,10 +165,10 @@ class Database:
             info = error_info(found, f"{self._doing} (connection {name!r})", self._connection)
             if info.whole:
                 self.close()
-            raise raised(info) from None  # Py4J's own text may include what was sent
+            raise to_exception(info) from None  # Py4J's own text may include what was sent
         except (Py4JError, OSError) as error:
             self.close()
-            raise raised(
+            raise to_exception(
                 ErrorInfo(ErrorType.SOURCE, f"{self._doing}: the Java process was lost ({error})", True, whole=True)
             ) from None
 
@@ -181,7 +181,7 @@ class Database:
         self._jvm = self._jvm or Jvm(self._jars)
         java = self._jvm.java
         told = java.util.Properties()
-        for key, value in properties(self._connection).items():
+        for key, value in driver_properties(self._connection).items():
             told.setProperty(key, value)
         java.sql.DriverManager.setLoginTimeout(_SECONDS)
         known = [driver.getClass().getName() for driver in java.sql.DriverManager.drivers().toList()]
@@ -193,10 +193,10 @@ class Database:
             )
         return java.sql.DriverManager.getConnection(url, told)
 
-    def _get(self, found: Any, at: int, kind: CursorKind | Plain) -> Any:
-        if kind is Plain.TEXT:
+    def _get(self, found: Any, at: int, kind: CursorKind | ResultKind) -> Any:
+        if kind is ResultKind.TEXT:
             return found.getString(at)
-        if kind in (Plain.COUNT, CursorKind.NUMBER):
+        if kind in (ResultKind.COUNT, CursorKind.NUMBER):
             value = found.getLong(at)
             return None if found.wasNull() else int(value)
         from py4j.java_gateway import get_java_class  # type: ignore[import-untyped]
@@ -205,24 +205,28 @@ class Database:
         time = self._jvm.java.time
         if kind is CursorKind.DATE:
             day = found.getObject(at, get_java_class(time.LocalDate))
-            return None if day is None else _position(day.toEpochDay() * DAY)
+            return None if day is None else _checked_position(day.toEpochDay() * MICROSECONDS_A_DAY)
         if kind is CursorKind.TIMESTAMP:
             moment = found.getObject(at, get_java_class(time.LocalDateTime))
-            return None if moment is None else _position(_micros(moment.toEpochSecond(time.ZoneOffset.UTC), moment))
+            return (
+                None
+                if moment is None
+                else _checked_position(_microseconds(moment.toEpochSecond(time.ZoneOffset.UTC), moment))
+            )
         moment = found.getObject(at, get_java_class(time.OffsetDateTime))
-        return None if moment is None else _position(_micros(moment.toEpochSecond(), moment))
+        return None if moment is None else _checked_position(_microseconds(moment.toEpochSecond(), moment))
 
 
-def raised(info: ErrorInfo) -> SourceError:
+def to_exception(info: ErrorInfo) -> SourceError:
     """Return the exception for an error of the source."""
     return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, whole=info.whole)
 
 
-def _micros(seconds: int, moment: Any) -> int:
+def _microseconds(seconds: int, moment: Any) -> int:
     return seconds * 1_000_000 + int(moment.getNano()) // 1000
 
 
-def _position(value: int) -> int:
+def _checked_position(value: int) -> int:
     if not -62_135_596_800_000_000 <= value < 253_402_300_800_000_000:
         raise SourceError(
             "a cursor is infinity, or a time outside the years 1 to 9999, which has no position.",

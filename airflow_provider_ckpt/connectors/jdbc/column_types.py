@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-DAY = 86_400_000_000
+MICROSECONDS_A_DAY = 86_400_000_000
 """Microseconds of a day."""
 
-LEAST = -(2**63)
+MIN_POSITION = -(2**63)
 """Position before all others, for any cursor."""
 
 
@@ -47,12 +47,12 @@ _CURSORS = {
     "timestamp_ntz": CursorKind.TIMESTAMP,
     "timestamp": CursorKind.INSTANT,
 }
-_LONGEST = 18
+_MAX_DIGITS = 18
 """Maximum number of decimal digits that always fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DriverColumn:
     """A column as the driver describes it.
 
     :param name: name of the column
@@ -105,11 +105,11 @@ class Column:
         """Its type as a cursor, or None if it cannot be one."""
         digits, _, scale = self.spark.removeprefix("decimal(").removesuffix(")").partition(",")
         if self.spark.startswith("decimal("):
-            return CursorKind.NUMBER if scale == "0" and int(digits) <= _LONGEST else None
+            return CursorKind.NUMBER if scale == "0" and int(digits) <= _MAX_DIGITS else None
         return _CURSORS.get(self.spark)
 
 
-def column(told: Told, *, foreign: bool, zoned: bool) -> Column:
+def to_spark_column(told: DriverColumn, *, foreign: bool, zoned: bool) -> Column:
     """Return a column as Spark reads it.
 
     :param told: the driver's description

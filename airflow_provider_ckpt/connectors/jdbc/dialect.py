@@ -9,7 +9,14 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, LEAST, Column, CursorKind, Told, column
+from airflow_provider_ckpt.connectors.jdbc.column_types import (
+    MICROSECONDS_A_DAY,
+    MIN_POSITION,
+    Column,
+    CursorKind,
+    DriverColumn,
+    to_spark_column,
+)
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 
@@ -20,10 +27,10 @@ _WITH_LIMIT = frozenset({"MySQL", "MariaDB", "SQLite"})
 """Products that only know LIMIT; others know the SQL standard's clause."""
 
 _POSTGRES = "PostgreSQL"
-_TEXTS = {_POSTGRES: "CAST({} AS text)", "H2": "CAST({} AS varchar)"}
+_CASTS_TO_TEXT = {_POSTGRES: "CAST({} AS text)", "H2": "CAST({} AS varchar)"}
 """SQL that converts a value of any type to text, by product."""
 
-_KNOWN = {
+_IDENTIFIED_TYPES = {
     _POSTGRES: frozenset(
         [
             "bool",
@@ -46,7 +53,7 @@ _KNOWN = {
 }
 """Types that are identified by their code, by product; for other products, all types are."""
 
-_UNKNOWN = {"H2": frozenset({"UUID", "JSON", "GEOMETRY"})}
+_UNIDENTIFIED_TYPES = {"H2": frozenset({"UUID", "JSON", "GEOMETRY"})}
 """Types that are not identified by their code, by product."""
 
 _IDENTITY = """
@@ -89,18 +96,18 @@ class Dialect:
 
     def table(self, name: str) -> str:
         """Return a table's name as SQL."""
-        return ".".join(self.quote(part) for part in split(name))
+        return ".".join(self.quote(part) for part in split_name(name))
 
-    def column(self, told: Told) -> Column:
+    def column(self, told: DriverColumn) -> Column:
         """Return a column as Spark reads it."""
-        known, unknown = _KNOWN.get(self.product), _UNKNOWN.get(self.product, frozenset())
+        known, unknown = _IDENTIFIED_TYPES.get(self.product), _UNIDENTIFIED_TYPES.get(self.product, frozenset())
         foreign = told.type in unknown or (known is not None and told.type not in known)
-        return column(told, foreign=foreign, zoned=told.type == "timestamptz")
+        return to_spark_column(told, foreign=foreign, zoned=told.type == "timestamptz")
 
     def value(self, column: Column) -> str:
         """Return the SQL that selects a column."""
         name = self.quote(column.name)
-        return _TEXTS[self.product].format(name) if column.foreign and self.product in _TEXTS else name
+        return _CASTS_TO_TEXT[self.product].format(name) if column.foreign and self.product in _CASTS_TO_TEXT else name
 
     def first(self, count: int) -> str:
         """Return the clause that limits the number of rows; it follows ORDER BY."""
@@ -113,15 +120,15 @@ class Dialect:
         :param cursor: the cursor column as SQL
         :param span: the range
         """
-        upper = f"{cursor} < {constant(kind, span.end)}"
-        return upper if span.start <= LEAST else f"{cursor} >= {constant(kind, span.start)} AND {upper}"
+        upper = f"{cursor} < {position_constant(kind, span.end)}"
+        return upper if span.start <= MIN_POSITION else f"{cursor} >= {position_constant(kind, span.start)} AND {upper}"
 
     def identity(self, table: str) -> str | None:
         """Return a query for the identity of a table, which changes if it is recreated; None if the database has none.
 
         :param table: its name as SQL
         """
-        return _IDENTITY.format(_text(table)) if self.product == _POSTGRES else None
+        return _IDENTITY.format(_text_constant(table)) if self.product == _POSTGRES else None
 
     def guard(self, table: str, identity: str) -> str | None:
         """Return a statement that fails unless the table has the given identity; None if the database has none."""
@@ -130,10 +137,10 @@ class Dialect:
         mark = "$ckpt$"
         while mark in table:
             mark = f"{mark[:-1]}_$"
-        return _GUARD.format(_text(table), int(identity.rpartition("/")[2]), mark)
+        return _GUARD.format(_text_constant(table), int(identity.rpartition("/")[2]), mark)
 
 
-def constant(kind: CursorKind, position: int) -> str:
+def position_constant(kind: CursorKind, position: int) -> str:
     """Return the SQL constant of a position: earlier values are less than it, all others are not.
 
     :raises SourceError: if no time has that position
@@ -141,7 +148,7 @@ def constant(kind: CursorKind, position: int) -> str:
     if kind is CursorKind.NUMBER:
         return f"{position:d}"
     if kind is CursorKind.DATE:
-        position += -position % DAY
+        position += -position % MICROSECONDS_A_DAY
     try:
         moment = _EPOCH + timedelta(microseconds=position)
     except OverflowError as error:
@@ -152,7 +159,7 @@ def constant(kind: CursorKind, position: int) -> str:
     return f"{{ts '{text}'}}" if kind is CursorKind.TIMESTAMP else f"TIMESTAMP WITH TIME ZONE '{text}+00:00'"
 
 
-def split(name: str) -> list[str]:
+def split_name(name: str) -> list[str]:
     """Split a table's name into its parts: ``catalog.schema.table``, or fewer; a part may be in double quotes.
 
     :raises ConfigError: if it is not such a name
@@ -167,7 +174,7 @@ def split(name: str) -> list[str]:
     return parts
 
 
-def _text(value: str) -> str:
+def _text_constant(value: str) -> str:
     """Return a text constant in PostgreSQL's SQL, for any ``standard_conforming_strings``."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"

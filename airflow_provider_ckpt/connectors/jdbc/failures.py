@@ -9,12 +9,12 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.jdbc.url_check import without_secrets
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.connectors.sqlstates import is_of_all, passes
+from airflow_provider_ckpt.connectors.sqlstates import is_server_failure, is_transient
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 _SQL = "java.sql.SQLException"
 _NO_CLASS = ("java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError")
-_OF_ALL = frozenset(
+_CONNECTION_LOST = frozenset(
     {
         "java.sql.SQLNonTransientConnectionException",
         "java.sql.SQLRecoverableException",
@@ -23,8 +23,8 @@ _OF_ALL = frozenset(
 )
 """Exceptions with which a driver reports that the connection is lost or cannot be opened."""
 
-_PASSING = "java.sql.SQLTransientException"
-_REFUSED = ("28", "3D", "42")
+_TRANSIENT = "java.sql.SQLTransientException"
+_NOT_TRANSIENT = ("28", "3D", "42")
 """SQLSTATE classes for which a retry cannot help, with any class of exception."""
 
 _NOISE = re.compile(r"^(?:ERROR|FATAL|PANIC): |; SQL statement:$")
@@ -48,7 +48,7 @@ def java_errors(error: BaseException) -> Iterator[JavaError]:
     """Yield an exception of Py4J or PySpark and its causes, outermost first; nothing if it is not a Java exception."""
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while thrown is not None:
-        kinds = tuple(_kinds(thrown))
+        kinds = tuple(_class_names(thrown))
         state = thrown.getSQLState() if _SQL in kinds else None
         yield JavaError(kinds, state, str(thrown.getMessage() or kinds[0]))
         cause = thrown.getCause()
@@ -73,21 +73,23 @@ def error_info(found: JavaError, doing: str, connection: Connection) -> ErrorInf
     :param connection: connection whose secrets are removed from the message
     """
     state = found.state or None
-    refused = state is not None and state.startswith(_REFUSED)
-    whole = not refused and (bool(_OF_ALL & set(found.kinds)) or (state is not None and is_of_all(state)))
-    recoverable = whole or (not refused and _PASSING in found.kinds) or (state is not None and passes(state))
+    refused = state is not None and state.startswith(_NOT_TRANSIENT)
+    whole = not refused and (
+        bool(_CONNECTION_LOST & set(found.kinds)) or (state is not None and is_server_failure(state))
+    )
+    recoverable = whole or (not refused and _TRANSIENT in found.kinds) or (state is not None and is_transient(state))
     return ErrorInfo(
-        ErrorType.SOURCE, f"{doing}: {without_secrets(connection, _line(found.text))}", recoverable, state, whole
+        ErrorType.SOURCE, f"{doing}: {without_secrets(connection, _first_line(found.text))}", recoverable, state, whole
     )
 
 
-def _line(text: str) -> str:
+def _first_line(text: str) -> str:
     """Return the first line of the database's message, without prefix and suffix."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), text)
     return _NOISE.sub("", first)
 
 
-def _kinds(thrown: Any) -> Iterator[str]:
+def _class_names(thrown: Any) -> Iterator[str]:
     kind = thrown.getClass()
     while kind is not None:
         yield str(kind.getName())

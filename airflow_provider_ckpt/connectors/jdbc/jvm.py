@@ -37,17 +37,17 @@ class Jvm:
 
         for name in ("py4j", "py4j.java_gateway"):  # at DEBUG it would log every text sent, including passwords
             logging.getLogger(name).setLevel(max(logging.getLogger(name).getEffectiveLevel(), logging.INFO))
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         path = os.pathsep.join([find_jar_path(), *jars])
         try:
             self._process = subprocess.Popen(  # noqa: S603  # Java, with the jars that the pipeline names
                 [_java(), *_OPTIONS, *options, "-cp", path, *_SERVER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._complaints,
+                stderr=self._stderr,
             )
         except OSError as error:
-            self._complaints.close()
+            self._stderr.close()
             raise ConfigError(
                 f"Java cannot be started: {error.strerror}.",
                 hint="A jdbc source is planned in a Java process on the worker: install Java 17 or newer, "
@@ -95,15 +95,15 @@ class Jvm:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
-        self._complaints.close()
+        self._stderr.close()
 
     def _said(self) -> str:
         """Return the first line that Java printed when it failed."""
         self._process.kill()
         self._process.wait()
-        self._complaints.seek(0)
-        with self._complaints:
-            lines = self._complaints.read().decode(errors="replace").splitlines()
+        self._stderr.seek(0)
+        with self._stderr:
+            lines = self._stderr.read().decode(errors="replace").splitlines()
         return next((line for line in lines if line.strip()), f"exit status {self._process.returncode}")
 
 

@@ -13,18 +13,18 @@ from typing import Any
 from airflow_provider_ckpt.connectors.jdbc.column_types import Column, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.table import Table
 
-DETAIL = "jdbc"
+TASK_KEY = "jdbc"
 """Key of a task's detail."""
 
-NOTHING = "1 = 0"
+NO_ROWS = "1 = 0"
 """Condition that no row meets."""
 
-POSITION = "ckpt_at"
+CURSOR_ALIAS = "ckpt_at"
 """Name of the cursor in the query."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ReadQuery:
     """Description of how Spark reads a batch.
 
     :param query: a table expression: column ``i`` is ``ckpt_i`` and the cursor ``ckpt_at``, so that names cannot clash
@@ -44,24 +44,27 @@ class Recipe:
     cursor: str
     driver: str
     guard: str | None
-    where: str = field(default=NOTHING)
+    where: str = field(default=NO_ROWS)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Recipe:
+    def from_json(cls, data: Mapping[str, Any]) -> ReadQuery:
         """Return the description that :meth:`to_json` wrote."""
         return cls(**{**data, "kind": CursorKind(data["kind"])})
 
 
-def of_table(table: Table) -> Recipe:
+def table_query(table: Table) -> ReadQuery:
     """Return the description that all batches of a table share, without a condition for rows."""
     dialect = table.dialect
-    named = [*((f"ckpt_{at}", dialect.value(column)) for at, column in enumerate(table.wanted)), (POSITION, table.at)]
+    named = [
+        *((f"ckpt_{at}", dialect.value(column)) for at, column in enumerate(table.wanted)),
+        (CURSOR_ALIAS, table.at),
+    ]
     selected = ", ".join(f"{value} AS {dialect.quote(name)}" for name, value in named)
-    return Recipe(
+    return ReadQuery(
         f"(SELECT {selected} FROM {table.sql}) ckpt_rows",
         [_column(column) for column in table.wanted],
         table.kind,

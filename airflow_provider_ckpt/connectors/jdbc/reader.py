@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import Connection, Shape
+from airflow_provider_ckpt.connectors.protocols import Connection, RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class JdbcReader:
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.protocols.CarriedReader`."""
+    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.protocols.SparkFedReader`."""
 
-    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002  # Spark uses them
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002  # Spark uses them
         self._table = pipeline.source.table
         self._held: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.jdbc import query
-from airflow_provider_ckpt.connectors.jdbc.client import Database, require
-from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, LEAST, CursorKind
-from airflow_provider_ckpt.connectors.jdbc.split import batch_records, cut, empty
+from airflow_provider_ckpt.connectors.jdbc.client import Database, require_connection
+from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, MIN_POSITION, CursorKind
+from airflow_provider_ckpt.connectors.jdbc.split import batch_records, empty_batch, split
 from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.protocols import (
@@ -22,12 +22,12 @@ from airflow_provider_ckpt.connectors.protocols import (
     Plan,
     PlannedBatch,
     PlanRequest,
-    Shape,
+    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.connectors.record_positions import Digest, Positions
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import Range
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.core.wave import BatchTask
 
-_BEHIND = 12 * 3600
+_WESTERNMOST_SECONDS = 12 * 3600
 """Seconds by which the westernmost time zone is behind UTC; only then a day is over everywhere."""
 
 
-_FEW = 1_000
+_MAX_FULL_DIGEST = 1_000
 """Maximum number of rows for which all positions are read through JDBC, even if the count is unchanged."""
 
-_STOOD = "stood"
+_AGED_BOUND = "stood"
 """Key of the partition's state: the newest bound that is at least ``close_wait`` old."""
 
 
@@ -60,7 +60,9 @@ class JdbcSource:
         self._pipeline = pipeline.name
         self._declared = pipeline.source
         self._wait = pipeline.source.close_wait.total_seconds()
-        self._database = Database(require(connection), pipeline.source.jars, f"planning from {pipeline.source.table}")
+        self._database = Database(
+            require_connection(connection), pipeline.source.jars, f"planning from {pipeline.source.table}"
+        )
 
     def check(self) -> None:
         """Raise an error if the table or its cursor does not fit; see :meth:`Source.check`."""
@@ -85,11 +87,11 @@ class JdbcSource:
         if isinstance(start_from, int):
             return Start(start_from)
         greatest = self._table().greatest() if start_from == "latest" else None
-        return Start(LEAST if greatest is None else greatest + 1)
+        return Start(MIN_POSITION if greatest is None else greatest + 1)
 
-    def shape(self) -> Shape:
+    def shape(self) -> RecordShape:
         """Return the table's columns (or those that the pipeline names) and their Spark types."""
-        return Shape(False, [(column.name, column.spark) for column in self._table().wanted])
+        return RecordShape(False, [(column.name, column.spark) for column in self._table().wanted])
 
     def plan(self, request: PlanRequest) -> Plan:
         """Split each range into batches; a range without an end reaches to the newest bound that is old enough."""
@@ -105,9 +107,9 @@ class JdbcSource:
                 more = True
                 break
             span = Range(todo.start, end)
-            found = cut(table, span, request.records_per_batch or batch_records(table, span), left)
+            found = split(table, span, request.records_per_batch or batch_records(table, span), left)
             if not found.batches and todo.end is not None:  # its rows are gone, but the checkpoint must pass the range
-                found = empty(table, span)
+                found = empty_batch(table, span)
             batches.extend(found.batches)
             left -= found.records
             more = more or found.more
@@ -117,7 +119,7 @@ class JdbcSource:
         """Return True: the end of the last transaction below a bound is unknown."""
         return True
 
-    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
         """Return digests of the records visible now; for ranges with many records, only their count."""
         table = self._table()
         return [self._digest(table, span) for span in ranges]
@@ -127,21 +129,25 @@ class JdbcSource:
         return self._table().positions(span)
 
     @staticmethod
-    def _digest(table: Table, span: Range) -> Digest:
+    def _digest(table: Table, span: Range) -> PositionDigest:
         count = table.count(span)
-        return Digest(count, None) if count > _FEW else Positions.of(table.positions(span)).digest
+        return (
+            PositionDigest(count, None)
+            if count > _MAX_FULL_DIGEST
+            else RecordPositions.of(table.positions(span)).digest
+        )
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """Return the same tasks, each with the description that Spark needs to read it."""
         table = self._table()
-        common = query.of_table(table)
+        common = query.table_query(table)
         located = []
         for task in tasks:
             one = common
             if task.instruction is not Instruction.VOID:
-                at = table.dialect.quote(query.POSITION)
+                at = table.dialect.quote(query.CURSOR_ALIAS)
                 one = replace(common, where=table.dialect.within(table.kind, at, task.range))
-            located.append(replace(task, detail={**task.detail, query.DETAIL: one.to_json()}))
+            located.append(replace(task, detail={**task.detail, query.TASK_KEY: one.to_json()}))
         return located
 
     def close(self) -> None:
@@ -160,28 +166,28 @@ class JdbcSource:
 
     def _bounded(self, table: Table, request: PlanRequest) -> Plan:
         """Return a plan with the bound for new rows: the stored one, or the newest one after waiting ``close_wait``."""
-        open_ended = [todo.start for todo in request.todo if todo.asks_bound]
+        open_ended = [todo.start for todo in request.todo if todo.needs_bound]
         if not open_ended:
             return Plan()
         table.refuse_nulls()
-        tail, newest = max(open_ended), _following(table)
+        tail, newest = max(open_ended), _next_position(table)
         if newest is None or newest <= tail:  # nothing new is visible, so there is nothing to wait for
             return Plan()
-        stood = request.states.get(table.label, {}).get(_STOOD, tail)
+        stood = request.states.get(table.label, {}).get(_AGED_BOUND, tail)
         if stood <= tail:
             if not request.look:
                 time.sleep(self._wait)
             stood = newest
-        return Plan(bounds={table.label: stood}, states={table.label: {_STOOD: stood}}, more=newest > stood)
+        return Plan(bounds={table.label: stood}, states={table.label: {_AGED_BOUND: stood}}, more=newest > stood)
 
 
-def _following(table: Table) -> int | None:
+def _next_position(table: Table) -> int | None:
     """Return the position after the greatest, or a lower one if more rows of the current day may still appear."""
     greatest = table.greatest()
     if greatest is None:
         return None
     if table.kind is CursorKind.DATE:
-        today = int((time.time() - _BEHIND) // 86_400) * DAY
-        if today <= greatest <= today + 2 * DAY:
+        today = int((time.time() - _WESTERNMOST_SECONDS) // 86_400) * MICROSECONDS_A_DAY
+        if today <= greatest <= today + 2 * MICROSECONDS_A_DAY:
             return today
     return greatest + 1

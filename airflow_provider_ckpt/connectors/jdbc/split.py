@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.jdbc.client import Plain
+from airflow_provider_ckpt.connectors.jdbc.client import ResultKind
 from airflow_provider_ckpt.connectors.jdbc.table import Table
 from airflow_provider_ckpt.connectors.protocols import PlannedBatch
 from airflow_provider_ckpt.core.ranges import Range
@@ -16,17 +16,17 @@ from airflow_provider_ckpt.core.ranges import Range
 AUTO_RECORDS = 50_000
 """Records of a batch when the source chooses the size."""
 
-_SMALL = 20_000
-"""Maximum number of records that are planned as one batch; more are split into at least :data:`_AT_LEAST`."""
+_ONE_BATCH_RECORDS = 20_000
+"""Maximum number of records that are planned as one batch; more are split into at least :data:`_MIN_BATCHES`."""
 
-_AT_LEAST = 4
+_MIN_BATCHES = 4
 
-_MOST = 2_000
+_MAX_BATCHES = 2_000
 """Maximum number of batches of one plan; each costs several calls to the Java process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Split:
     """Batches of a range.
 
     :param batches: the batches, in order
@@ -58,11 +58,11 @@ class _Group:
 
 def batch_records(table: Table, span: Range) -> int:
     """Return a good number of records a batch for this range, with enough batches to use several lanes."""
-    counted = table.count(span, _AT_LEAST * AUTO_RECORDS)
-    return AUTO_RECORDS if counted <= _SMALL else min(AUTO_RECORDS, -(-counted // _AT_LEAST))
+    counted = table.count(span, _MIN_BATCHES * AUTO_RECORDS)
+    return AUTO_RECORDS if counted <= _ONE_BATCH_RECORDS else min(AUTO_RECORDS, -(-counted // _MIN_BATCHES))
 
 
-def cut(table: Table, span: Range, records: int, most: int) -> Cut:
+def split(table: Table, span: Range, records: int, most: int) -> Split:
     """Split a range into batches of ``records`` records.
 
     :param table: the table
@@ -70,10 +70,10 @@ def cut(table: Table, span: Range, records: int, most: int) -> Cut:
     :param records: records of a batch
     :param most: approximate maximum of records to plan; at least one batch is planned
     """
-    looked = min(max(most // records, 1), _MOST) * records + 1
+    looked = min(max(most // records, 1), _MAX_BATCHES) * records + 1
     groups = _groups(table, span, records, looked)
     if not groups:
-        return Cut((), False)
+        return Split((), False)
     more, end = sum(group.rows for group in groups) >= looked, span.end
     if more and len(groups) > 1:
         end = groups.pop().first  # further rows of this group were not queried
@@ -86,12 +86,12 @@ def cut(table: Table, span: Range, records: int, most: int) -> Cut:
         PlannedBatch(table.label, Range(low, high), group.rows)
         for low, high, group in zip(edges[:-1], edges[1:], groups, strict=True)
     ]
-    return Cut(batches, more)
+    return Split(batches, more)
 
 
-def empty(table: Table, span: Range) -> Cut:
+def empty_batch(table: Table, span: Range) -> Split:
     """Return one batch over a range without rows."""
-    return Cut([PlannedBatch(table.label, span, 0)], False)
+    return Split([PlannedBatch(table.label, span, 0)], False)
 
 
 def _groups(table: Table, span: Range, records: int, looked: int) -> list[_Group]:
@@ -112,7 +112,7 @@ def _groups(table: Table, span: Range, records: int, looked: int) -> list[_Group
             ) ckpt_looked
         ) ckpt_ranked GROUP BY ckpt_group ORDER BY ckpt_group"""
     groups: list[_Group] = []
-    for first, last, rows in table.database.rows(query, [table.kind, table.kind, Plain.COUNT]):
+    for first, last, rows in table.database.rows(query, [table.kind, table.kind, ResultKind.COUNT]):
         if groups and first <= groups[-1].last:
             before = groups.pop()
             groups.append(_Group(before.first, last, before.rows + rows))

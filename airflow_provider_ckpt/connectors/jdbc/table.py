@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.jdbc.client import Database, Plain
+from airflow_provider_ckpt.connectors.jdbc.client import Database, ResultKind
 from airflow_provider_ckpt.connectors.jdbc.column_types import Column, CursorKind
-from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect, split
+from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect, split_name
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 
-_LARGEST = 2**63 - 1
+_MAX_POSITION = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Table:
         rows = f"FROM {self.sql} WHERE {self.within(span)}"
         if most is not None:
             rows = f"FROM (SELECT {self.at} AS ckpt_at {rows} ORDER BY {self.at} {self.dialect.first(most)}) ckpt_held"
-        return int(self.database.rows(f"SELECT COUNT(*) {rows}", [Plain.COUNT])[0][0])
+        return int(self.database.rows(f"SELECT COUNT(*) {rows}", [ResultKind.COUNT])[0][0])
 
     def positions(self, span: Range) -> list[int]:
         """Return the positions of the rows that a range shows now, in order."""
@@ -71,7 +71,7 @@ class Table:
         :raises SourceError: if no position can follow it
         """
         found: int | None = self.database.rows(f"SELECT MAX({self.at}) FROM {self.sql}", [self.kind])[0][0]
-        if found is not None and found >= _LARGEST:
+        if found is not None and found >= _MAX_POSITION:
             raise SourceError(
                 f"cursor {self.cursor.name} of {self.label} has reached the largest 64-bit number, so nothing can "
                 "follow it.",
@@ -104,7 +104,7 @@ class Table:
         query = self.dialect.identity(self.sql)
         if query is None:
             return f"{self.dialect.product}/{self.database.catalog}/{self.label}"
-        return str(self.database.rows(query, [Plain.TEXT])[0][0])
+        return str(self.database.rows(query, [ResultKind.TEXT])[0][0])
 
 
 def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -> Table:
@@ -117,7 +117,7 @@ def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -
     :raises ConfigError: if it does not exist, or its columns do not fit
     """
     dialect = database.dialect
-    sql, label = dialect.table(name), ".".join(split(name))
+    sql, label = dialect.table(name), ".".join(split_name(name))
     try:
         told = database.columns(f"SELECT * FROM {sql} WHERE 1 = 0")
     except SourceError as error:

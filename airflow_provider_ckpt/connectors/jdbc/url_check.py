@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 
-_GIVEN = re.compile(r"([A-Za-z_$][\w.$ -]{0,60}+)=([^;&?,()]*+)")
+_PARAMETER = re.compile(r"([A-Za-z_$][\w.$ -]{0,60}+)=([^;&?,()]*+)")
 """Pattern of a parameter in any text."""
 _NAME = r"([^;&?,()=/:@]{1,500}+)="
 _IN_URL = re.compile(_NAME + r"([^;&?,()]*+)")
@@ -33,7 +33,7 @@ _CODE = re.compile(
 _LOGIN = re.compile(r"//[^/@?;(]*:[^/@?;]*@|^jdbc:oracle:\w+:[^@]*/[^@]+@")
 _HIDDEN = "***"
 _WORDS = frozenset({"true", "false", "require", "prefer", "allow", "disable", "none"})
-_SHORTEST = 4
+_MIN_HIDDEN_LENGTH = 4
 """Minimum length of a secret that is hidden wherever it occurs; a shorter one would be found inside other words."""
 
 _POSTGRESQL = """
@@ -162,9 +162,9 @@ _ORACLE = """
     oracle.net.https_proxy_host oracle.net.https_proxy_port pool_connection_class pool_purity recv_buf_size sdu
     send_buf_size source_route ssl_version tns_admin token_auth use_sni wallet_location
 """
-_RUN_BY_ORACLE = frozenset({"argv0", "args", "envs", "ifile"})
+_FORBIDDEN_IN_DESCRIPTOR = frozenset({"argv0", "args", "envs", "ifile"})
 """Names in a descriptor that run a program or read a file; all others only describe the connection."""
-_OF_DRIVERS: Mapping[str, frozenset[str]] = {
+_ACCEPTED_PARAMETERS: Mapping[str, frozenset[str]] = {
     name: frozenset(words.lower().split()) | {"time zone"}
     for name, words in {
         "postgresql": _POSTGRESQL,
@@ -187,7 +187,7 @@ _SWITCHES = """
 _OFF = frozenset({"false", "0", "off", "no"})
 """Values that turn a switch off, the only ones accepted for a dangerous switch."""
 
-_HARMLESS = frozenset(word for words in _OF_DRIVERS.values() for word in words if not _SECRET.search(word)) | {
+_HARMLESS = frozenset(word for words in _ACCEPTED_PARAMETERS.values() for word in words if not _SECRET.search(word)) | {
     "charset", "compression", "database", "db", "port", "role", "schema", "timeout", "user", "username", "warehouse"
 }  # fmt: skip
 """Parameters of any driver whose values a message may show."""
@@ -199,11 +199,11 @@ def check(connection: Connection) -> None:
     :raises ConfigError: naming the parameter
     """
     url = connection.host or ""
-    secret = next((name for name, _, _ in _parameters(url) if _keeps_secret(name)), None)
+    secret = next((name for name, _, _ in _parameters(url) if _includes_secret(name)), None)
     if secret is not None or _LOGIN.search(url.lower()):
         raise ConfigError(
             f"the JDBC URL of connection {connection.id!r} includes a password"
-            f"{f' ({_plain(secret)})' if secret else ''}.",
+            f"{f' ({_printable(secret)})' if secret else ''}.",
             hint="Put user and password into the connection's login and password, and other secrets into properties in "
             "its extra: a URL shows up in logs and plans.",
         )
@@ -211,7 +211,7 @@ def check(connection: Connection) -> None:
     for name, value, in_descriptor in given:
         if not _accepted(_kind(url), name.strip().lower(), value.strip().lower(), in_descriptor=in_descriptor):
             raise ConfigError(
-                f"{_plain(name)} is not accepted for a driver of {_kind(url)} (connection {connection.id!r}): a "
+                f"{_printable(name)} is not accepted for a driver of {_kind(url)} (connection {connection.id!r}): a "
                 "driver's parameters may name code to load.",
                 hint="Leave it out of the URL and of properties in the connection's extra.",
             )
@@ -228,8 +228,8 @@ def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
     if name in _SWITCHES.split() and value in _OFF:
         return True
     if in_descriptor:
-        return name not in _RUN_BY_ORACLE and (name, value) != ("protocol", "beq")
-    known = _OF_DRIVERS.get(kind)
+        return name not in _FORBIDDEN_IN_DESCRIPTOR and (name, value) != ("protocol", "beq")
+    known = _ACCEPTED_PARAMETERS.get(kind)
     return not _CODE.search(name) if known is None else name in known
 
 
@@ -241,22 +241,22 @@ def without_secrets(connection: Connection, text: str) -> str:
     in_url = [(name, value) for name, value, _ in _parameters(connection.host or "")]
     given = [*in_url, *_properties(connection).items()]
     hidden = [value for name, value in given if name.strip().lower() not in _HARMLESS]
-    words = {value for value in hidden if len(value) >= _SHORTEST and value.lower() not in _WORDS}
+    words = {value for value in hidden if len(value) >= _MIN_HIDDEN_LENGTH and value.lower() not in _WORDS}
     for secret in sorted(words | ({connection.password} if connection.password else set()), key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
-    return _GIVEN.sub(lambda found: found[0] if _shows(found[1]) else f"{found[1]}={_HIDDEN}", text)
+    return _PARAMETER.sub(lambda found: found[0] if _may_be_shown(found[1]) else f"{found[1]}={_HIDDEN}", text)
 
 
-def _shows(name: str) -> bool:
+def _may_be_shown(name: str) -> bool:
     """Return whether the value after a name in a text may be shown, since the name suggests no secret."""
     return not _SECRET.search(name.strip().lower())
 
 
-def _keeps_secret(name: str) -> bool:
-    return name.lower() not in _NO_SECRETS and not _shows(name)
+def _includes_secret(name: str) -> bool:
+    return name.lower() not in _NO_SECRETS and not _may_be_shown(name)
 
 
-def _plain(name: str) -> str:
+def _printable(name: str) -> str:
     """Return a name for an error message, shortened and printable."""
     return name[:60] if name.isprintable() else ascii(name[:60])
 

@@ -53,7 +53,7 @@ _TUNING = """
     queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms request.timeout.ms retries
     sticky.partitioning.linger.ms transaction.timeout.ms
 """
-_LEFT_OUT = """
+_IGNORED = """
     auto.commit.enable auto.commit.interval.ms auto.offset.reset consume.callback.max.messages
     coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof group.instance.id
     group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms max.poll.interval.ms max.poll.records
@@ -74,10 +74,10 @@ _LEFT_OUT = """
 Other programs that share the connection need them, such as consumers of Airflow's own Kafka provider, which join a
 group and commit offsets. Each consumer of this connector sets isolation.level and check.crcs itself."""
 
-_ALIAS_OF_BROKERS = "metadata.broker.list"
+_BROKERS_ALIAS = "metadata.broker.list"
 """Alias of bootstrap.servers in librdkafka."""
 
-_GUARANTEES = {
+_REQUIRED_VALUES = {
     "acks": {"all", "-1"},
     "request.required.acks": {"all", "-1"},
     "enable.idempotence": {"true"},
@@ -85,25 +85,25 @@ _GUARANTEES = {
 }
 """Settings that the delivery guarantees require, with their accepted values; the connector's producers set them."""
 
-_IN_A_COMMAND = frozenset({"sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name"})
-_HARMLESS = re.compile(r"[A-Za-z0-9@._/=+-]+")
+_PASSED_TO_SHELL = frozenset({"sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name"})
+_SHELL_SAFE = re.compile(r"[A-Za-z0-9@._/=+-]+")
 """Characters allowed in the settings that librdkafka passes to a shell, as arguments of kinit."""
 
-_PROVIDERS = re.compile(r"[A-Za-z0-9_-]+(?: *, *[A-Za-z0-9_-]+)*+")
+_PROVIDER_NAMES = re.compile(r"[A-Za-z0-9_-]+(?: *, *[A-Za-z0-9_-]+)*+")
 """List of OpenSSL provider names. A name that contains a path is refused, since OpenSSL would load code from there."""
 
 
-def brokers(extra: Mapping[str, Any]) -> str:
+def named_brokers(extra: Mapping[str, Any]) -> str:
     """Return the brokers named in a connection's extra, under either name of the setting; empty if there are none."""
-    return str(extra.get("bootstrap.servers") or extra.get(_ALIAS_OF_BROKERS) or "")
+    return str(extra.get("bootstrap.servers") or extra.get(_BROKERS_ALIAS) or "")
 
 
-def own_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
+def client_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a connection's extra that are passed to the Kafka client.
 
     Callbacks, settings for other programs and settings that the connector always sets itself are left out.
     """
-    left_out = {*_LEFT_OUT.split(), *_GUARANTEES, _ALIAS_OF_BROKERS}
+    left_out = {*_IGNORED.split(), *_REQUIRED_VALUES, _BROKERS_ALIAS}
     return {name: value for name, value in extra.items() if not name.endswith("_cb") and name not in left_out}
 
 
@@ -118,14 +118,14 @@ def refuse_settings(connection: str, extra: Mapping[str, Any], *, writes: bool) 
     :raises ConfigError: naming the setting
     """
     for name, value in extra.items() if writes else ():
-        if name in _GUARANTEES and str(value).lower() not in _GUARANTEES[name]:
+        if name in _REQUIRED_VALUES and str(value).lower() not in _REQUIRED_VALUES[name]:
             raise ConfigError(
                 f"connection {connection!r} sets {name} to {str(value)[:40]!r}, but the delivery guarantees "
-                f"require {name}={max(_GUARANTEES[name])}.",
+                f"require {name}={max(_REQUIRED_VALUES[name])}.",
                 hint=f"Remove {name} from the connection's extra.",
             )
     allowed = frozenset(" ".join((_CLIENT, _TLS, _LOGIN, _TUNING)).split())
-    for name, value in own_settings(extra).items():
+    for name, value in client_settings(extra).items():
         if name not in allowed:
             near = difflib.get_close_matches(name, sorted(allowed), 1)
             meant = f"Did you mean {near[0]}? " if near else ""
@@ -135,12 +135,12 @@ def refuse_settings(connection: str, extra: Mapping[str, Any], *, writes: bool) 
                 hint=f"{meant}Remove it from the connection's extra; the page on Kafka in the documentation says which "
                 "settings are allowed.",
             )
-        if name in _IN_A_COMMAND and not _HARMLESS.fullmatch(str(value)):
+        if name in _PASSED_TO_SHELL and not _SHELL_SAFE.fullmatch(str(value)):
             raise ConfigError(
                 f"connection {connection!r} sets {name} to a text with characters that a shell would interpret.",
                 hint="Use only letters, digits and @ . _ / = + -",
             )
-        if name == "ssl.providers" and not _PROVIDERS.fullmatch(str(value)):
+        if name == "ssl.providers" and not _PROVIDER_NAMES.fullmatch(str(value)):
             raise ConfigError(
                 f"connection {connection!r} sets 'ssl.providers' to a value that may be a path of code to load.",
                 hint="Name OpenSSL's providers, separated by commas, such as default,legacy.",

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.connectors.kafka.client import consumer_config, opened
+from airflow_provider_ckpt.connectors.kafka.client import consumer_config, create_client
 from airflow_provider_ckpt.connectors.protocols import Connection
 
-TARGET = 16 << 20
+TARGET_BYTES = 16 << 20
 """Intended bytes of a batch if the pipeline does not set a batch size."""
 
-MOST = 50_000
+MAX_RECORDS = 50_000
 """Maximum number of messages in such a batch."""
 
-FEW = 100
+ONE_BATCH_RECORDS = 100
 """Number of messages that are always planned as one batch, without sampling their size."""
 
-_SAMPLE = 200
-_WAIT = 1.0
+_SAMPLE_MESSAGES = 200
+_WAIT_SECONDS = 1.0
 
 
-def batch_records(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> int:
-    """Return the number of messages whose mean size fills a batch of :data:`TARGET` bytes.
+def choose_batch_records(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> int:
+    """Return the number of messages whose mean size fills a batch of :data:`TARGET_BYTES` bytes.
 
     :param connection: of the topic's cluster
     :param pipeline: the pipeline's name, for the client id
     :param topic: the topic's name
     :param number: the partition to sample
     :param start: the first offset to sample
-    :return: between 1 and :data:`MOST`, which also applies if no message arrives in time
+    :return: between 1 and :data:`MAX_RECORDS`, which also applies if no message arrives in time
     """
-    width = _width(connection, pipeline, topic, number, start)
-    return max(1, min(MOST, round(TARGET / width))) if width else MOST
+    width = _mean_message_bytes(connection, pipeline, topic, number, start)
+    return max(1, min(MAX_RECORDS, round(TARGET_BYTES / width))) if width else MAX_RECORDS
 
 
-def _width(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> float:
+def _mean_message_bytes(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> float:
     """Return the mean bytes of up to 201 messages from ``start`` on; 0 if none arrives in time."""
     from confluent_kafka import Consumer, TopicPartition
 
     little = {"fetch.message.max.bytes": 1 << 18, "queued.min.messages": 1}
     config = consumer_config(connection, f"ckpt-plan:{pipeline}", pipeline, little)
-    consumer = opened(Consumer, config, connection)
+    consumer = create_client(Consumer, config, connection)
     try:
         consumer.assign([TopicPartition(topic, number, start)])
-        first = consumer.consume(1, _WAIT)
-        found = [*first, *consumer.consume(_SAMPLE, 0.02)] if first else []
+        first = consumer.consume(1, _WAIT_SECONDS)
+        found = [*first, *consumer.consume(_SAMPLE_MESSAGES, 0.02)] if first else []
         sizes = [len(message.value() or b"") + len(message.key() or b"") for message in found if not message.error()]
     finally:
         consumer.close()

@@ -12,51 +12,53 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import UTC, datetime
 
-from airflow_provider_ckpt.connectors.kafka.client import timeout
-from airflow_provider_ckpt.connectors.kafka.producers import Transactions, note, transaction_seconds
+from airflow_provider_ckpt.connectors.kafka.client import answer_timeout
+from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, transaction_timeout, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import (
-    Books,
+    ReceiptsTopicState,
     UsedId,
     id_key,
-    moment_value,
     receipt_value,
     receipts_topic,
+    time_value,
     transactional_id,
 )
-from airflow_provider_ckpt.connectors.kafka.receipts_reader import Reading
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopics
+from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 
-class Hold:
+class PartitionClaim:
     """Claim of one source partition, which ends when another producer initialises its transactional id.
 
     :param connection: of the sink's cluster
     :param topics: reads the end of the receipts topic
     :param context: ledger, pipeline and epoch
     :param partition: id of the source partition
-    :param batch_bytes: see :class:`~airflow_provider_ckpt.connectors.kafka.producers.Transactions`
+    :param batch_bytes: see :class:`~airflow_provider_ckpt.connectors.kafka.producers.TransactionalProducer`
     :raises FencedError: if the receipts topic contains a newer epoch
     :raises SinkError: if the receipts topic does not contain this epoch, or the broker cannot be reached
     """
 
     def __init__(
-        self, connection: Connection, topics: WrittenTopics, context: SinkContext, partition: str, batch_bytes: int
+        self, connection: Connection, topics: SinkTopicsClient, context: SinkContext, partition: str, batch_bytes: int
     ) -> None:
         self.partition = partition
         self._context = context
         topic = receipts_topic(context.pipeline)
-        seconds = timeout(connection) + transaction_seconds(connection)
-        books = Books(context.ledger, partition)
-        with closing(Reading(connection, topic, books, committed=True)) as reading:
-            reading.to_stable_end(seconds)
+        seconds = answer_timeout(connection) + transaction_timeout(connection)
+        books = ReceiptsTopicState(context.ledger, partition)
+        with closing(ReceiptsReader(connection, topic, books, committed=True)) as reading:
+            reading.read_to_stable_end(seconds)
             refuse_if_fenced(books, context)
             used = UsedId(context.epoch, partition)
             if used not in books.ids:
-                note(connection, topic, [(id_key(context.ledger, used), moment_value(datetime.now(UTC)))])
-            self.transactions = Transactions(connection, transactional_id(context, partition), topic, batch_bytes)
+                write_records(connection, topic, [(id_key(context.ledger, used), time_value(datetime.now(UTC)))])
+            self.transactions = TransactionalProducer(
+                connection, transactional_id(context, partition), topic, batch_bytes
+            )
             try:
                 reading.to(topics.end(topic), seconds)
                 self._refuse_unless_current(books)
@@ -77,7 +79,7 @@ class Hold:
         """Close the connection."""
         self.transactions.close()
 
-    def _refuse_unless_current(self, books: Books) -> None:
+    def _refuse_unless_current(self, books: ReceiptsTopicState) -> None:
         refuse_if_fenced(books, self._context)
         if books.newest < self._context.epoch:
             raise SinkError(
@@ -88,7 +90,7 @@ class Hold:
             )
 
 
-def refuse_if_fenced(books: Books, context: SinkContext) -> None:
+def refuse_if_fenced(books: ReceiptsTopicState, context: SinkContext) -> None:
     """Raise an error if the receipts topic contains a newer epoch of this ledger.
 
     :raises FencedError: naming both epochs
@@ -101,7 +103,7 @@ def refuse_if_fenced(books: Books, context: SinkContext) -> None:
         )
 
 
-def epochs_now(connection: Connection, topics: WrittenTopics, context: SinkContext) -> Books:
+def read_epochs(connection: Connection, topics: SinkTopicsClient, context: SinkContext) -> ReceiptsTopicState:
     """Read the receipts topic including open and aborted transactions, so that its epochs are current.
 
     :param connection: of the sink's cluster
@@ -109,6 +111,6 @@ def epochs_now(connection: Connection, topics: WrittenTopics, context: SinkConte
     :param context: ledger, pipeline and epoch
     """
     topic = receipts_topic(context.pipeline)
-    with closing(Reading(connection, topic, Books(context.ledger, ""), committed=False)) as reading:
-        reading.to(topics.end(topic), timeout(connection))
+    with closing(ReceiptsReader(connection, topic, ReceiptsTopicState(context.ledger, ""), committed=False)) as reading:
+        reading.to(topics.end(topic), answer_timeout(connection))
         return reading.books

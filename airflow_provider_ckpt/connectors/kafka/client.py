@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.kafka.allowed_settings import brokers, own_settings, refuse_settings
+from airflow_provider_ckpt.connectors.kafka.allowed_settings import client_settings, named_brokers, refuse_settings
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -35,14 +35,14 @@ COLUMNS = (
 )
 """Columns of a message, name and Spark SQL type, which the source yields and the sink accepts unchanged."""
 
-TIMEOUT = 10.0
+DEFAULT_TIMEOUT = 10.0
 """Default timeout in seconds for an answer of the broker; ``socket.timeout.ms`` in the connection's extra overrides."""
 
-_QUIET = {"log_level": 2, "log.connection.close": False}
+_SILENT_LOG = {"log_level": 2, "log.connection.close": False}
 """Settings that silence librdkafka's log on standard error; errors are returned by its API as well."""
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_SECRET = re.compile(r"pass(word|phrase)|secret|token|jaas|oauthbearer\.config|\.pem$")
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SECRET_SETTING = re.compile(r"pass(word|phrase)|secret|token|jaas|oauthbearer\.config|\.pem$")
 
 _UNREACHABLE = """
     _ALL_BROKERS_DOWN _DESTROY_BROKER _INCONSISTENT _ISR_INSUFF _MSG_TIMED_OUT _RESOLVE _TIMED_OUT _TIMED_OUT_QUEUE
@@ -56,10 +56,10 @@ _UNREACHABLE = """
 
 ``_INCONSISTENT`` is the error of a commit after messages timed out. It never means that a message was refused for its
 content: such messages have a delivery callback, so their refusal is known before the commit."""
-_SETTLING = """
+_LEADER_ELECTION = """
     FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE UNKNOWN_LEADER_EPOCH
 """
-_REFUSED = """
+_NOT_RETRIABLE = """
     _AUTHENTICATION _SSL _UNKNOWN_TOPIC _UNKNOWN_PARTITION _UNSUPPORTED_FEATURE CLUSTER_AUTHORIZATION_FAILED
     DELEGATION_TOKEN_AUTHORIZATION_FAILED DELEGATION_TOKEN_EXPIRED GROUP_AUTHORIZATION_FAILED ILLEGAL_SASL_STATE
     INCONSISTENT_TOPIC_ID SASL_AUTHENTICATION_FAILED SECURITY_DISABLED TOPIC_AUTHORIZATION_FAILED
@@ -67,14 +67,14 @@ _REFUSED = """
     UNSUPPORTED_VERSION
 """
 _FENCED = "_FENCED FENCED_INSTANCE_ID INVALID_PRODUCER_EPOCH PRODUCER_FENCED TRANSACTION_COORDINATOR_FENCED"
-_UNFIT = """
+_BAD_RECORD = """
     _KEY_SERIALIZATION _VALUE_SERIALIZATION INVALID_MSG INVALID_RECORD INVALID_TIMESTAMP MSG_SIZE_TOO_LARGE
     RECORD_LIST_TOO_LARGE
 """
 
 
 @cache
-def codes(names: str) -> frozenset[int]:
+def error_codes(names: str) -> frozenset[int]:
     """Return the numbers of Kafka's error codes.
 
     :param names: attributes of ``KafkaError``, separated by spaces
@@ -84,7 +84,7 @@ def codes(names: str) -> frozenset[int]:
     return frozenset(getattr(KafkaError, name) for name in names.split())
 
 
-def require(connection: Connection | None, what: str) -> Connection:
+def require_connection(connection: Connection | None, what: str) -> Connection:
     """Return the connection if it can be used.
 
     :param what: key of the pipeline's declaration that names the connection, such as ``source``
@@ -99,7 +99,7 @@ def require(connection: Connection | None, what: str) -> Connection:
             f"connection {connection.id!r} of the kafka {what} has type {connection.type!r}, not kafka.",
             hint="Name a connection of type kafka.",
         )
-    if not bootstrap(connection):
+    if not bootstrap_servers(connection):
         raise ConfigError(
             f"connection {connection.id!r} of the kafka {what} names no broker.",
             hint='Put {"bootstrap.servers": "host:port"} into its extra.',
@@ -116,7 +116,7 @@ def require_topic(name: str, key: str, pipeline: str) -> str:
     :param pipeline: the pipeline's name, for the error message
     :raises ConfigError: if Kafka does not allow the name
     """
-    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise ConfigError(
             f"{key}: {name[:60]!r} is not a valid topic name.",
             pipeline=pipeline,
@@ -125,9 +125,9 @@ def require_topic(name: str, key: str, pipeline: str) -> str:
     return name
 
 
-def bootstrap(connection: Connection) -> str:
+def bootstrap_servers(connection: Connection) -> str:
     """Return the bootstrap servers: those of the connection's extra, else its host and port."""
-    named = brokers(connection.extra)
+    named = named_brokers(connection.extra)
     if named:
         return named
     return f"{connection.host}:{connection.port or 9092}" if connection.host else ""
@@ -141,14 +141,14 @@ def client_config(connection: Connection, client: str, settings: Mapping[str, An
     :param settings: settings of the connector, which override those of the connection
     """
     login = {"sasl.username": connection.login, "sasl.password": connection.password}
-    given = {name: value for name, value in login.items() if value} if _with_login(connection) else {}
+    given = {name: value for name, value in login.items() if value} if _uses_sasl(connection) else {}
     return {
-        **_QUIET,
-        "socket.timeout.ms": int(TIMEOUT * 1000),
+        **_SILENT_LOG,
+        "socket.timeout.ms": int(DEFAULT_TIMEOUT * 1000),
         "client.id": client,
         **given,
-        **own_settings(connection.extra),
-        "bootstrap.servers": bootstrap(connection),
+        **client_settings(connection.extra),
+        "bootstrap.servers": bootstrap_servers(connection),
         **(settings or {}),
     }
 
@@ -174,12 +174,12 @@ def consumer_config(
     return client_config(connection, client, {**own, **(settings or {})})
 
 
-def timeout(connection: Connection) -> float:
+def answer_timeout(connection: Connection) -> float:
     """Return the timeout in seconds for an answer of the broker."""
-    return float(connection.extra.get("socket.timeout.ms", TIMEOUT * 1000)) / 1000
+    return float(connection.extra.get("socket.timeout.ms", DEFAULT_TIMEOUT * 1000)) / 1000
 
 
-def error_info(error: KafkaError, kind: ErrorType, doing: str, connection: Connection) -> ErrorInfo:
+def to_error_info(error: KafkaError, kind: ErrorType, doing: str, connection: Connection) -> ErrorInfo:
     """Convert an error of the Kafka client or broker (semantics, section 7).
 
     :param error: the error
@@ -187,32 +187,32 @@ def error_info(error: KafkaError, kind: ErrorType, doing: str, connection: Conne
     :param doing: the operation, for the message
     :param connection: of the cluster, for the message; its secrets are masked
     """
-    text = _without_secrets(
-        f"{doing} at {bootstrap(connection)} (connection {connection.id!r}): {error.str()}", connection
+    text = _mask_secrets(
+        f"{doing} at {bootstrap_servers(connection)} (connection {connection.id!r}): {error.str()}", connection
     )
     code = error.code()
-    if kind is ErrorType.KAFKA_PRODUCER and code in codes(_FENCED):
+    if kind is ErrorType.KAFKA_PRODUCER and code in error_codes(_FENCED):
         return ErrorInfo(ErrorType.FENCED, text)
-    if kind is ErrorType.KAFKA_PRODUCER and code in codes(_UNFIT):
+    if kind is ErrorType.KAFKA_PRODUCER and code in error_codes(_BAD_RECORD):
         return ErrorInfo(ErrorType.SERIALIZATION, text)
-    if code in codes(_REFUSED):
+    if code in error_codes(_NOT_RETRIABLE):
         return ErrorInfo(kind, text, False, whole=True)
-    if code in codes(_UNREACHABLE):
+    if code in error_codes(_UNREACHABLE):
         return ErrorInfo(kind, text, True, whole=True)
     return ErrorInfo(kind, text, bool(error.retriable()))
 
 
-def refuses(error: KafkaError) -> bool:
+def is_not_retriable(error: KafkaError) -> bool:
     """Return whether a retry cannot help, as with a wrong password, a missing right or a missing topic."""
-    return error.code() in codes(_REFUSED)
+    return error.code() in error_codes(_NOT_RETRIABLE)
 
 
-def settles(error: KafkaError) -> bool:
+def is_leader_election(error: KafkaError) -> bool:
     """Return whether a partition has no leader for a moment, as after a restart of a broker."""
-    return error.code() in codes(_SETTLING)
+    return error.code() in error_codes(_LEADER_ELECTION)
 
 
-def raised(info: ErrorInfo, hint: str | None = None) -> CkptError:
+def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
     """Return the exception for a converted error."""
     if info.type is ErrorType.FENCED:
         return FencedError(info.message, hint=hint)
@@ -224,7 +224,7 @@ def raised(info: ErrorInfo, hint: str | None = None) -> CkptError:
     return error
 
 
-class Noticed:
+class ClientErrors:
     """Collector of the errors that a client reports to ``error_cb``, which explain why a request timed out."""
 
     def __init__(self) -> None:
@@ -233,12 +233,12 @@ class Noticed:
     def __call__(self, error: KafkaError) -> None:
         self._errors.append(error)
 
-    def telling(self) -> KafkaError | None:
+    def most_specific(self) -> KafkaError | None:
         """Return the most specific error: a non-retriable one, else the first that is not a timeout, else None."""
         from confluent_kafka import KafkaError
 
         dull = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
-        found = [error for error in self._errors if refuses(error)]
+        found = [error for error in self._errors if is_not_retriable(error)]
         found += [error for error in self._errors if error.code() not in dull]
         return next(iter(found), None)
 
@@ -247,8 +247,8 @@ class Noticed:
         self._errors.clear()
 
 
-def failure(
-    error: Exception, kind: ErrorType, doing: str, connection: Connection, noticed: Noticed | None = None
+def from_kafka_exception(
+    error: Exception, kind: ErrorType, doing: str, connection: Connection, noticed: ClientErrors | None = None
 ) -> CkptError:
     """Return the exception for a ``KafkaException``.
 
@@ -259,11 +259,11 @@ def failure(
     :param noticed: errors that the client reported meanwhile, which may be more specific
     """
     plain: KafkaError = error.args[0]
-    better = noticed.telling() if noticed is not None and plain.code() in codes(_UNREACHABLE) else None
-    return raised(error_info(better or plain, kind, doing, connection))
+    better = noticed.most_specific() if noticed is not None and plain.code() in error_codes(_UNREACHABLE) else None
+    return to_exception(to_error_info(better or plain, kind, doing, connection))
 
 
-def opened(make: Any, config: Mapping[str, Any], connection: Connection) -> Any:
+def create_client(make: Any, config: Mapping[str, Any], connection: Connection) -> Any:
     """Create a client.
 
     :param make: the client's class
@@ -278,17 +278,17 @@ def opened(make: Any, config: Mapping[str, Any], connection: Connection) -> Any:
     except (KafkaException, TypeError, ValueError) as error:
         said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         raise ConfigError(
-            f"connection {connection.id!r} does not configure a Kafka client: {_without_secrets(said, connection)}",
+            f"connection {connection.id!r} does not configure a Kafka client: {_mask_secrets(said, connection)}",
             hint="Its extra is confluent-kafka's configuration: bootstrap.servers, security.protocol and so on.",
         ) from None
 
 
-def _with_login(connection: Connection) -> bool:
+def _uses_sasl(connection: Connection) -> bool:
     return "SASL" in str(connection.extra.get("security.protocol", "")).upper()
 
 
-def _without_secrets(text: str, connection: Connection) -> str:
-    secrets = [str(value) for name, value in connection.extra.items() if value and _SECRET.search(name)]
+def _mask_secrets(text: str, connection: Connection) -> str:
+    secrets = [str(value) for name, value in connection.extra.items() if value and _SECRET_SETTING.search(name)]
     for secret in sorted({*secrets, connection.password or ""} - {""}, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

@@ -7,18 +7,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.kafka.client import Noticed, client_config, error_info, opened, raised
+from airflow_provider_ckpt.connectors.kafka.client import (
+    ClientErrors,
+    client_config,
+    create_client,
+    to_error_info,
+    to_exception,
+)
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaProducerError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-_POLL = 0.5
-_AT_ONCE = 1000
+_POLL_SECONDS = 0.5
+_MAX_MESSAGES = 1000
 
 
-def committed(
+def read_committed(
     connection: Connection, topic: str, ends: Mapping[int, int], seconds: float, *, doing: str
 ) -> Iterator[list[Message]]:
     """Yield the topic's messages that were committed or written outside any transaction, in lists of up to 1000.
@@ -32,7 +38,7 @@ def committed(
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    noticed = Noticed()
+    noticed = ClientErrors()
     settings = {
         "group.id": "ckpt",
         "enable.auto.commit": False,
@@ -43,20 +49,22 @@ def committed(
         "error_cb": noticed,
     }
     left = dict(ends)
-    with closing(opened(Consumer, client_config(connection, "ckpt-committed", settings), connection)) as consumer:
+    with closing(
+        create_client(Consumer, client_config(connection, "ckpt-committed", settings), connection)
+    ) as consumer:
         consumer.assign([TopicPartition(topic, number, 0) for number in ends])
         deadline = time.monotonic() + seconds
         while left:
-            got = consumer.consume(_AT_ONCE, _POLL)
+            got = consumer.consume(_MAX_MESSAGES, _POLL_SECONDS)
             if not got and time.monotonic() > deadline:
-                raise _silence(connection, topic, noticed, doing)
+                raise _timeout_error(connection, topic, noticed, doing)
             messages = []
             for message in got:
                 error = message.error()
                 if error is None:
                     messages.append(message)
                 elif error.code() != KafkaError._PARTITION_EOF:
-                    raise raised(error_info(error, ErrorType.KAFKA_PRODUCER, doing, connection))
+                    raise to_exception(to_error_info(error, ErrorType.KAFKA_PRODUCER, doing, connection))
                 elif (message.offset() or 0) >= left.get(message.partition() or 0, 0):
                     left.pop(message.partition() or 0, None)
             if messages:
@@ -64,11 +72,11 @@ def committed(
                 yield messages
 
 
-def _silence(connection: Connection, topic: str, noticed: Noticed, doing: str) -> Exception:
+def _timeout_error(connection: Connection, topic: str, noticed: ClientErrors, doing: str) -> Exception:
     """Return the error for a timeout: the broker does not answer, or a transaction is open."""
-    telling = noticed.telling()
-    if telling is not None:
-        return raised(error_info(telling, ErrorType.KAFKA_PRODUCER, doing, connection))
+    most_specific = noticed.most_specific()
+    if most_specific is not None:
+        return to_exception(to_error_info(most_specific, ErrorType.KAFKA_PRODUCER, doing, connection))
     return KafkaProducerError(
         f"{doing}: a transaction stays open in topic {topic}, so the records after it cannot be read.",
         recoverable=True,

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from airflow_provider_ckpt.connectors.batch_content import DeadLetter, KeptLetter
-from airflow_provider_ckpt.connectors.kafka.committed_reader import committed
-from airflow_provider_ckpt.connectors.kafka.dead_letters import LETTER, Said, seal
-from airflow_provider_ckpt.connectors.kafka.deserialize import NOT_TEXT, ask_headers
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
+from airflow_provider_ckpt.connectors.kafka.committed_reader import read_committed
+from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEADER, IdentifyingHeader, seal
+from airflow_provider_ckpt.connectors.kafka.deserialize import HEADER_NAME_ERRORS, read_headers
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class KeptLetters:
+class DeadLetterReader:
     """Reader of the dead letters of one pipeline and ledger in a topic.
 
     :param connection: of the topic's cluster
@@ -42,7 +42,7 @@ class KeptLetters:
         wanted: Mapping[AttemptKey, bytes | None],
         ends: Mapping[int, int],
         seconds: float,
-    ) -> Mapping[AttemptKey, list[KeptLetter]]:
+    ) -> Mapping[AttemptKey, list[StoredDeadLetter]]:
         """Return the dead letters of some attempts, in order of their positions.
 
         :param wanted: secret of each attempt; None if its dead letters have no seal
@@ -50,10 +50,10 @@ class KeptLetters:
         :param seconds: maximum time without a new message, as while a transaction is open
         :raises KafkaProducerError: if it takes longer, or the broker cannot be reached
         """
-        found: dict[AttemptKey, dict[int, KeptLetter]] = {}
+        found: dict[AttemptKey, dict[int, StoredDeadLetter]] = {}
         malformed: list[str] = []
         doing = f"reading dead letter topic {self._topic}"
-        for messages in committed(self._connection, self._topic, ends, seconds, doing=doing):
+        for messages in read_committed(self._connection, self._topic, ends, seconds, doing=doing):
             for message in messages:
                 try:
                     self._take(message, wanted, found)
@@ -66,50 +66,53 @@ class KeptLetters:
                 self._context.pipeline,
                 len(malformed),
                 self._topic,
-                LETTER,
+                DEAD_LETTER_HEADER,
                 malformed[0],
             )
         return {
-            source: [kept for _, kept in sorted(letters.items(), key=lambda item: (item[1].letter.position, item[0]))]
-            for source, letters in found.items()
+            source: [
+                kept
+                for _, kept in sorted(dead_letters.items(), key=lambda item: (item[1].dead_letter.position, item[0]))
+            ]
+            for source, dead_letters in found.items()
         }
 
     def _take(
         self,
         message: Message,
         wanted: Mapping[AttemptKey, bytes | None],
-        found: dict[AttemptKey, dict[int, KeptLetter]],
+        found: dict[AttemptKey, dict[int, StoredDeadLetter]],
     ) -> None:
         """Add a message to ``found`` if it is a dead letter of one of the wanted attempts.
 
         :raises ValueError: if it has the header of a dead letter and is not a valid one
         """
         try:
-            headers = cast("list[tuple[str, bytes | None]]", ask_headers(message) or [])
-        except NOT_TEXT:
+            headers = cast("list[tuple[str, bytes | None]]", read_headers(message) or [])
+        except HEADER_NAME_ERRORS:
             raise ValueError("a header's name is not UTF-8") from None
-        if not headers or headers[-1][0] != LETTER:
+        if not headers or headers[-1][0] != DEAD_LETTER_HEADER:
             return
-        said = Said.read(headers[-1][1], self._context, len(headers) - 1)
+        said = IdentifyingHeader.read(headers[-1][1], self._context, len(headers) - 1)
         if said is None or said.source not in wanted:
             return
         own, rest = headers[: said.own_headers], headers[said.own_headers : -1]
         secret = wanted[said.source]
-        key, value = _bytes(message.key()), _bytes(message.value())
+        key, value = _to_bytes(message.key()), _to_bytes(message.value())
         if secret is not None and said.document.get("seal") != seal(secret, said.document, key, value, headers[:-1]):
             raise ValueError("its seal is not that of the attempt that it names")
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
-        letter = DeadLetter(said.position, key, value, said.error, texts, own)
-        letters = found.setdefault(said.source, {})
+        dead_letter = DeadLetter(said.position, key, value, said.error, texts, own)
+        dead_letters = found.setdefault(said.source, {})
         # A dead letter may be written twice; another message with its number was written later and is ignored.
-        letters.setdefault(said.number, KeptLetter(said.source, letter, _time(message)))
+        dead_letters.setdefault(said.number, StoredDeadLetter(said.source, dead_letter, _message_time(message)))
 
 
-def _bytes(value: str | bytes | None) -> bytes | None:
+def _to_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _time(message: Message) -> datetime:
+def _message_time(message: Message) -> datetime:
     """Return the time of a message; ``datetime.max`` if its timestamp is not a valid time."""
     try:
         return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)

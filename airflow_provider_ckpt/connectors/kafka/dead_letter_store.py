@@ -10,23 +10,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.batch_content import DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
 from airflow_provider_ckpt.connectors.kafka.client import (
-    Noticed,
+    ClientErrors,
+    answer_timeout,
     client_config,
-    error_info,
-    opened,
-    raised,
-    require,
+    create_client,
+    require_connection,
     require_topic,
-    timeout,
+    to_error_info,
+    to_exception,
 )
-from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import KeptLetters
-from airflow_provider_ckpt.connectors.kafka.dead_letters import letter_headers
-from airflow_provider_ckpt.connectors.kafka.producers import transaction_seconds
+from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import DeadLetterReader
+from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
+from airflow_provider_ckpt.connectors.kafka.producers import transaction_timeout
 from airflow_provider_ckpt.connectors.kafka.receipts import refuse_receipts_topics
 from airflow_provider_ckpt.connectors.kafka.sender import Sender
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopics
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-_AT_ONCE = 2000
+_MAX_UNACKNOWLEDGED = 2000
 """Maximum number of dead letters that are sent before the producer waits for their acknowledgement."""
 
-_OWN = {
+_PRODUCER_SETTINGS = {
     "partitioner": "murmur2_random",  # as in Java's client: a key gets the same partition as from other producers
     "acks": "all",
     "enable.idempotence": True,
@@ -51,19 +51,19 @@ _OWN = {
 }
 
 
-class KafkaBox:
-    """Topic as dead letter store; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.LetterBox`."""
+class KafkaDeadLetterStore:
+    """Topic as dead letter store; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._pipeline = pipeline
         self._queue = pipeline.dead_letter_queue
-        self._connection = require(_with_brokers(connection, self._queue.brokers), "dead_letter_queue")
+        self._connection = require_connection(_with_brokers(connection, self._queue.brokers), "dead_letter_queue")
         self._context = context
-        self._noticed = Noticed()
+        self._noticed = ClientErrors()
         self._producer: Producer | None = None
 
     def check(self) -> None:
-        """See :meth:`LetterBox.check`."""
+        """See :meth:`DeadLetterStore.check`."""
         for part, where in ((self._pipeline.source, "source"), (self._pipeline.sink, "sink")):
             if part.type == "kafka" and part.topic == self._queue.topic:
                 raise ConfigError(
@@ -75,19 +75,19 @@ class KafkaBox:
             "dead_letter_queue.topic": require_topic(self._queue.topic, "dead_letter_queue.topic", self._pipeline.name)
         }
         refuse_receipts_topics(named, None, self._pipeline.name)
-        self._topics().letters(self._queue.topic, None, self._queue.compression)
+        self._topics().dead_letters(self._queue.topic, None, self._queue.compression)
 
     def outputs(self) -> Sequence[Output]:
         """See :class:`NamesOutputs`."""
         found = self._topics().find(self._queue.topic)
         return [WrittenTarget("dead_letter_queue.topic", found.name, "kafka", found.id)] if found else []
 
-    def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
-        """See :meth:`LetterBox.keep`."""
-        for start in range(first, len(letters), _AT_ONCE):
-            self._send(task, letters, range(start, min(start + _AT_ONCE, len(letters))))
+    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
+        """See :meth:`DeadLetterStore.keep`."""
+        for start in range(first, len(dead_letters), _MAX_UNACKNOWLEDGED):
+            self._send(task, dead_letters, range(start, min(start + _MAX_UNACKNOWLEDGED, len(dead_letters))))
 
-    def _send(self, task: BatchTask, letters: Sequence[DeadLetter], numbers: Iterable[int]) -> None:
+    def _send(self, task: BatchTask, dead_letters: Sequence[DeadLetter], numbers: Iterable[int]) -> None:
         """Send dead letters and wait until all replicas have acknowledged them."""
         failures: list[KafkaError] = []
 
@@ -98,22 +98,22 @@ class KafkaBox:
         producer = self._opened()
         sender = Sender(producer, self._queue.topic, {})
         for number in numbers:
-            letter = letters[number]
-            headers = letter_headers(letter, task, self._context, number)
-            sender.one(letter.value, watch, {"key": letter.key, "headers": headers})
+            dead_letter = dead_letters[number]
+            headers = dead_letter_headers(dead_letter, task, self._context, number)
+            sender.one(dead_letter.value, watch, {"key": dead_letter.key, "headers": headers})
         left = producer.flush(self._seconds + 1)
         if failures or left:
             raise self._failure(failures)
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """See :meth:`LetterBox.letters`; the topic is read once for all attempts."""
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
+        """See :meth:`DeadLetterStore.letters`; the topic is read once for all attempts."""
         wanted = list(sources)
         topics = self._topics()
         topic = topics.find(self._queue.topic)
         if topic is None:
             return
-        kept = KeptLetters(self._connection, self._queue.topic, self._context)
-        seconds = self._seconds + transaction_seconds(self._connection)
+        kept = DeadLetterReader(self._connection, self._queue.topic, self._context)
+        seconds = self._seconds + transaction_timeout(self._connection)
         found = kept.of(dict.fromkeys(wanted), topics.ends(self._queue.topic, topic.partitions), seconds)
         for source in wanted:
             yield from found.get(source, ())
@@ -126,24 +126,24 @@ class KafkaBox:
 
     @property
     def _seconds(self) -> float:
-        return timeout(self._connection)
+        return answer_timeout(self._connection)
 
-    def _topics(self) -> WrittenTopics:
-        return WrittenTopics(self._connection, self._pipeline.name)
+    def _topics(self) -> SinkTopicsClient:
+        return SinkTopicsClient(self._connection, self._pipeline.name)
 
     def _opened(self) -> Producer:
         if self._producer is None:
             from confluent_kafka import Producer
 
             own = {
-                **_OWN,
+                **_PRODUCER_SETTINGS,
                 "compression.type": self._queue.compression,
                 "message.timeout.ms": int(self._seconds * 1000),
                 "error_cb": self._noticed,
             }
             config: dict[str, Any] = client_config(self._connection, "ckpt-letters", own)
             config = {name: value for name, value in config.items() if not name.startswith("transaction")}
-            self._producer = opened(Producer, config, self._connection)
+            self._producer = create_client(Producer, config, self._connection)
         return self._producer
 
     def _failure(self, failures: Sequence[KafkaError]) -> Exception:
@@ -153,10 +153,10 @@ class KafkaBox:
         self.close()
         plain = failures[0] if failures else KafkaError(KafkaError._TIMED_OUT)
         unanswered = plain.code() in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT)
-        better = (self._noticed.telling() if unanswered else None) or plain
+        better = (self._noticed.most_specific() if unanswered else None) or plain
         self._noticed.clear()
         doing = f"writing a dead letter to topic {self._queue.topic}"
-        return raised(error_info(better, ErrorType.KAFKA_PRODUCER, doing, self._connection))
+        return to_exception(to_error_info(better, ErrorType.KAFKA_PRODUCER, doing, self._connection))
 
 
 def _with_brokers(connection: Connection | None, brokers: str | None) -> Connection | None:

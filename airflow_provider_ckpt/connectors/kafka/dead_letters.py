@@ -24,39 +24,39 @@ from airflow_provider_ckpt.core.wave import BatchTask
 
 Headers = list[tuple[str, bytes | None]]
 
-LETTER = "ckpt-letter"
+DEAD_LETTER_HEADER = "ckpt-letter"
 """Name of the identifying header."""
 
 
-def letter_headers(
-    letter: DeadLetter, task: BatchTask, context: SinkContext, number: int, secret: bytes | None = None
+def dead_letter_headers(
+    dead_letter: DeadLetter, task: BatchTask, context: SinkContext, number: int, secret: bytes | None = None
 ) -> Headers:
     """Return the headers of one dead letter.
 
-    :param letter: the dead letter
+    :param dead_letter: the dead letter
     :param task: the batch and its attempt
     :param context: ledger, pipeline and epoch
     :param number: index of the dead letter among those of its attempt
     :param secret: secret of the attempt; without one the dead letter gets no seal
     """
-    own = list(letter.original_headers)
+    own = list(dead_letter.original_headers)
     document: dict[str, Any] = {
         "ledger": context.ledger,
         "pipeline": context.pipeline,
         "batch": task.key.to_json(),
         "attempt": task.attempt,
         "epoch": context.epoch,
-        "position": letter.position,
-        "error_type": letter.error.type.value,
-        "error": letter.error.message,
-        "sqlstate": letter.error.sqlstate,
+        "position": dead_letter.position,
+        "error_type": dead_letter.error.type.value,
+        "error": dead_letter.error.message,
+        "sqlstate": dead_letter.error.sqlstate,
         "own_headers": len(own),
         "number": number,
     }
-    headers: Headers = [*own, *((name, text.encode("utf-8", "replace")) for name, text in letter.headers.items())]
+    headers: Headers = [*own, *((name, text.encode("utf-8", "replace")) for name, text in dead_letter.headers.items())]
     if secret is not None:
-        document["seal"] = seal(secret, document, letter.key, letter.value, headers)
-    return [*headers, (LETTER, json.dumps(document).encode())]
+        document["seal"] = seal(secret, document, dead_letter.key, dead_letter.value, headers)
+    return [*headers, (DEAD_LETTER_HEADER, json.dumps(document).encode())]
 
 
 def seal(secret: bytes, document: Mapping[str, Any], key: bytes | None, value: bytes | None, headers: Headers) -> str:
@@ -78,11 +78,11 @@ def seal(secret: bytes, document: Mapping[str, Any], key: bytes | None, value: b
     return made.hexdigest()
 
 
-_LARGEST = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class IdentifyingHeader:
     """Content of the identifying header of a dead letter.
 
     :param source: the attempt that wrote the dead letter
@@ -101,7 +101,7 @@ class Said:
     document: Mapping[str, Any]
 
     @classmethod
-    def read(cls, header: bytes | None, context: SinkContext, others: int) -> Said | None:
+    def read(cls, header: bytes | None, context: SinkContext, others: int) -> IdentifyingHeader | None:
         """Parse the header of a dead letter of this ledger and pipeline; return None for one of another.
 
         :param header: its bytes, which any program may have written
@@ -117,39 +117,43 @@ class Said:
             raise ValueError("it is not JSON") from None
         if not isinstance(data, dict):
             raise ValueError("it is not a JSON object")
-        whose = _text(data, "ledger"), _text(data, "pipeline")
+        whose = _require_text(data, "ledger"), _require_text(data, "pipeline")
         if whose != (context.ledger, context.pipeline):
             return None
         batch = data.get("batch")
         if not isinstance(batch, list) or len(batch) != 3 or not isinstance(batch[1], str):
             raise ValueError("its batch is invalid")
-        key = BatchKey(_whole(batch[0], "batch"), batch[1], _whole(batch[2], "batch"))
-        source = AttemptKey(key, _whole(data.get("attempt"), "attempt"), _whole(data.get("epoch"), "epoch"))
+        key = BatchKey(_require_whole_number(batch[0], "batch"), batch[1], _require_whole_number(batch[2], "batch"))
+        source = AttemptKey(
+            key,
+            _require_whole_number(data.get("attempt"), "attempt"),
+            _require_whole_number(data.get("epoch"), "epoch"),
+        )
         sqlstate = data.get("sqlstate")
         if sqlstate is not None and not isinstance(sqlstate, str):
             raise ValueError("its sqlstate is not a text")
-        own_headers = _whole(data.get("own_headers"), "own_headers")
+        own_headers = _require_whole_number(data.get("own_headers"), "own_headers")
         if own_headers > others:
             raise ValueError("its own_headers exceeds the number of headers")
         position = data.get("position")
-        if not isinstance(position, int) or isinstance(position, bool) or abs(position) > _LARGEST:
+        if not isinstance(position, int) or isinstance(position, bool) or abs(position) > _MAX_INTEGER:
             raise ValueError("its position is not a valid number")
         try:
-            kind = ErrorType(_text(data, "error_type"))
+            kind = ErrorType(_require_text(data, "error_type"))
         except ValueError:
             raise ValueError("its error_type is unknown") from None
-        error = ErrorInfo(kind, _text(data, "error"), sqlstate=sqlstate)
-        return cls(source, _whole(data.get("number"), "number"), position, error, own_headers, data)
+        error = ErrorInfo(kind, _require_text(data, "error"), sqlstate=sqlstate)
+        return cls(source, _require_whole_number(data.get("number"), "number"), position, error, own_headers, data)
 
 
-def _text(data: dict[str, Any], name: str) -> str:
+def _require_text(data: dict[str, Any], name: str) -> str:
     value = data.get(name)
     if not isinstance(value, str):
         raise ValueError(f"its {name} is not a text")
     return value
 
 
-def _whole(value: object, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
+def _require_whole_number(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_INTEGER:
         raise ValueError(f"its {name} is not a whole number from 0 on")
     return value

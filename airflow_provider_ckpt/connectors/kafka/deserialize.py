@@ -10,26 +10,26 @@ from collections.abc import Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.extreme_times import instant, microseconds
+from airflow_provider_ckpt.connectors.extreme_times import parse_microseconds, timestamp_text
 from airflow_provider_ckpt.connectors.protocols import POSITION
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Message
 
-_NOT_AVAILABLE = 0
-_LARGEST = (2**63 - 1) // 1000
+_NO_TIMESTAMP = 0
+_MAX_MILLISECONDS = (2**63 - 1) // 1000
 """Largest number of milliseconds that fits 64 bits as microseconds, Spark's unit."""
 
-_UNIT = " ms"
+_MILLISECONDS_SUFFIX = " ms"
 
-UNREADABLE = "ckpt-unreadable-headers"
+UNREADABLE_HEADERS = "ckpt-unreadable-headers"
 """Name of the header that replaces all headers of a message whose headers cannot be read."""
 
-NOT_TEXT = (SystemError, UnicodeDecodeError)
+HEADER_NAME_ERRORS = (SystemError, UnicodeDecodeError)
 """Exceptions of the Kafka client for a header name that is not UTF-8. Do not request the headers again after one."""
 
-ask_headers = methodcaller("headers")
+read_headers = methodcaller("headers")
 """Function that returns the headers of a message.
 
 A direct method call, once specialised by the Python interpreter, would raise the client's error some lines later and
@@ -38,7 +38,7 @@ return an invalid object."""
 log = logging.getLogger(__name__)
 
 
-def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBatch:
+def to_record_batch(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBatch:
     """Return messages as a record batch with a position and the columns of a message.
 
     :param messages: messages, none of them an error
@@ -50,32 +50,32 @@ def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBat
         POSITION: pa.array(offsets, pa.int64()),
         "key": pa.array([message.key() for message in messages], pa.binary()),
         "value": pa.array([message.value() for message in messages], pa.binary()),
-        "headers": _headers(_readable(messages)),
-        "timestamp": _timestamps([message.timestamp() for message in messages]),
+        "headers": _header_array(_read_all_headers(messages)),
+        "timestamp": _timestamp_array([message.timestamp() for message in messages]),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _readable(messages: Sequence[Message]) -> list[Any]:
+def _read_all_headers(messages: Sequence[Message]) -> list[Any]:
     """Return the headers of each message, or one replacement header if they cannot be read."""
     found: list[Any] = []
     for message in messages:
         try:
-            found.append(ask_headers(message))
-        except NOT_TEXT:
+            found.append(read_headers(message))
+        except HEADER_NAME_ERRORS:
             log.warning(
                 "The headers of offset %s in partition %s of topic %s cannot be read, since a header name is not "
                 "UTF-8; the message is read with the header %s instead of them.",
                 message.offset(),
                 message.partition(),
                 message.topic(),
-                UNREADABLE,
+                UNREADABLE_HEADERS,
             )
-            found.append([(UNREADABLE, None)])
+            found.append([(UNREADABLE_HEADERS, None)])
     return found
 
 
-def _headers(all_headers: Sequence[Any]) -> pa.Array:
+def _header_array(all_headers: Sequence[Any]) -> pa.Array:
     """Return the headers of each message, an empty list if it has none: null lists take Spark quadratic time."""
     import pyarrow as pa
 
@@ -88,7 +88,7 @@ def _headers(all_headers: Sequence[Any]) -> pa.Array:
     return pa.array(rows, kind)
 
 
-def _timestamps(stamps: Sequence[tuple[int, int]]) -> pa.Array:
+def _timestamp_array(stamps: Sequence[tuple[int, int]]) -> pa.Array:
     """Return a column of timestamps; null if a message has no time.
 
     Milliseconds that do not fit 64 bits as microseconds are encoded as that many microseconds before 1970, a time that
@@ -101,9 +101,14 @@ def _timestamps(stamps: Sequence[tuple[int, int]]) -> pa.Array:
 
     millis = pa.array([at for _, at in stamps], pa.int64())
     span = pc.min_max(millis)
-    if _NOT_AVAILABLE in [kind for kind, _ in stamps] or span["min"].as_py() < 0 or span["max"].as_py() > _LARGEST:
+    if (
+        _NO_TIMESTAMP in [kind for kind, _ in stamps]
+        or span["min"].as_py() < 0
+        or span["max"].as_py() > _MAX_MILLISECONDS
+    ):
         known = [
-            None if kind == _NOT_AVAILABLE or at < 0 else at * 1000 if at <= _LARGEST else -at for kind, at in stamps
+            None if kind == _NO_TIMESTAMP or at < 0 else at * 1000 if at <= _MAX_MILLISECONDS else -at
+            for kind, at in stamps
         ]
         return pa.array(known, pa.int64()).cast(pa.timestamp("us", "UTC"))
     return millis.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
@@ -114,10 +119,14 @@ def time_text(time: str) -> str:
 
     :param time: text of a value of the timestamp column
     """
-    number = microseconds(time)
-    return time if number >= 0 else f"{-number}{_UNIT}"
+    number = parse_microseconds(time)
+    return time if number >= 0 else f"{-number}{_MILLISECONDS_SUFFIX}"
 
 
-def time_of(text: str) -> str:
+def parse_time_text(text: str) -> str:
     """Parse the result of :func:`time_text`."""
-    return instant(-int(text.removesuffix(_UNIT)), zoned=True) if text.endswith(_UNIT) else text
+    return (
+        timestamp_text(-int(text.removesuffix(_MILLISECONDS_SUFFIX)), zoned=True)
+        if text.endswith(_MILLISECONDS_SUFFIX)
+        else text
+    )

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.kafka.record_probe import Found, Place, Probe
-from airflow_provider_ckpt.connectors.kafka.source_topic import Asking, Bounds
+from airflow_provider_ckpt.connectors.kafka.record_probe import ProbeResult, RecordProbe, StartOffset
+from airflow_provider_ckpt.connectors.kafka.source_topic import LogOffsets, TopicClient
 from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _BROKER_END = re.compile(r"broker end offset is (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class RecordMark:
+class RecordFingerprint:
     """Fingerprint of a record, which distinguishes it from another record at its offset.
 
     :param offset: the record's offset
@@ -40,7 +40,7 @@ class RecordMark:
     checksum: int
 
     @classmethod
-    def of(cls, message: Message) -> RecordMark:
+    def of(cls, message: Message) -> RecordFingerprint:
         """Return the fingerprint of a record."""
         checksum = 0
         for data in (message.key(), message.value()):
@@ -56,7 +56,7 @@ class RecordMark:
 
 
 @dataclass(frozen=True, slots=True)
-class LogMark:
+class LogSnapshot:
     """Snapshot of a partition's log at the time of planning.
 
     :param end: offset after the last planned one
@@ -66,7 +66,7 @@ class LogMark:
 
     end: int
     leader_epoch: int | None
-    record: RecordMark | None
+    record: RecordFingerprint | None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -74,11 +74,11 @@ class LogMark:
         return {"end": self.end, "leader_epoch": self.leader_epoch, "record": record}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LogMark | None:
+    def from_json(cls, data: Mapping[str, Any]) -> LogSnapshot | None:
         """Return the snapshot that :meth:`to_json` wrote; None if there is none."""
         if "end" not in data:
             return None
-        return cls(data["end"], data["leader_epoch"], RecordMark(*data["record"]) if data["record"] else None)
+        return cls(data["end"], data["leader_epoch"], RecordFingerprint(*data["record"]) if data["record"] else None)
 
 
 class LogContinuity:
@@ -90,14 +90,14 @@ class LogContinuity:
     :param topic: the topic's name
     """
 
-    def __init__(self, probe: Probe, asking: Asking, pipeline: str, topic: str) -> None:
+    def __init__(self, probe: RecordProbe, asking: TopicClient, pipeline: str, topic: str) -> None:
         self._probe = probe
         self._asking = asking
         self._pipeline = pipeline
         self._topic = topic
         self._checked: dict[int, int | None] = {}
 
-    def check(self, marks: Mapping[int, LogMark], held: Mapping[int, Bounds]) -> None:
+    def check(self, marks: Mapping[int, LogSnapshot], held: Mapping[int, LogOffsets]) -> None:
         """Compare each log with its snapshot; once, and again after the election of another leader.
 
         :param marks: snapshot of each partition
@@ -105,7 +105,7 @@ class LogContinuity:
         :raises SourceError: if a log has lost records, naming the partition, both states and the command to run
         """
         due = {number: mark for number, mark in marks.items() if self._due(number, held[number], mark)}
-        self._check_epochs(due)
+        self._check_leader_epochs(due)
         for number, mark in due.items():
             end = held[number].end
             if end < mark.end:
@@ -114,8 +114,8 @@ class LogContinuity:
         self._checked.update({number: held[number].leader_epoch for number in due})
 
     def marks(
-        self, ends: Mapping[int, int], held: Mapping[int, Bounds], known: Mapping[int, LogMark]
-    ) -> dict[int, LogMark]:
+        self, ends: Mapping[int, int], held: Mapping[int, LogOffsets], known: Mapping[int, LogSnapshot]
+    ) -> dict[int, LogSnapshot]:
         """Return the snapshots of partitions after planning.
 
         :param ends: offset after the last planned one, of each partition
@@ -131,13 +131,13 @@ class LogContinuity:
         found = {number: mark for number, mark in known.items() if number in ends}
         for number, end in moved.items():
             if number in last:
-                record: RecordMark | None = RecordMark.of(last[number])
+                record: RecordFingerprint | None = RecordFingerprint.of(last[number])
             else:
                 record = known[number].record if number in known and known[number].end <= end else None
-            found[number] = LogMark(end, held[number].leader_epoch, record)
+            found[number] = LogSnapshot(end, held[number].leader_epoch, record)
         return found
 
-    def _due(self, number: int, held: Bounds, mark: LogMark) -> bool:
+    def _due(self, number: int, held: LogOffsets, mark: LogSnapshot) -> bool:
         """Return whether a partition has to be compared.
 
         A log that begins after its snapshot cannot be compared; planning reports the expired range instead.
@@ -145,9 +145,9 @@ class LogContinuity:
         known = held.leader_epoch is not None and self._checked.get(number) == held.leader_epoch
         return held.start <= mark.end and not known
 
-    def _check_epochs(self, marks: Mapping[int, LogMark]) -> None:
+    def _check_leader_epochs(self, marks: Mapping[int, LogSnapshot]) -> None:
         places = {
-            number: Place(mark.end, mark.leader_epoch)
+            number: StartOffset(mark.end, mark.leader_epoch)
             for number, mark in marks.items()
             if mark.leader_epoch is not None
         }
@@ -157,16 +157,18 @@ class LogContinuity:
                 seen = f"the broker reports: {found.lost.partition(' Reset to')[0].rstrip('.')}"
                 raise self._lost(number, marks[number], seen, int(at[1]) if at else None)
 
-    def _check_records(self, marks: Mapping[int, LogMark], held: Mapping[int, Bounds]) -> None:
+    def _check_records(self, marks: Mapping[int, LogSnapshot], held: Mapping[int, LogOffsets]) -> None:
         records = {
             number: mark.record
             for number, mark in marks.items()
             if mark.record is not None and held[number].start <= mark.record.offset < mark.end
         }
-        for number, found in self._probe.first({n: Place(record.offset) for n, record in records.items()}).items():
+        for number, found in self._probe.first(
+            {n: StartOffset(record.offset) for n, record in records.items()}
+        ).items():
             wanted = records[number]
-            now = RecordMark.of(found.record) if found.record is not None else None
-            if now == wanted or found.lost is not None or found == Found():
+            now = RecordFingerprint.of(found.record) if found.record is not None else None
+            if now == wanted or found.lost is not None or found == ProbeResult():
                 continue
             if now is None or now.offset != wanted.offset:
                 if self._asking.compacted():
@@ -176,7 +178,7 @@ class LogContinuity:
                 seen = f"the record at offset {wanted.offset} was one {wanted.told()}, and is one {now.told()} now"
             raise self._lost(number, marks[number], seen, None)
 
-    def _lost(self, number: int, mark: LogMark, seen: str, end: int | None) -> SourceError:
+    def _lost(self, number: int, mark: LogSnapshot, seen: str, end: int | None) -> SourceError:
         partition = f"{self._topic}-{number}"
         again = f"airflow ckpt rewind {self._pipeline} --partition {partition} --to-position"
         where = str(end) if end is not None else "N"

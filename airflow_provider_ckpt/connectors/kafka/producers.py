@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.kafka.client import (
-    Noticed,
+    ClientErrors,
+    answer_timeout,
     client_config,
-    codes,
-    error_info,
-    failure,
-    opened,
-    raised,
-    timeout,
+    create_client,
+    error_codes,
+    from_kafka_exception,
+    to_error_info,
+    to_exception,
 )
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType
@@ -23,36 +23,36 @@ from airflow_provider_ckpt.core.errors import ErrorType
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
 
-TRANSACTION_MS = 60_000
+DEFAULT_TRANSACTION_MS = 60_000
 """Default transaction timeout; that long, the open transaction of a killed lane hides later records from consumers."""
 
 _INIT_SECONDS = 30.0
-_GLANCE = 0.2
-_TUNED = {
+_POLL_SECONDS = 0.2
+_DEFAULTS = {
     "partitioner": "murmur2_random",  # as in Java's client: a key gets the same partition as from other producers
     "linger.ms": 20,
     "queue.buffering.max.messages": 0,
-    "transaction.timeout.ms": TRANSACTION_MS,
+    "transaction.timeout.ms": DEFAULT_TRANSACTION_MS,
 }
 """Defaults, which the connection's extra overrides."""
 
-_SUPERSEDED = """
+_MAY_BE_FENCED = """
     _FENCED _STATE INVALID_PRODUCER_EPOCH PRODUCER_FENCED INVALID_PRODUCER_ID_MAPPING UNKNOWN_PRODUCER_ID
     INVALID_TXN_STATE TRANSACTION_COORDINATOR_FENCED
 """
 
 
-def transaction_seconds(connection: Connection) -> float:
+def transaction_timeout(connection: Connection) -> float:
     """Return the transaction timeout in seconds."""
-    return float(connection.extra.get("transaction.timeout.ms", TRANSACTION_MS)) / 1000
+    return float(connection.extra.get("transaction.timeout.ms", DEFAULT_TRANSACTION_MS)) / 1000
 
 
-def superseded(error: KafkaError) -> bool:
+def may_be_fenced(error: KafkaError) -> bool:
     """Return whether the error may mean that another producer has initialised the transactional id since."""
-    return error.code() in codes(_SUPERSEDED)
+    return error.code() in error_codes(_MAY_BE_FENCED)
 
 
-class Transactions:
+class TransactionalProducer:
     """Producer with an initialised transactional id; earlier users of the id cannot commit any more.
 
     The methods raise the exceptions of Kafka's client unless stated otherwise. After an error the producer is unusable.
@@ -67,25 +67,25 @@ class Transactions:
     def __init__(self, connection: Connection, identity: str, topic: str, batch_bytes: int = 1_000_000) -> None:
         from confluent_kafka import KafkaException, Producer
 
-        self._noticed = Noticed()
+        self._noticed = ClientErrors()
         settings = {
             "transactional.id": identity,
             "message.max.bytes": 1_000_000_000,  # the broker checks: it knows the limit and the compressed size
             "error_cb": self._noticed,
         }
         config = client_config(connection, "ckpt-sink", settings)
-        config = {**_TUNED, "batch.size": min(batch_bytes, 2_147_483_647), **config}
-        self._seconds = transaction_seconds(connection)
-        self.producer: Producer = opened(Producer, config, connection)
+        config = {**_DEFAULTS, "batch.size": min(batch_bytes, 2_147_483_647), **config}
+        self._seconds = transaction_timeout(connection)
+        self.producer: Producer = create_client(Producer, config, connection)
         doing = f"initialising transactional id {identity}"
         try:
             # Connect first: without a connection the request for the coordinator fails and is retried after 0.5 s.
-            self.producer.list_topics(topic, timeout(connection))
-            _persist(self.producer.init_transactions, _INIT_SECONDS)
+            self.producer.list_topics(topic, answer_timeout(connection))
+            _retry_step(self.producer.init_transactions, _INIT_SECONDS)
         except KafkaException as error:
             self._serve()
             self.close()
-            raise failure(error, ErrorType.KAFKA_PRODUCER, doing, connection, self._noticed) from None
+            raise from_kafka_exception(error, ErrorType.KAFKA_PRODUCER, doing, connection, self._noticed) from None
 
     def flush(self, refused: Sized) -> None:
         """Wait until all records are acknowledged, or one is refused, which ends sending in the transaction.
@@ -93,12 +93,12 @@ class Transactions:
         :param refused: collection that a delivery callback fills with refused records
         """
         deadline = time.monotonic() + self._seconds
-        while self.producer.flush(_GLANCE) and not refused and time.monotonic() < deadline:
+        while self.producer.flush(_POLL_SECONDS) and not refused and time.monotonic() < deadline:
             pass
 
     def commit(self) -> None:
         """Commit the transaction; if this raises, the transaction may still have been committed."""
-        _persist(self.producer.commit_transaction, self._seconds)
+        _retry_step(self.producer.commit_transaction, self._seconds)
 
     def abort(self) -> None:
         """Try to abort the open transaction, so that consumers need not wait for its timeout."""
@@ -113,7 +113,7 @@ class Transactions:
     def better(self, error: KafkaError) -> KafkaError:
         """Return the most specific error that the client has reported, else ``error``."""
         self._serve()
-        return self._noticed.telling() or error
+        return self._noticed.most_specific() or error
 
     def close(self) -> None:
         """Close the connection and discard queued messages."""
@@ -129,7 +129,7 @@ class Transactions:
             self.producer.poll(0)
 
 
-def _persist(step: Any, seconds: float) -> None:
+def _retry_step(step: Any, seconds: float) -> None:
     """Call a step of a transaction, and retry it for ``seconds`` while the client marks its error as retriable."""
     from confluent_kafka import KafkaException
 
@@ -145,7 +145,7 @@ def _persist(step: Any, seconds: float) -> None:
             return
 
 
-def note(connection: Connection, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+def write_records(connection: Connection, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
     """Write records outside any transaction, to partition 0, and wait until they are durable.
 
     :param connection: of the cluster
@@ -155,12 +155,12 @@ def note(connection: Connection, topic: str, records: Iterable[tuple[bytes, byte
     """
     from confluent_kafka import KafkaError, Producer
 
-    noticed = Noticed()
-    seconds = timeout(connection)
+    noticed = ClientErrors()
+    seconds = answer_timeout(connection)
     settings = {"acks": "all", "message.timeout.ms": int(seconds * 1000), "linger.ms": 0, "error_cb": noticed}
     config = client_config(connection, "ckpt-sink", settings)
     config = {name: value for name, value in config.items() if not name.startswith("transaction")}
-    producer: Producer = opened(Producer, config, connection)
+    producer: Producer = create_client(Producer, config, connection)
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:
@@ -173,5 +173,5 @@ def note(connection: Connection, topic: str, records: Iterable[tuple[bytes, byte
     producer.close()
     if failed or left:
         plain = failed[0] if failed else KafkaError(KafkaError._TIMED_OUT)
-        better = (noticed.telling() if plain.code() == KafkaError._MSG_TIMED_OUT else None) or plain
-        raise raised(error_info(better, ErrorType.KAFKA_PRODUCER, f"writing to topic {topic}", connection))
+        better = (noticed.most_specific() if plain.code() == KafkaError._MSG_TIMED_OUT else None) or plain
+        raise to_exception(to_error_info(better, ErrorType.KAFKA_PRODUCER, f"writing to topic {topic}", connection))

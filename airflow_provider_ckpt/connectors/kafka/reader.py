@@ -13,20 +13,20 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.kafka.client import (
-    Noticed,
+    ClientErrors,
+    answer_timeout,
     consumer_config,
-    error_info,
-    failure,
-    opened,
-    raised,
-    refuses,
-    require,
-    timeout,
+    create_client,
+    from_kafka_exception,
+    is_not_retriable,
+    require_connection,
+    to_error_info,
+    to_exception,
 )
-from airflow_provider_ckpt.connectors.kafka.deserialize import records
-from airflow_provider_ckpt.connectors.kafka.source import damaged, expired
-from airflow_provider_ckpt.connectors.kafka.source_topic import Asking
-from airflow_provider_ckpt.connectors.protocols import Connection, Shape
+from airflow_provider_ckpt.connectors.kafka.deserialize import to_record_batch
+from airflow_provider_ckpt.connectors.kafka.source import damaged_error, expired_error
+from airflow_provider_ckpt.connectors.kafka.source_topic import TopicClient
+from airflow_provider_ckpt.connectors.protocols import Connection, RecordShape
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, KafkaConsumerError
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.core.wave import BatchTask
 
-ROWS = 10_000
+MAX_ROWS = 10_000
 """Maximum number of messages in one Arrow batch."""
 
-_PAUSE = 0.05
+_WAIT_SECONDS = 0.05
 """Maximum seconds to wait for a full Arrow batch; then the messages that have arrived are returned."""
 
-_TRIES = 2
+_ID_REQUESTS = 2
 """Number of requests for the topic's id: resumed brokers serve records before they know their controller."""
 
-_FETCHING = {
+_FETCH_SETTINGS = {
     "enable.partition.eof": True,
     "fetch.message.max.bytes": 4 << 20,
     "fetch.queue.backoff.ms": 10,
@@ -60,18 +60,20 @@ class KafkaReader:
     :param shape: columns of the source, always :data:`COLUMNS`
     """
 
-    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002
         assert pipeline.source.topic is not None
         self._pipeline = pipeline.name
         self._topic = pipeline.source.topic
-        self._connection = require(connection, "source")
-        self._noticed = Noticed()
-        self._asking = Asking(self._connection, self._topic, f"ckpt-read:{pipeline.name}", ErrorType.KAFKA_CONSUMER)
+        self._connection = require_connection(connection, "source")
+        self._noticed = ClientErrors()
+        self._asking = TopicClient(
+            self._connection, self._topic, f"ckpt-read:{pipeline.name}", ErrorType.KAFKA_CONSUMER
+        )
         self._open: Consumer | None = None
         self._number = -1
         self._at = -1
-        self._free_from: int | None = None
-        self._ahead: list[Message] = []
+        self._range_end: int | None = None
+        self._fetched: list[Message] = []
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range; offsets without a message (transaction markers, compacted keys) are skipped.
@@ -84,20 +86,20 @@ class KafkaReader:
         known = task.detail["topic"]
         try:
             if self._open is None:
-                self._asking.same(known, str(task.key), _TRIES)
-            self._go_to(task.detail["number"], task.range.start)
+                self._asking.same(known, str(task.key), _ID_REQUESTS)
+            self._assign(task.detail["number"], task.range.start)
             while self._at < task.range.end:
                 found = self._next(task)
                 if found is not None:
                     yield found
-            self._asking.same(known, str(task.key), _TRIES)
-            self._free_from = task.range.end
+            self._asking.same(known, str(task.key), _ID_REQUESTS)
+            self._range_end = task.range.end
         except KafkaException as error:
             self.close()
-            raise self._located(failure(error, *self._said, self._noticed), task) from None
+            raise self._with_location(from_kafka_exception(error, *self._said, self._noticed), task) from None
         except CkptError as error:
             self.close()
-            raise self._located(error, task) from None
+            raise self._with_location(error, task) from None
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return the dead letter headers with topic, partition and offset of a record."""
@@ -113,51 +115,51 @@ class KafkaReader:
         self._asking.close()
         if self._open is not None:
             self._open.close()
-        self._open, self._number, self._at, self._free_from, self._ahead = None, -1, -1, None, []
+        self._open, self._number, self._at, self._range_end, self._fetched = None, -1, -1, None, []
 
-    def _go_to(self, number: int, start: int) -> None:
+    def _assign(self, number: int, start: int) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
         if self._open is None:
-            settings = {**_FETCHING, "error_cb": self._noticed}
+            settings = {**_FETCH_SETTINGS, "error_cb": self._noticed}
             config = consumer_config(self._connection, f"ckpt-read:{self._pipeline}", self._pipeline, settings)
-            self._open = opened(Consumer, config, self._connection)
+            self._open = create_client(Consumer, config, self._connection)
         # After the last range, offsets may have no message, and the message after them may be fetched already.
-        goes_on = self._free_from is not None and number == self._number and self._free_from <= start <= self._at
-        self._free_from = None
+        goes_on = self._range_end is not None and number == self._number and self._range_end <= start <= self._at
+        self._range_end = None
         if not goes_on:
             self._open.assign([TopicPartition(self._topic, number, start)])
-            self._number, self._at, self._ahead = number, start, []
+            self._number, self._at, self._fetched = number, start, []
 
     def _next(self, task: BatchTask) -> pa.RecordBatch | None:
         """Return further messages of the range, or None; advance ``_at`` to the first offset that is not read yet."""
         end = task.range.end
-        got, self._ahead = self._ahead or self._consume(min(ROWS, end - self._at)), []
+        got, self._fetched = self._fetched or self._consume(min(MAX_ROWS, end - self._at)), []
         offsets = cast("list[int]", [message.offset() for message in got])
         errors = [message.error() for message in got]
         failed = next((at for at, error in enumerate(errors) if error), len(got)) if any(errors) else len(got)
         taken = bisect_left(offsets, end, hi=failed)
         if taken < failed:
-            self._at, self._ahead = offsets[taken], got[taken:]
+            self._at, self._fetched = offsets[taken], got[taken:]
         elif failed < len(got):
-            self._at, self._ahead = self._end_of_log(errors[failed], offsets[failed], task), got[failed + 1 :]
+            self._at, self._fetched = self._end_of_log(errors[failed], offsets[failed], task), got[failed + 1 :]
         else:
             self._at = offsets[-1] + 1
-        return records(got[:taken], offsets[:taken]) if taken else None
+        return to_record_batch(got[:taken], offsets[:taken]) if taken else None
 
     def _consume(self, most: int) -> list[Message]:
         """Return at least one message or end-of-log event, or raise an error after the timeout."""
         assert self._open is not None
-        wait = timeout(self._connection)
+        wait = answer_timeout(self._connection)
         deadline = time.monotonic() + wait
         while True:
-            got = self._open.consume(most, _PAUSE)
+            got = self._open.consume(most, _WAIT_SECONDS)
             if got:
                 self._noticed.clear()
                 return got
-            reason = self._noticed.telling()
-            if reason is not None and refuses(reason):
-                raise raised(error_info(reason, *self._said))
+            reason = self._noticed.most_specific()
+            if reason is not None and is_not_retriable(reason):
+                raise to_exception(to_error_info(reason, *self._said))
             if time.monotonic() > deadline:
                 raise self._silent(wait, reason)
 
@@ -172,14 +174,14 @@ class KafkaReader:
         if error.code() == KafkaError._PARTITION_EOF:
             return max(self._at, offset)
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise expired(self._pipeline, self._topic, task, None)
+            raise expired_error(self._pipeline, self._topic, task, None)
         if error.code() == KafkaError._BAD_MSG:
-            raise damaged(self._pipeline, self._topic, task, error.str())
-        raise raised(error_info(error, *self._said))
+            raise damaged_error(self._pipeline, self._topic, task, error.str())
+        raise to_exception(to_error_info(error, *self._said))
 
     def _silent(self, wait: float, reason: KafkaError | None) -> CkptError:
         if reason is not None:
-            return raised(error_info(reason, *self._said))
+            return to_exception(to_error_info(reason, *self._said))
         return KafkaConsumerError(
             f"reading topic {self._topic}: the broker of partition {self._number} (connection "
             f"{self._connection.id!r}) sent nothing for {wait:g} s, though offsets from {self._at} on are planned.",
@@ -188,7 +190,7 @@ class KafkaReader:
             hint="See whether the broker is up; socket.timeout.ms in the connection's extra is how long it may take.",
         )
 
-    def _located(self, error: CkptError, task: BatchTask) -> CkptError:
+    def _with_location(self, error: CkptError, task: BatchTask) -> CkptError:
         error.pipeline = error.pipeline or self._pipeline
         error.batch = error.batch or str(task.key)
         error.position = self._at if error.position is None and self._at >= 0 else error.position

@@ -21,20 +21,20 @@ from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError
 
-PREFIX = "ckpt-receipts."
+TOPIC_PREFIX = "ckpt-receipts."
 """Prefix of the names of receipts topics, so that rights can be granted to all of them at once."""
 
-DEMANDED = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
+REQUIRED_SETTINGS = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
 """Required settings of the receipts topic; without them receipts could be lost, and their batches be sent again."""
 
-CREATED_WITH = {**DEMANDED, "segment.bytes": str(16 << 20)}
+NEW_TOPIC_SETTINGS = {**REQUIRED_SETTINGS, "segment.bytes": str(16 << 20)}
 """Settings of a topic that the sink creates. Segments are small, since Kafka never compacts the newest one."""
 
 
-_SEALED_WITH = "letters"
+_SEAL_FIELD = "dead_letters"
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """Kind of a record, the first element of its key."""
 
     EPOCH = "epoch"
@@ -59,8 +59,8 @@ def receipts_topic(pipeline: str) -> str:
     hyphen, with which no pipeline's name begins, marks such a name.
     """
     if "." in pipeline:
-        return f"{PREFIX}-{pipeline.replace('-', '--').replace('.', '-d')}"
-    return f"{PREFIX}{pipeline}"
+        return f"{TOPIC_PREFIX}-{pipeline.replace('-', '--').replace('.', '-d')}"
+    return f"{TOPIC_PREFIX}{pipeline}"
 
 
 def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: str) -> None:
@@ -72,9 +72,9 @@ def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: 
     :raises ConfigError: naming the topic
     """
     for key, topic in named.items():
-        if topic != own and topic.startswith(PREFIX) and key != "source.topic":
+        if topic != own and topic.startswith(TOPIC_PREFIX) and key != "source.topic":
             raise ConfigError(
-                f"{key} is {topic}, and topics whose names begin with {PREFIX} hold receipts of pipelines.",
+                f"{key} is {topic}, and topics whose names begin with {TOPIC_PREFIX} hold receipts of pipelines.",
                 pipeline=pipeline,
                 hint="Name another topic.",
             )
@@ -87,17 +87,17 @@ def transactional_id(context: SinkContext, partition: str) -> str:
 
 def epoch_key(ledger: str, epoch: int) -> bytes:
     """Return the key of an epoch's record; each epoch has its own, and the highest counts, not the one written last."""
-    return _text([Kind.EPOCH, ledger, epoch])
+    return _encode([RecordKind.EPOCH, ledger, epoch])
 
 
 def id_key(ledger: str, used: UsedId) -> bytes:
     """Return the key of the record that an epoch's lanes may use a transactional id."""
-    return _text([Kind.ID, ledger, *used])
+    return _encode([RecordKind.ID, ledger, *used])
 
 
 def receipt_key(ledger: str, key: BatchKey) -> bytes:
     """Return the key of a batch's receipt."""
-    return _text([Kind.RECEIPT, ledger, *key.to_json()])
+    return _encode([RecordKind.RECEIPT, ledger, *key.to_json()])
 
 
 def receipt_value(receipt: Receipt, secret: bytes | None = None) -> bytes:
@@ -105,43 +105,43 @@ def receipt_value(receipt: Receipt, secret: bytes | None = None) -> bytes:
 
     :param secret: secret with which the dead letters of its attempt were sealed; None if there are none
     """
-    return _text({**receipt.to_json(), **({} if secret is None else {_SEALED_WITH: secret.hex()})})
+    return _encode({**receipt.to_json(), **({} if secret is None else {_SEAL_FIELD: secret.hex()})})
 
 
 def replay_key(ledger: str, partition: str) -> bytes:
     """Return the key of the replay that a side partition sends."""
-    return _text([Kind.REPLAY, ledger, partition])
+    return _encode([RecordKind.REPLAY, ledger, partition])
 
 
 def replay_value(replay: Replay) -> bytes:
     """Return the value of a replay."""
-    return _text(replay.to_json())
+    return _encode(replay.to_json())
 
 
-def files_key(ledger: str, files: FileList) -> bytes:
+def file_list_key(ledger: str, files: FileList) -> bytes:
     """Return the key of a list of source files."""
-    return _text([Kind.FILES, ledger, files.first, files.epoch])
+    return _encode([RecordKind.FILES, ledger, files.first, files.epoch])
 
 
-def files_value(files: FileList) -> bytes:
+def file_list_value(files: FileList) -> bytes:
     """Return the value of a list of source files."""
-    return _text(files.to_json())
+    return _encode(files.to_json())
 
 
-def moment_value(at: datetime, target: Mapping[str, Any] | None = None) -> bytes:
+def time_value(at: datetime, target: Mapping[str, Any] | None = None) -> bytes:
     """Return the value of an epoch's or an id's record, with the time of writing for information.
 
     :param target: of an epoch's, what the target's log held then, JSON-ready
     """
-    return _text({"at": at.isoformat(), **({} if target is None else {"target": target})})
+    return _encode({"at": at.isoformat(), **({} if target is None else {"target": target})})
 
 
-def _text(data: object) -> bytes:
+def _encode(data: object) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode()
 
 
 @dataclass(slots=True)
-class Books:
+class ReceiptsTopicState:
     """Content of a receipts topic: the epochs of all ledgers, and all other records of one ledger.
 
     :param ledger: ledger whose records to store
@@ -187,17 +187,17 @@ class Books:
     def take(self, key: bytes | None, value: bytes | None) -> None:
         """Apply the next record of the topic; one without a value removes the earlier record of its key."""
         kind, ledger, *rest = json.loads(key or b"")
-        if kind == Kind.EPOCH:
-            _note(self.epochs.setdefault(ledger, set()), rest[0], value)
+        if kind == RecordKind.EPOCH:
+            _add_or_remove(self.epochs.setdefault(ledger, set()), rest[0], value)
             if ledger == self.ledger and value is not None:
                 self.fences[rest[0]] = value
-        elif ledger == self.ledger and kind == Kind.ID:
-            _note(self.ids, UsedId(*rest), value)
-        elif ledger == self.ledger and kind == Kind.REPLAY and value is not None:
+        elif ledger == self.ledger and kind == RecordKind.ID:
+            _add_or_remove(self.ids, UsedId(*rest), value)
+        elif ledger == self.ledger and kind == RecordKind.REPLAY and value is not None:
             self.replays[rest[0]] = value
-        elif ledger == self.ledger and kind == Kind.FILES and value is not None:
+        elif ledger == self.ledger and kind == RecordKind.FILES and value is not None:
             self.lists[rest[0], rest[1]] = value
-        elif ledger == self.ledger and kind == Kind.RECEIPT and self.partition in (None, rest[1]):
+        elif ledger == self.ledger and kind == RecordKind.RECEIPT and self.partition in (None, rest[1]):
             batch = BatchKey.from_json(rest)
             if value is None:
                 self.receipts.pop(batch, None)
@@ -214,7 +214,7 @@ class Books:
         value = self.receipts.get(source.key)
         found = {} if value is None else json.loads(value)
         named = (found.get("attempt"), found.get("epoch")) == (source.attempt, source.epoch)
-        return bytes.fromhex(found[_SEALED_WITH]) if named and _SEALED_WITH in found else None
+        return bytes.fromhex(found[_SEAL_FIELD]) if named and _SEAL_FIELD in found else None
 
     def replay(self, partition: str) -> Replay | None:
         """Return the replay that a side partition sends; None if it was not stored."""
@@ -236,7 +236,7 @@ class Books:
         yield from (id_key(self.ledger, used) for used in self.ids if used.epoch < epoch)
 
 
-def _note(found: set[Any], item: object, value: bytes | None) -> None:
+def _add_or_remove(found: set[Any], item: object, value: bytes | None) -> None:
     if value is None:
         found.discard(item)
     else:

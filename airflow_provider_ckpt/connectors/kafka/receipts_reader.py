@@ -10,20 +10,27 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.kafka.client import Noticed, client_config, codes, error_info, opened, raised
-from airflow_provider_ckpt.connectors.kafka.receipts import Books
+from airflow_provider_ckpt.connectors.kafka.client import (
+    ClientErrors,
+    client_config,
+    create_client,
+    error_codes,
+    to_error_info,
+    to_exception,
+)
+from airflow_provider_ckpt.connectors.kafka.receipts import ReceiptsTopicState
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaProducerError, SinkError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-_POLL = 0.5
-_IRRELEVANT = "GROUP_AUTHORIZATION_FAILED"
+_POLL_SECONDS = 0.5
+_IGNORED_ERRORS = "GROUP_AUTHORIZATION_FAILED"
 """Errors to ignore: offsets are never committed, so the consumer group, which librdkafka requires, is not used."""
 
 
-class Reading:
+class ReceiptsReader:
     """Reader of one receipts topic.
 
     :param connection: of the topic's cluster
@@ -32,13 +39,13 @@ class Reading:
     :param committed: whether to read only committed records, which is necessary for receipts (see the module)
     """
 
-    def __init__(self, connection: Connection, topic: str, books: Books, *, committed: bool) -> None:
+    def __init__(self, connection: Connection, topic: str, books: ReceiptsTopicState, *, committed: bool) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
         self.books = books
         self._connection = connection
         self._topic = topic
-        self._noticed = Noticed()
+        self._noticed = ClientErrors()
         settings = {
             "group.id": "ckpt",
             "enable.auto.commit": False,
@@ -50,13 +57,15 @@ class Reading:
             "check.crcs": True,
             "error_cb": self._noticed,
         }
-        self._consumer: Consumer = opened(Consumer, client_config(connection, "ckpt-receipts", settings), connection)
+        self._consumer: Consumer = create_client(
+            Consumer, client_config(connection, "ckpt-receipts", settings), connection
+        )
         self._consumer.assign(
             [TopicPartition(topic, 0, 0)]
         )  # offset 0: a request for the beginning would take half a second
         self._at = 0
 
-    def to_stable_end(self, seconds: float) -> None:
+    def read_to_stable_end(self, seconds: float) -> None:
         """Read all records up to the current end.
 
         :param seconds: maximum time
@@ -84,7 +93,7 @@ class Reading:
         deadline = time.monotonic() + seconds
         answered = False
         while True:
-            message = self._consumer.poll(_POLL)
+            message = self._consumer.poll(_POLL_SECONDS)
             if message is None:
                 if time.monotonic() > deadline:
                     raise self._silence(end, answered=answered)
@@ -97,8 +106,8 @@ class Reading:
                 self._at = message.offset() or 0
                 if end is None:
                     return
-            elif error.code() not in codes(_IRRELEVANT):
-                raise raised(error_info(error, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
+            elif error.code() not in error_codes(_IGNORED_ERRORS):
+                raise to_exception(to_error_info(error, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
             if end is not None and self._at >= end:
                 return
 
@@ -129,5 +138,5 @@ class Reading:
                 recoverable=True,
                 hint="It ends after its producer's transaction.timeout.ms at the latest; run again then.",
             )
-        plain = self._noticed.telling() or KafkaError(KafkaError._TIMED_OUT)
-        return raised(error_info(plain, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
+        plain = self._noticed.most_specific() or KafkaError(KafkaError._TIMED_OUT)
+        return to_exception(to_error_info(plain, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_ckpt.connectors.kafka.client import (
-    Noticed,
+    ClientErrors,
+    answer_timeout,
     consumer_config,
-    error_info,
-    opened,
-    raised,
-    refuses,
-    timeout,
+    create_client,
+    is_not_retriable,
+    to_error_info,
+    to_exception,
 )
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
@@ -21,8 +21,8 @@ from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
-_POLL = 0.05
-_FETCHING = {
+_POLL_SECONDS = 0.05
+_FETCH_SETTINGS = {
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 5,
     "fetch.message.max.bytes": 1 << 16,
@@ -33,7 +33,7 @@ _NEAR, _FAR = 2, 64
 """Offsets to search backwards for the last record, in two steps: usually only a transaction marker follows it."""
 
 
-class Place(NamedTuple):
+class StartOffset(NamedTuple):
     """Offset from which to read a partition.
 
     :param offset: the offset
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     leader_epoch: int | None = None
 
 
-class Found(NamedTuple):
+class ProbeResult(NamedTuple):
     """Result of reading at an offset: a record, the end of the log, or that the log no longer reaches the offset.
 
     All fields are None if the record does not match its checksum; the reader of the batch reports that.
@@ -60,7 +60,7 @@ class Found(NamedTuple):
     lost: str | None = None
 
 
-class Probe:
+class RecordProbe:
     """Reader of single records of one topic.
 
     :param connection: of the topic's cluster
@@ -74,21 +74,21 @@ class Probe:
         self._pipeline = pipeline
         self._topic = topic
         self._isolation = isolation
-        self._noticed = Noticed()
+        self._noticed = ClientErrors()
         self._open: Consumer | None = None
 
-    def first(self, places: Mapping[int, Place]) -> dict[int, Found]:
+    def first(self, places: Mapping[int, StartOffset]) -> dict[int, ProbeResult]:
         """Return the first record at an offset or after it in each partition, or the result without a record.
 
         :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
         """
-        found: dict[int, Found] = {}
+        found: dict[int, ProbeResult] = {}
 
         def take(message: Message, error: KafkaError | None) -> None:
             number = message.partition()
             if number is None or number not in places or number in found:
                 return
-            found[number] = Found(message) if error is None else self._without_record(message, error)
+            found[number] = ProbeResult(message) if error is None else self._result_of_error(message, error)
 
         self._read(places, take, lambda: places.keys() - found.keys())
         return found
@@ -111,7 +111,7 @@ class Probe:
         self._open = None
 
     def _before(self, ends: Mapping[int, int], starts: Mapping[int, int], reach: int) -> dict[int, Message]:
-        places = {number: Place(max(starts[number], end - reach, 0)) for number, end in ends.items()}
+        places = {number: StartOffset(max(starts[number], end - reach, 0)) for number, end in ends.items()}
         left = {number for number, place in places.items() if place.offset < ends[number]}
         found: dict[int, Message] = {}
 
@@ -120,7 +120,7 @@ class Probe:
             if number is None or number not in left:
                 return
             if error is not None:
-                self._without_record(message, error)
+                self._result_of_error(message, error)
             elif offset < ends[number]:
                 found[number] = message
             if error is not None or offset >= ends[number] - 1:
@@ -131,7 +131,7 @@ class Probe:
 
     def _read(
         self,
-        places: Mapping[int, Place],
+        places: Mapping[int, StartOffset],
         take: Callable[[Message, KafkaError | None], None],
         left: Callable[[], Iterable[int]],
     ) -> None:
@@ -150,21 +150,21 @@ class Probe:
                 for number, place in places.items()
             ]
         )
-        wait = timeout(self._connection)
+        wait = answer_timeout(self._connection)
         deadline = time.monotonic() + wait
         while left():
-            message = consumer.poll(_POLL)
+            message = consumer.poll(_POLL_SECONDS)
             if message is not None:
                 take(message, message.error())
                 continue
-            reason = self._noticed.telling()
-            if reason is not None and refuses(reason):
-                raise raised(error_info(reason, *self._said))
+            reason = self._noticed.most_specific()
+            if reason is not None and is_not_retriable(reason):
+                raise to_exception(to_error_info(reason, *self._said))
             if time.monotonic() > deadline:
                 raise self._silent(wait, reason, min(left()))
         consumer.unassign()
 
-    def _without_record(self, message: Message, error: KafkaError) -> Found:
+    def _result_of_error(self, message: Message, error: KafkaError) -> ProbeResult:
         """Return the result for a message that carries an error instead of a record.
 
         :raises KafkaConsumerError: if the partition cannot be read
@@ -172,25 +172,25 @@ class Probe:
         from confluent_kafka import KafkaError
 
         if error.code() == KafkaError._PARTITION_EOF:
-            return Found(end=message.offset() or 0)
+            return ProbeResult(end=message.offset() or 0)
         if error.code() == KafkaError._BAD_MSG:
-            return Found()
+            return ProbeResult()
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE):
-            return Found(lost=error.str())
-        raise raised(error_info(error, *self._said))
+            return ProbeResult(lost=error.str())
+        raise to_exception(to_error_info(error, *self._said))
 
     def _consumer(self) -> Consumer:
         if self._open is None:
             from confluent_kafka import Consumer
 
-            settings = {**_FETCHING, "isolation.level": self._isolation, "error_cb": self._noticed}
+            settings = {**_FETCH_SETTINGS, "isolation.level": self._isolation, "error_cb": self._noticed}
             config = consumer_config(self._connection, f"ckpt-plan:{self._pipeline}", self._pipeline, settings)
-            self._open = opened(Consumer, config, self._connection)
+            self._open = create_client(Consumer, config, self._connection)
         return self._open
 
     def _silent(self, wait: float, reason: KafkaError | None, number: int) -> Exception:
         if reason is not None:
-            return raised(error_info(reason, *self._said))
+            return to_exception(to_error_info(reason, *self._said))
         return KafkaConsumerError(
             f"planning topic {self._topic}: the broker of partition {number} (connection {self._connection.id!r}) "
             f"sent nothing for {wait:g} s.",

@@ -7,16 +7,16 @@ from functools import partial
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.batch_content import data_error
-from airflow_provider_ckpt.connectors.kafka.client import codes
-from airflow_provider_ckpt.connectors.kafka.serialize import Messages, lists_of
+from airflow_provider_ckpt.connectors.batch_content import record_error
+from airflow_provider_ckpt.connectors.kafka.client import error_codes
+from airflow_provider_ckpt.connectors.kafka.serialize import Messages, to_lists
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
 
-_UNFIT = "INVALID_RECORD INVALID_TIMESTAMP MSG_SIZE_TOO_LARGE"
-_ROOM = 0.5
+_BAD_RECORD = "INVALID_RECORD INVALID_TIMESTAMP MSG_SIZE_TOO_LARGE"
+_QUEUE_WAIT_SECONDS = 0.5
 """Maximum seconds to wait for room in a full queue."""
 
 
@@ -38,7 +38,7 @@ class Sender:
 
         :param doubtful: indexes of the messages that the broker may refuse, which are sent with a callback
         """
-        values, keys, partitions, timestamps, headers = lists_of(messages)
+        values, keys, partitions, timestamps, headers = to_lists(messages)
         assert values is not None
         for start, end in pairwise([-1, *doubtful, len(values)]):
             part = slice(start + 1, end)
@@ -46,7 +46,9 @@ class Sender:
                 self._plain(values[part], None if keys is None else keys[part])
             else:
                 columns = [keys, partitions, timestamps, headers]
-                self._full(values[part], *[None if column is None else column[part] for column in columns])
+                self._send_with_all_fields(
+                    values[part], *[None if column is None else column[part] for column in columns]
+                )
             if end < len(values):
                 watch = partial(self._report, messages.numbers[end].as_py())
                 given = {"key": keys, "partition": partitions, "timestamp": timestamps, "headers": headers}
@@ -64,7 +66,7 @@ class Sender:
             try:
                 return self._producer.produce(self._topic, value, on_delivery=watch, **rest)
             except BufferError:
-                self._producer.poll(_ROOM)
+                self._producer.poll(_QUEUE_WAIT_SECONDS)
 
     def _plain(self, values: list[Any], keys: list[Any] | None) -> None:
         produce, topic, poll = self._producer.produce, self._topic, self._producer.poll
@@ -72,10 +74,10 @@ class Sender:
             try:
                 produce(topic, value, key)
             except BufferError:
-                poll(_ROOM)
+                poll(_QUEUE_WAIT_SECONDS)
                 self.one(value, None, {"key": key})
 
-    def _full(
+    def _send_with_all_fields(
         self,
         values: list[Any],
         keys: list[Any] | None,
@@ -96,10 +98,10 @@ class Sender:
             try:
                 produce(topic, value, key, to, None, None, at, own)
             except BufferError:
-                poll(_ROOM)
+                poll(_QUEUE_WAIT_SECONDS)
                 self.one(value, None, {"key": key, "partition": to, "timestamp": at, "headers": own})
 
     def _report(self, number: int, error: KafkaError | None, _: object) -> None:
-        if error is not None and error.code() in codes(_UNFIT):
-            why = f"topic {self._topic} refused the record: {error.str()}"
-            self._refused[number] = data_error(ErrorType.SERIALIZATION, why)
+        if error is not None and error.code() in error_codes(_BAD_RECORD):
+            reason = f"topic {self._topic} refused the record: {error.str()}"
+            self._refused[number] = record_error(ErrorType.SERIALIZATION, reason)

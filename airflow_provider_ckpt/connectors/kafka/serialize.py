@@ -12,34 +12,34 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors import json_encoding
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BYTES = ("binary", "string")
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_KINDS = {
-    "key": _BYTES,
-    "value": _BYTES,
+_BYTES_TYPES = ("binary", "string")
+_INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")
+_COLUMN_TYPES = {
+    "key": _BYTES_TYPES,
+    "value": _BYTES_TYPES,
     "headers": ("array<struct<", "map<string,"),
     "timestamp": ("timestamp", "timestamp_ntz", "bigint"),
-    "partition": _WHOLE,
+    "partition": _INTEGER_TYPES,
 }
 """Columns of a message, and the Spark SQL types or prefixes of types that each may have."""
 
 
-def are_messages(names: Sequence[str], key: Sequence[str]) -> bool:
+def have_message_columns(names: Sequence[str], key: Sequence[str]) -> bool:
     """Return whether rows with these columns are sent as they are.
 
     :param names: the rows' columns
     :param key: columns of ``sink.key``
     """
-    return not key and "value" in names and set(names) <= set(_KINDS)
+    return not key and "value" in names and set(names) <= set(_COLUMN_TYPES)
 
 
-def refuse_misfits(columns: Sequence[tuple[str, str]], key: Sequence[str], pipeline: str) -> None:
+def refuse_unfit_columns(columns: Sequence[tuple[str, str]], key: Sequence[str], pipeline: str) -> None:
     """Raise an error if rows with these columns cannot become messages.
 
     :param columns: name and Spark SQL type of each column
@@ -55,11 +55,15 @@ def refuse_misfits(columns: Sequence[tuple[str, str]], key: Sequence[str], pipel
             pipeline=pipeline,
             hint="Name columns of the rows, or add them to transform.select.",
         )
-    if not are_messages(names, key):
+    if not have_message_columns(names, key):
         return
-    wrong = [f"{name} {kind}" for name, kind in columns if not _fits(kind.lower().replace(" ", ""), _KINDS[name])]
+    wrong = [
+        f"{name} {kind}"
+        for name, kind in columns
+        if not _is_allowed(kind.lower().replace(" ", ""), _COLUMN_TYPES[name])
+    ]
     if wrong:
-        allowed = "; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in _KINDS.items())
+        allowed = "; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in _COLUMN_TYPES.items())
         raise ConfigError(
             f"the rows look like messages, but {', '.join(wrong)} cannot be part of one",
             pipeline=pipeline,
@@ -67,7 +71,7 @@ def refuse_misfits(columns: Sequence[tuple[str, str]], key: Sequence[str], pipel
         )
 
 
-def _fits(kind: str, allowed: Sequence[str]) -> bool:
+def _is_allowed(kind: str, allowed: Sequence[str]) -> bool:
     return any(kind.startswith(item) if item[-1] in "<," else kind == item for item in allowed)
 
 
@@ -103,53 +107,53 @@ class Messages:
         return Messages(*[None if column is None else column.filter(kept) for column in columns])
 
 
-def messages_of(rows: pa.Table, key: Sequence[str]) -> Messages:
+def to_messages(rows: pa.Table, key: Sequence[str]) -> Messages:
     """Convert rows to messages.
 
-    :param rows: the column :data:`~airflow_provider_ckpt.connectors.protocols.NUMBER`, then the rows' columns
+    :param rows: the column :data:`~airflow_provider_ckpt.connectors.protocols.ROW_NUMBER`, then the rows' columns
     :param key: columns of ``sink.key``; the value of a single column is the key, several columns become a JSON object
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    columns = {name: rows.column(name) for name in rows.column_names if name != NUMBER}
-    numbers = _whole(rows.column(NUMBER))
-    if not are_messages(list(columns), key):
-        value = json_encoding.objects(columns, rows.num_rows)
+    columns = {name: rows.column(name) for name in rows.column_names if name != ROW_NUMBER}
+    numbers = _to_array(rows.column(ROW_NUMBER))
+    if not have_message_columns(list(columns), key):
+        value = json_encoding.encode_rows(columns, rows.num_rows)
         keys = {name: columns[name] for name in key}
-        return Messages(numbers, value.cast(pa.binary()), _keys(keys, rows.num_rows) if keys else None)
+        return Messages(numbers, value.cast(pa.binary()), _key_array(keys, rows.num_rows) if keys else None)
     timestamp, partition = columns.get("timestamp"), columns.get("partition")
     return Messages(
         numbers,
-        _binary(columns["value"]),
-        _binary(columns["key"]) if "key" in columns else None,
-        _whole(columns["headers"]) if "headers" in columns else None,
-        None if timestamp is None else pc.fill_null(_milliseconds(_whole(timestamp)), 0),
-        None if partition is None else pc.fill_null(_whole(partition).cast(pa.int32(), safe=False), -1),
+        _to_binary(columns["value"]),
+        _to_binary(columns["key"]) if "key" in columns else None,
+        _to_array(columns["headers"]) if "headers" in columns else None,
+        None if timestamp is None else pc.fill_null(_to_milliseconds(_to_array(timestamp)), 0),
+        None if partition is None else pc.fill_null(_to_array(partition).cast(pa.int32(), safe=False), -1),
     )
 
 
-def lists_of(messages: Messages) -> list[list[Any] | None]:
+def to_lists(messages: Messages) -> list[list[Any] | None]:
     """Return values, keys, partitions, timestamps and headers as Python lists; None for a missing column."""
     return [
-        _objects(messages.value),
-        None if messages.key is None else _objects(messages.key),
-        None if messages.partition is None else _objects(messages.partition),
-        None if messages.timestamp is None else _objects(messages.timestamp),
-        None if messages.headers is None else _headers(messages.headers),
+        _to_list(messages.value),
+        None if messages.key is None else _to_list(messages.key),
+        None if messages.partition is None else _to_list(messages.partition),
+        None if messages.timestamp is None else _to_list(messages.timestamp),
+        None if messages.headers is None else _header_lists(messages.headers),
     ]
 
 
-def _keys(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
+def _key_array(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
     import pyarrow as pa
 
     if len(columns) > 1:
-        return json_encoding.objects(columns, size).cast(pa.binary())
+        return json_encoding.encode_rows(columns, size).cast(pa.binary())
     (column,) = columns.values()
-    whole = _whole(column)
+    whole = _to_array(column)
     if pa.types.is_binary(whole.type) or pa.types.is_string(whole.type):
         return whole.cast(pa.binary())
-    text = json_encoding.values(whole)
+    text = json_encoding.encode_column(whole)
     return pa.array([None if null else _unquoted(item) for item, null in _with_nulls(text, whole)], pa.binary())
 
 
@@ -161,17 +165,17 @@ def _unquoted(text: str) -> bytes:
     return (text[1:-1] if text.startswith('"') else text).encode()
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _to_array(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks()
 
 
-def _binary(column: pa.ChunkedArray) -> pa.Array:
+def _to_binary(column: pa.ChunkedArray) -> pa.Array:
     import pyarrow as pa
 
-    return _whole(column).cast(pa.binary())
+    return _to_array(column).cast(pa.binary())
 
 
-def _milliseconds(column: pa.Array) -> pa.Array:
+def _to_milliseconds(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):
@@ -179,12 +183,12 @@ def _milliseconds(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64())
 
 
-def _objects(column: pa.Array) -> list[Any]:
+def _to_list(column: pa.Array) -> list[Any]:
     found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
     return found
 
 
-def header_parts(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+def header_names_and_values(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return names and values of the headers of all messages; ``column.offsets`` splits them by message."""
     import pyarrow as pa
 
@@ -193,9 +197,9 @@ def header_parts(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     return column.values.field(0), column.values.field(1)
 
 
-def _headers(column: pa.Array) -> list[list[tuple[str, bytes | str | None]] | None]:
+def _header_lists(column: pa.Array) -> list[list[tuple[str, bytes | str | None]] | None]:
     """Return each message's headers as pairs, as slices of one flat list, since most messages have few or none."""
-    names, values = header_parts(column)
+    names, values = header_names_and_values(column)
     if column.null_count == len(column) or not len(names):
         return [None] * len(column)
     flat = list(zip(names.to_pylist(), values.to_pylist(), strict=True))

@@ -9,41 +9,46 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.batch_content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.kafka.client import bootstrap, require, require_topic, timeout
-from airflow_provider_ckpt.connectors.kafka.committed_reader import committed
-from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import KeptLetters
-from airflow_provider_ckpt.connectors.kafka.producers import Transactions, note, transaction_seconds
+from airflow_provider_ckpt.connectors.kafka.client import (
+    answer_timeout,
+    bootstrap_servers,
+    require_connection,
+    require_topic,
+)
+from airflow_provider_ckpt.connectors.kafka.committed_reader import read_committed
+from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import DeadLetterReader
+from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, transaction_timeout, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import (
-    Books,
+    ReceiptsTopicState,
     epoch_key,
-    files_key,
-    files_value,
-    moment_value,
+    file_list_key,
+    file_list_value,
     receipts_topic,
     refuse_receipts_topics,
     replay_key,
     replay_value,
+    time_value,
     transactional_id,
 )
-from airflow_provider_ckpt.connectors.kafka.receipts_reader import Reading
-from airflow_provider_ckpt.connectors.kafka.serialize import refuse_misfits
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic, WrittenTopics
-from airflow_provider_ckpt.connectors.kafka.target_log import TargetLog, TargetLogs
+from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
+from airflow_provider_ckpt.connectors.kafka.serialize import refuse_unfit_columns
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
+from airflow_provider_ckpt.connectors.kafka.target_log import TargetLogEnds, TargetLogReader
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
+_PARALLEL_FENCES = 8
 """Number of transactional ids that the fence initialises in parallel, since each takes a few round trips."""
 
 
@@ -56,21 +61,21 @@ class KafkaSink:
         assert pipeline.sink.topic is not None
         self._pipeline = pipeline
         self._name = require_topic(pipeline.sink.topic, "sink.topic", pipeline.name)
-        self._connection = require(connection, "sink")
+        self._connection = require_connection(connection, "sink")
         self._context = context
         self._receipts = require_topic(receipts_topic(context.pipeline), "the receipts topic", pipeline.name)
-        self._seconds = timeout(self._connection)
-        self._topics: WrittenTopics | None = None
-        self._logs = TargetLogs(self._connection, pipeline.name, may_be_emptied=pipeline.sink.may_be_emptied)
+        self._seconds = answer_timeout(self._connection)
+        self._topics: SinkTopicsClient | None = None
+        self._logs = TargetLogReader(self._connection, pipeline.name, may_be_emptied=pipeline.sink.may_be_emptied)
 
     @property
     def location(self) -> str:
         """See :attr:`Sink.location`."""
-        return f"kafka://{bootstrap(self._connection)}/{self._name}"
+        return f"kafka://{bootstrap_servers(self._connection)}/{self._name}"
 
     def check(self, *, create: bool = True) -> None:
         """Raise an error if a topic is unfit; create those for receipts and dead letters. See :meth:`Sink.check`."""
-        self._refuse_circles()
+        self._refuse_shared_topics()
         target = self._ask().find(self._name)
         if target is None:
             raise ConfigError(
@@ -83,7 +88,7 @@ class KafkaSink:
         self._warn_of_weaknesses(target, self._ask().receipts(self._receipts, target))
         queue = self._pipeline.dead_letter_queue
         if queue.here:
-            self._ask().letters(queue.topic, target, queue.compression)
+            self._ask().dead_letters(queue.topic, target, queue.compression)
 
     def outputs(self) -> Sequence[Output]:
         """Return the target, the receipts topic and the dead letter topic. See :class:`NamesOutputs`."""
@@ -95,7 +100,7 @@ class KafkaSink:
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; the rules are in ``serialize.py``."""
-        refuse_misfits(columns, self._pipeline.sink.key, self._pipeline.name)
+        refuse_unfit_columns(columns, self._pipeline.sink.key, self._pipeline.name)
 
     def claims(self) -> Claims:
         """Return the ledgers with epochs in the receipts topic, and the target's topic id. See :meth:`Sink.claims`."""
@@ -104,23 +109,23 @@ class KafkaSink:
         if not self._kept():
             return Claims(target=identity)
         with closing(self._reading(committed=False)) as reading:
-            self._to_end(reading)
+            self._read_to_end(reading)
             books = reading.books
         noted = books.target
-        lost = None if target is None or noted is None else self._logs.lost(target, TargetLog.from_json(noted))
+        lost = None if target is None or noted is None else self._logs.lost(target, TargetLogEnds.from_json(noted))
         return Claims(books.highest, books.ledgers, identity, lost)
 
-    def keep_witness(self, epoch: int) -> None:
-        """See :class:`KeepsWitness`. Of a log that lost records none is kept: the next run is to tell."""
+    def store_witness(self, epoch: int) -> None:
+        """See :class:`SinkWithWitness`. Of a log that lost records none is kept: the next run is to tell."""
         target = self._ask().find(self._name)
         if target is None or not self._kept():
             return
         seen = self._logs.now(target, self._ask())  # first: what is lost after it is told by it
         with closing(self._reading(committed=False)) as reading:
-            self._to_end(reading)
+            self._read_to_end(reading)
             books = reading.books
         noted = books.target
-        if books.newest == epoch and (noted is None or self._logs.lost(target, TargetLog.from_json(noted)) is None):
+        if books.newest == epoch and (noted is None or self._logs.lost(target, TargetLogEnds.from_json(noted)) is None):
             self._note_epoch(epoch, seen)
 
     def fence(self, epoch: int) -> None:
@@ -131,23 +136,23 @@ class KafkaSink:
         """
         with closing(self._reading(committed=False)) as reading:
             books = reading.books
-            self._to_end(reading)
+            self._read_to_end(reading)
             self._refuse_older(books, epoch)
             target = self._ask().find(self._name)
             self._note_epoch(epoch, None if target is None else self._logs.now(target, self._ask()))
-            self._to_end(reading)
+            self._read_to_end(reading)
             self._refuse_older(books, epoch)
-            self._end_users([used.partition for used in books.ids])
-            note(self._connection, self._receipts, [(key, None) for key in books.below(epoch)])
+            self._end_older_producers([used.partition for used in books.ids])
+            write_records(self._connection, self._receipts, [(key, None) for key in books.below(epoch)])
 
-    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield this ledger's receipts that it does not know yet. See :meth:`Sink.receipts`."""
         if not self._kept():
             return
         with closing(self._reading(committed=True)) as reading:
-            self._to_end(reading)
+            self._read_to_end(reading)
             books = reading.books
-        nowhere = Known(0, 0)
+        nowhere = KnownReceipts(0, 0)
         for receipt in books.in_order():
             key = receipt.key
             if not known.get(key.partition, nowhere).covers(key.generation, receipt.range.end):
@@ -158,10 +163,10 @@ class KafkaSink:
         if not keys or not self._kept():
             return list(keys)
         with closing(self._reading(committed=True)) as reading:
-            self._to_end(reading)
+            self._read_to_end(reading)
             return [key for key in keys if reading.books.receipts.get(key) is None]
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """See :meth:`Sink.letters`; the topic is read once for all attempts."""
         wanted = list(sources)
         queue = self._pipeline.dead_letter_queue
@@ -169,8 +174,8 @@ class KafkaSink:
         if topic is None:
             return
         secrets = self._secrets(wanted)
-        kept = KeptLetters(self._connection, queue.topic, self._context)
-        seconds = self._seconds + transaction_seconds(self._connection)
+        kept = DeadLetterReader(self._connection, queue.topic, self._context)
+        seconds = self._seconds + transaction_timeout(self._connection)
         found = kept.of(secrets, self._ask().ends(queue.topic, topic.partitions), seconds)
         for source in wanted:
             yield from found.get(source, ())
@@ -180,32 +185,36 @@ class KafkaSink:
         if not self._kept():
             return dict.fromkeys(sources)
         with closing(self._reading(committed=True)) as reading:
-            self._to_end(reading)
+            self._read_to_end(reading)
             return {source: reading.books.secret(source) for source in sources}
 
-    def keep_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.keep_replay`."""
-        note(self._connection, self._receipts, [(replay_key(self._context.ledger, partition), replay_value(replay))])
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.store_replay`."""
+        write_records(
+            self._connection, self._receipts, [(replay_key(self._context.ledger, partition), replay_value(replay))]
+        )
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
         if not self._kept():
             return {}
         with closing(self._reading(committed=False)) as reading:
-            self._to_end(reading)
+            self._read_to_end(reading)
             found = {partition: reading.books.replay(partition) for partition in partitions}
         return {partition: replay for partition, replay in found.items() if replay is not None}
 
-    def keep_files(self, files: FileList) -> None:
-        """See :meth:`Sink.keep_files`."""
-        note(self._connection, self._receipts, [(files_key(self._context.ledger, files), files_value(files))])
+    def store_file_list(self, files: FileList) -> None:
+        """See :meth:`Sink.store_file_list`."""
+        write_records(
+            self._connection, self._receipts, [(file_list_key(self._context.ledger, files), file_list_value(files))]
+        )
 
-    def kept_files(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.kept_files`."""
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.stored_file_lists`."""
         if not self._kept():
             return []
         with closing(self._reading(committed=False)) as reading:
-            self._to_end(reading)
+            self._read_to_end(reading)
             return reading.books.file_lists(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
@@ -219,32 +228,32 @@ class KafkaSink:
         if any(self._ask().ends(self._name, topic.partitions, first=True).values()):
             return None
         ends = self._ask().ends(self._name, topic.partitions)
-        seconds = self._seconds + transaction_seconds(self._connection)
+        seconds = self._seconds + transaction_timeout(self._connection)
         doing = f"counting the messages of topic {self._name}"
-        return sum(len(some) for some in committed(self._connection, self._name, ends, seconds, doing=doing))
+        return sum(len(some) for some in read_committed(self._connection, self._name, ends, seconds, doing=doing))
 
     def close(self) -> None:
         """Close the connection."""
         self._topics = None
 
-    def _ask(self) -> WrittenTopics:
+    def _ask(self) -> SinkTopicsClient:
         if self._topics is None:
-            self._topics = WrittenTopics(self._connection, self._pipeline.name)
+            self._topics = SinkTopicsClient(self._connection, self._pipeline.name)
         return self._topics
 
-    def _warn_of_weaknesses(self, *topics: WrittenTopic) -> None:
+    def _warn_of_weaknesses(self, *topics: SinkTopic) -> None:
         for topic in topics:
             for weakness in topic.weaknesses:
                 log.warning(
                     "%s: topic %s may lose delivered records: its %s.", self._pipeline.name, topic.name, weakness
                 )
 
-    def _refuse_circles(self) -> None:
+    def _refuse_shared_topics(self) -> None:
         """Raise an error if one topic is named for two purposes, such as source and sink."""
-        source, letters = self._pipeline.source, self._pipeline.dead_letter_queue
+        source, dead_letters = self._pipeline.source, self._pipeline.dead_letter_queue
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
-        if letters.here:
-            named["dead_letter_queue.topic"] = letters.topic
+        if dead_letters.here:
+            named["dead_letter_queue.topic"] = dead_letters.topic
         if source.type == "kafka" and source.connection == self._pipeline.sink.connection:
             named["source.topic"] = source.topic or ""
         refuse_receipts_topics(named, self._receipts, self._pipeline.name)
@@ -257,22 +266,24 @@ class KafkaSink:
                     hint="Name a topic of its own for each.",
                 )
 
-    def _kept(self) -> WrittenTopic | None:
+    def _kept(self) -> SinkTopic | None:
         return self._ask().find(self._receipts)
 
-    def _reading(self, *, committed: bool) -> Reading:
-        return Reading(self._connection, self._receipts, Books(self._context.ledger), committed=committed)
+    def _reading(self, *, committed: bool) -> ReceiptsReader:
+        return ReceiptsReader(
+            self._connection, self._receipts, ReceiptsTopicState(self._context.ledger), committed=committed
+        )
 
-    def _to_end(self, reading: Reading) -> None:
+    def _read_to_end(self, reading: ReceiptsReader) -> None:
         end = self._ask().end(self._receipts)
-        reading.to(end, self._seconds + transaction_seconds(self._connection))
+        reading.to(end, self._seconds + transaction_timeout(self._connection))
 
-    def _note_epoch(self, epoch: int, seen: TargetLog | None) -> None:
+    def _note_epoch(self, epoch: int, seen: TargetLogEnds | None) -> None:
         """Write the record of an epoch, with what the target's log holds. A newer epoch's counts all the same."""
-        value = moment_value(datetime.now(UTC), None if seen is None else seen.to_json())
-        note(self._connection, self._receipts, [(epoch_key(self._context.ledger, epoch), value)])
+        value = time_value(datetime.now(UTC), None if seen is None else seen.to_json())
+        write_records(self._connection, self._receipts, [(epoch_key(self._context.ledger, epoch), value)])
 
-    def _refuse_older(self, books: Books, epoch: int) -> None:
+    def _refuse_older(self, books: ReceiptsTopicState, epoch: int) -> None:
         if books.newest > epoch:
             raise FencedError(
                 f"the sink holds epoch {books.newest} of this pipeline, so epoch {epoch} may not write any more.",
@@ -280,13 +291,13 @@ class KafkaSink:
                 hint="A newer run has taken over; nothing needs to be done.",
             )
 
-    def _end_users(self, partitions: Sequence[str]) -> None:
+    def _end_older_producers(self, partitions: Sequence[str]) -> None:
         """Initialise the transactional ids of source partitions, which ends their users."""
         wanted = sorted(set(partitions))
 
         def end(partition: str) -> None:
-            Transactions(self._connection, transactional_id(self._context, partition), self._receipts).close()
+            TransactionalProducer(self._connection, transactional_id(self._context, partition), self._receipts).close()
 
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ckpt-fence") as pool:
+        with ThreadPoolExecutor(_PARALLEL_FENCES, thread_name_prefix="ckpt-fence") as pool:
             for done in [pool.submit(end, partition) for partition in wanted]:
                 done.result()

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from airflow_provider_ckpt.connectors.kafka.client import (
-    Noticed,
+    ClientErrors,
+    answer_timeout,
     client_config,
-    codes,
-    error_info,
-    failure,
-    opened,
-    raised,
-    timeout,
+    create_client,
+    error_codes,
+    from_kafka_exception,
+    to_error_info,
+    to_exception,
 )
-from airflow_provider_ckpt.connectors.kafka.receipts import CREATED_WITH, DEMANDED
+from airflow_provider_ckpt.connectors.kafka.receipts import NEW_TOPIC_SETTINGS, REQUIRED_SETTINGS
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-LETTERS_WITH = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(64 << 20)}
+DEAD_LETTER_TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(64 << 20)}
 """Settings of a dead letter topic that the sink creates: nothing expires, and records too large for the target fit."""
 
-_PASSING = "FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION UNKNOWN_LEADER_EPOCH"
+_LEADER_ELECTION = "FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION UNKNOWN_LEADER_EPOCH"
 
 _T = TypeVar("_T")
 
-_APPEARS = 15.0
+_CREATION_SECONDS = 15.0
 """Maximum seconds until the broker lists a topic that was created."""
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenTopic:
+class SinkTopic:
     """Existing topic of a sink.
 
     :param name: the topic's name
@@ -81,7 +81,7 @@ class WrittenTopic:
         return found
 
 
-class WrittenTopics:
+class SinkTopicsClient:
     """Client that describes and creates topics of a sink.
 
     :param connection: of the cluster
@@ -93,12 +93,12 @@ class WrittenTopics:
 
         self._connection = connection
         self._pipeline = pipeline
-        self._noticed = Noticed()
+        self._noticed = ClientErrors()
         config = client_config(connection, f"ckpt-sink-{pipeline}", {"error_cb": self._noticed})
-        self._admin: AdminClient = opened(AdminClient, config, connection)
-        self._timeout = timeout(connection)
+        self._admin: AdminClient = create_client(AdminClient, config, connection)
+        self._timeout = answer_timeout(connection)
 
-    def find(self, name: str) -> WrittenTopic | None:
+    def find(self, name: str) -> SinkTopic | None:
         """Return a topic, or None if it does not exist; the broker never creates it on this request.
 
         :raises KafkaProducerError: if the broker cannot be reached, or does not permit the request
@@ -108,7 +108,7 @@ class WrittenTopics:
 
         resource = ConfigResource(ResourceType.TOPIC, name)
 
-        def look() -> WrittenTopic | None:
+        def look() -> SinkTopic | None:
             asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)[name]
             try:
                 described = asked.result()
@@ -119,7 +119,7 @@ class WrittenTopics:
             found = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
             settings = {key: str(entry.value) for key, entry in found.items()}
             partitions = described.partitions
-            return WrittenTopic(name, len(partitions), len(partitions[0].replicas), settings, str(described.topic_id))
+            return SinkTopic(name, len(partitions), len(partitions[0].replicas), settings, str(described.topic_id))
 
         return self._asked(f"describing topic {name}", look)
 
@@ -172,27 +172,29 @@ class WrittenTopics:
             try:
                 return step()
             except KafkaException as error:
-                if error.args[0].code() in codes(_PASSING) and time.monotonic() < deadline:
+                if error.args[0].code() in error_codes(_LEADER_ELECTION) and time.monotonic() < deadline:
                     time.sleep(0.1)
                     continue
                 self._admin.poll(0)  # runs the callback that collects errors
-                raise failure(error, ErrorType.KAFKA_PRODUCER, doing, self._connection, self._noticed) from None
+                raise from_kafka_exception(
+                    error, ErrorType.KAFKA_PRODUCER, doing, self._connection, self._noticed
+                ) from None
 
-    def receipts(self, name: str, beside: WrittenTopic) -> WrittenTopic:
+    def receipts(self, name: str, beside: SinkTopic) -> SinkTopic:
         """Return the receipts topic; create it with as many replicas as the target if it does not exist.
 
         :param name: the topic's name
         :param beside: the target
         :raises ConfigError: if its settings could lose receipts, it has several partitions, or it cannot be created
         """
-        topic = self._create(name, beside, CREATED_WITH)
+        topic = self._create(name, beside, NEW_TOPIC_SETTINGS)
         wrong = [
             f"{setting} is {topic.settings.get(setting)}, not {wanted}"
-            for setting, wanted in DEMANDED.items()
+            for setting, wanted in REQUIRED_SETTINGS.items()
             if topic.settings.get(setting) != wanted
         ]
         if wrong:
-            wanted = ",".join(f"{setting}={value}" for setting, value in DEMANDED.items())
+            wanted = ",".join(f"{setting}={value}" for setting, value in REQUIRED_SETTINGS.items())
             raise ConfigError(
                 f"receipts topic {name} is not fit to hold receipts: {'; '.join(wrong)}.",
                 pipeline=self._pipeline,
@@ -207,7 +209,7 @@ class WrittenTopics:
             )
         return topic
 
-    def letters(self, name: str, beside: WrittenTopic | None, compression: str = "none") -> WrittenTopic:
+    def dead_letters(self, name: str, beside: SinkTopic | None, compression: str = "none") -> SinkTopic:
         """Return the dead letter topic; create it if it does not exist.
 
         :param name: the topic's name
@@ -216,7 +218,7 @@ class WrittenTopics:
         :raises ConfigError: if it is compacted and would lose dead letters, or cannot be created
         """
         stored = {} if compression == "none" else {"compression.type": compression}
-        topic = self._create(name, beside, {**LETTERS_WITH, **stored})
+        topic = self._create(name, beside, {**DEAD_LETTER_TOPIC_SETTINGS, **stored})
         if topic.compacted:
             raise ConfigError(
                 f"dead letter topic {name} is compacted, so it would drop a dead letter for a later one of its key.",
@@ -225,7 +227,7 @@ class WrittenTopics:
             )
         return topic
 
-    def _create(self, name: str, beside: WrittenTopic | None, settings: Mapping[str, str]) -> WrittenTopic:
+    def _create(self, name: str, beside: SinkTopic | None, settings: Mapping[str, str]) -> SinkTopic:
         """Return a topic; create it with one partition if it does not exist. Concurrent calls are safe."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.cimpl import NewTopic
@@ -242,7 +244,7 @@ class WrittenTopics:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._not_created(name, config, error) from None
-        deadline = time.monotonic() + _APPEARS
+        deadline = time.monotonic() + _CREATION_SECONDS
         while (found := self.find(name)) is None:
             if time.monotonic() > deadline:
                 raise ConfigError(f"topic {name} was created but the broker does not list it.", pipeline=self._pipeline)
@@ -252,9 +254,9 @@ class WrittenTopics:
     def _not_created(self, name: str, config: Mapping[str, Any], error: KafkaException) -> Exception:
         from confluent_kafka import KafkaError
 
-        info = error_info(error.args[0], ErrorType.KAFKA_PRODUCER, f"creating topic {name}", self._connection)
+        info = to_error_info(error.args[0], ErrorType.KAFKA_PRODUCER, f"creating topic {name}", self._connection)
         if info.recoverable:
-            return raised(info)
+            return to_exception(info)
         if error.args[0].code() == KafkaError.TOPIC_EXCEPTION and "collides" in info.message:
             return ConfigError(
                 f"topic {name} cannot be created: {info.message}",

@@ -8,45 +8,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.batch_content import data_error
-from airflow_provider_ckpt.connectors.kafka.serialize import Messages, header_parts
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic
+from airflow_provider_ckpt.connectors.batch_content import record_error
+from airflow_provider_ckpt.connectors.kafka.serialize import Messages, header_names_and_values
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OVERHEAD = 120
+_RECORD_OVERHEAD = 120
 """Upper estimate of the bytes that a batch of one record has beyond key, value and headers."""
 
-_CLOCKS = 60_000
+_CLOCK_DIFFERENCE = 60_000
 """Assumed maximum difference between the broker's clock and the local one, in milliseconds."""
 
 
-def impossible(messages: Messages, topic: WrittenTopic) -> dict[int, ErrorInfo]:
+def always_refused(messages: Messages, topic: SinkTopic) -> dict[int, ErrorInfo]:
     """Return the errors of records that the topic always refuses, by row number."""
     import pyarrow.compute as pc
 
     found: dict[int, ErrorInfo] = {}
 
-    def judge(bad: pa.Array | None, why: str) -> None:
+    def judge(bad: pa.Array | None, reason: str) -> None:
         if bad is not None and pc.any(bad).as_py():
             for number in messages.numbers.filter(bad).to_pylist():
-                found.setdefault(number, data_error(ErrorType.SERIALIZATION, f"{why} (topic {topic.name})"))
+                found.setdefault(number, record_error(ErrorType.SERIALIZATION, f"{reason} (topic {topic.name})"))
 
     if topic.compacted:
-        judge(_missing(messages), "the record has no key, and the topic is compacted")
+        judge(_without_key(messages), "the record has no key, and the topic is compacted")
     if messages.partition is not None:
         outside = pc.or_(pc.less(messages.partition, -1), pc.greater_equal(messages.partition, topic.partitions))
         judge(outside, f"there is no such partition; there are {topic.partitions}")
     if messages.timestamp is not None:
         judge(pc.less(messages.timestamp, 0), "the record's timestamp is before 1970")
     if messages.headers is not None:
-        judge(_nameless(messages.headers), "a header has no name")
+        judge(_with_nameless_header(messages.headers), "a header has no name")
     return found
 
 
-def doubtful(messages: Messages, topic: WrittenTopic, now: int) -> list[int]:
+def possibly_refused(messages: Messages, topic: SinkTopic, now: int) -> list[int]:
     """Return the indexes of records that the broker may refuse for their size or timestamp.
 
     :param messages: the records
@@ -57,13 +57,19 @@ def doubtful(messages: Messages, topic: WrittenTopic, now: int) -> list[int]:
     import pyarrow.compute as pc
 
     doubts: list[Any] = []
-    size = _sizes(messages)
-    if len(size) and pc.max(size).as_py() + _OVERHEAD > topic.max_bytes:
-        doubts.append(pc.greater(size, topic.max_bytes - _OVERHEAD))
+    size = _record_bytes(messages)
+    if len(size) and pc.max(size).as_py() + _RECORD_OVERHEAD > topic.max_bytes:
+        doubts.append(pc.greater(size, topic.max_bytes - _RECORD_OVERHEAD))
     if messages.timestamp is not None and topic.settings.get("message.timestamp.type") != "LogAppendTime":
         given = pc.greater(messages.timestamp, 0)
-        late = pc.greater(messages.timestamp, _within(now + topic.number("message.timestamp.after.max.ms") - _CLOCKS))
-        early = pc.less(messages.timestamp, _within(now - topic.number("message.timestamp.before.max.ms") + _CLOCKS))
+        late = pc.greater(
+            messages.timestamp,
+            _clamp_to_int64(now + topic.number("message.timestamp.after.max.ms") - _CLOCK_DIFFERENCE),
+        )
+        early = pc.less(
+            messages.timestamp,
+            _clamp_to_int64(now - topic.number("message.timestamp.before.max.ms") + _CLOCK_DIFFERENCE),
+        )
         doubts.append(pc.and_(given, pc.or_(late, early)))
     found: set[int] = set()
     for doubt in doubts:
@@ -72,7 +78,7 @@ def doubtful(messages: Messages, topic: WrittenTopic, now: int) -> list[int]:
     return sorted(found)
 
 
-def _missing(messages: Messages) -> pa.Array:
+def _without_key(messages: Messages) -> pa.Array:
     import pyarrow as pa
 
     if messages.key is None:
@@ -80,37 +86,37 @@ def _missing(messages: Messages) -> pa.Array:
     return messages.key.is_null()
 
 
-def _nameless(headers: pa.Array) -> pa.Array | None:
+def _with_nameless_header(headers: pa.Array) -> pa.Array | None:
     """Return a mask of records that have a header without a name; None if there is none."""
     import pyarrow.compute as pc
 
-    names, _ = header_parts(headers)
-    return None if names.null_count == 0 else pc.greater(_per_record(names.is_null(), headers), 0)
+    names, _ = header_names_and_values(headers)
+    return None if names.null_count == 0 else pc.greater(_sum_per_record(names.is_null(), headers), 0)
 
 
-def _sizes(messages: Messages) -> pa.Array:
+def _record_bytes(messages: Messages) -> pa.Array:
     """Return the bytes of each record's key, value and headers."""
     import pyarrow.compute as pc
 
-    size = _lengths(messages.value)
+    size = _byte_lengths(messages.value)
     if messages.key is not None:
-        size = pc.add(size, _lengths(messages.key))
+        size = pc.add(size, _byte_lengths(messages.key))
     if messages.headers is not None:
-        names, values = header_parts(messages.headers)
+        names, values = header_names_and_values(messages.headers)
         if len(names):
-            each = pc.add(pc.add(_lengths(names), _lengths(values)), 10)
-            size = pc.add(size, _per_record(each, messages.headers))
+            each = pc.add(pc.add(_byte_lengths(names), _byte_lengths(values)), 10)
+            size = pc.add(size, _sum_per_record(each, messages.headers))
     return size
 
 
-def _lengths(column: pa.Array) -> pa.Array:
+def _byte_lengths(column: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     return pc.fill_null(pc.binary_length(column.cast(pa.binary())), 0).cast(pa.int64())
 
 
-def _per_record(numbers: pa.Array, headers: pa.Array) -> pa.Array:
+def _sum_per_record(numbers: pa.Array, headers: pa.Array) -> pa.Array:
     """Return the sum of the numbers of each record's headers."""
     import numpy as np
     import pyarrow as pa
@@ -120,5 +126,5 @@ def _per_record(numbers: pa.Array, headers: pa.Array) -> pa.Array:
     return pa.array(sums[offsets[1:]] - sums[offsets[:-1]])
 
 
-def _within(number: int) -> int:
+def _clamp_to_int64(number: int) -> int:
     return max(min(number, 2**63 - 1), -(2**63))

@@ -14,25 +14,25 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.kafka.batch_size import FEW, batch_records
-from airflow_provider_ckpt.connectors.kafka.client import COLUMNS, require, require_topic
-from airflow_provider_ckpt.connectors.kafka.log_continuity import LogContinuity, LogMark
-from airflow_provider_ckpt.connectors.kafka.record_probe import Place, Probe
-from airflow_provider_ckpt.connectors.kafka.source_topic import Asking, Bounds, Topic
+from airflow_provider_ckpt.connectors.kafka.batch_size import ONE_BATCH_RECORDS, choose_batch_records
+from airflow_provider_ckpt.connectors.kafka.client import COLUMNS, require_connection, require_topic
+from airflow_provider_ckpt.connectors.kafka.log_continuity import LogContinuity, LogSnapshot
+from airflow_provider_ckpt.connectors.kafka.record_probe import RecordProbe, StartOffset
+from airflow_provider_ckpt.connectors.kafka.source_topic import LogOffsets, Topic, TopicClient
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.protocols import (
-    REACHES,
+    SOURCE_END,
     Connection,
     Plan,
     PlannedBatch,
     PlanRequest,
-    Shape,
+    RangeToPlan,
+    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
-    Todo,
 )
-from airflow_provider_ckpt.connectors.record_positions import Digest
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -51,9 +51,9 @@ class KafkaSource:
         assert pipeline.source.topic is not None
         self._pipeline = pipeline
         self._name = require_topic(pipeline.source.topic, "source.topic", pipeline.name)
-        self._connection = require(connection, "source")
-        self._asking = Asking(self._connection, self._name, f"ckpt-plan:{pipeline.name}", ErrorType.KAFKA_CONSUMER)
-        self._probe = Probe(self._connection, pipeline.name, self._name)
+        self._connection = require_connection(connection, "source")
+        self._asking = TopicClient(self._connection, self._name, f"ckpt-plan:{pipeline.name}", ErrorType.KAFKA_CONSUMER)
+        self._probe = RecordProbe(self._connection, pipeline.name, self._name)
         self._continuity = LogContinuity(self._probe, self._asking, pipeline.name, self._name)
         self._id: str | None = None
         self._size = 0
@@ -93,9 +93,9 @@ class KafkaSource:
         bounds = self._asking.bounds([number])[number]
         return Start(bounds.start if start_from == "earliest" else bounds.end)
 
-    def shape(self) -> Shape:
+    def shape(self) -> RecordShape:
         """Return the columns of a message, :data:`COLUMNS`."""
-        return Shape(True, COLUMNS)
+        return RecordShape(True, COLUMNS)
 
     def plan(self, request: PlanRequest) -> Plan:
         """Split the requested ranges into batches, one batch of each partition in turn, so that no partition waits.
@@ -107,7 +107,7 @@ class KafkaSource:
         marks = self._marks(held, request.states)
         if not request.look:
             self._continuity.check(marks, held)
-            self._tell_waiting(held)
+            self._warn_of_open_transactions(held)
         cuts = [self._cut(todo, held[self._number(todo.partition)], request.records_per_batch) for todo in request.todo]
         batches: list[PlannedBatch] = []
         left, more = request.max_records, False
@@ -132,7 +132,7 @@ class KafkaSource:
         """Return False: no record can appear below the last stable offset."""
         return False
 
-    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
         """Return None: records in a range that was read can only disappear, by compaction or retention."""
         return None
 
@@ -152,7 +152,7 @@ class KafkaSource:
         for task in reading:
             start = held[self._number(task.key.source)].start
             if task.range.start < start:
-                raise expired(self._pipeline.name, topic.name, task, start)
+                raise expired_error(self._pipeline.name, topic.name, task, start)
         return [
             replace(task, detail={**task.detail, "topic": topic.id, "number": self._number(task.key.source)})
             for task in tasks
@@ -176,23 +176,23 @@ class KafkaSource:
             )
         return int(number)
 
-    def _ends(self, held: Mapping[int, Bounds]) -> dict[str, int]:
+    def _ends(self, held: Mapping[int, LogOffsets]) -> dict[str, int]:
         return {f"{self._name}-{number}": bounds.end for number, bounds in held.items()}
 
-    def _marks(self, held: Mapping[int, Bounds], states: Mapping[str, Mapping[str, Any]]) -> dict[int, LogMark]:
+    def _marks(self, held: Mapping[int, LogOffsets], states: Mapping[str, Mapping[str, Any]]) -> dict[int, LogSnapshot]:
         """Return the ledger's snapshots of the partitions' logs, by partition number."""
-        found = {number: LogMark.from_json(states.get(f"{self._name}-{number}", {})) for number in held}
+        found = {number: LogSnapshot.from_json(states.get(f"{self._name}-{number}", {})) for number in held}
         return {number: mark for number, mark in found.items() if mark is not None}
 
     def _states(
         self,
         request: PlanRequest,
-        held: Mapping[int, Bounds],
-        marks: Mapping[int, LogMark],
+        held: Mapping[int, LogOffsets],
+        marks: Mapping[int, LogSnapshot],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
         """Return the states to store in the ledger: the end of each log, and its snapshot after this plan."""
-        ends = {self._number(todo.partition): todo.start for todo in request.todo if todo.asks_bound}
+        ends = {self._number(todo.partition): todo.start for todo in request.todo if todo.needs_bound}
         for batch in batches:
             number = self._number(batch.partition)
             if number in ends:
@@ -201,13 +201,13 @@ class KafkaSource:
             marks = self._continuity.marks(ends, held, marks)
         return {
             f"{self._name}-{number}": {
-                REACHES: held[number].log_end,
+                SOURCE_END: held[number].log_end,
                 **(marks[number].to_json() if number in marks else {}),
             }
             for number in ends
         }
 
-    def _tell_waiting(self, held: Mapping[int, Bounds]) -> None:
+    def _warn_of_open_transactions(self, held: Mapping[int, LogOffsets]) -> None:
         """Warn of messages after an open transaction, which cannot be read yet; once per partition and offset."""
         waiting = {
             number: bounds
@@ -216,8 +216,10 @@ class KafkaSource:
         }
         if not waiting:
             return
-        with closing(Probe(self._connection, self._pipeline.name, self._name, isolation="read_uncommitted")) as probe:
-            found = probe.first({number: Place(bounds.end) for number, bounds in waiting.items()})
+        with closing(
+            RecordProbe(self._connection, self._pipeline.name, self._name, isolation="read_uncommitted")
+        ) as probe:
+            found = probe.first({number: StartOffset(bounds.end) for number, bounds in waiting.items()})
         for number, bounds in waiting.items():
             first = found[number].record
             since = ""
@@ -239,7 +241,7 @@ class KafkaSource:
             )
             self._told[number] = bounds.end
 
-    def _cut(self, todo: Todo, held: Bounds, records: int | None) -> Iterator[PlannedBatch]:
+    def _cut(self, todo: RangeToPlan, held: LogOffsets, records: int | None) -> Iterator[PlannedBatch]:
         """Yield the batches of a requested range; offsets that the log no longer contains become one expired batch."""
         start, end = todo.start, held.end if todo.end is None else todo.end
         if start > held.end:
@@ -258,21 +260,23 @@ class KafkaSource:
         if start >= end:
             return
         number = self._number(todo.partition)
-        size = records or self._good_size(number, start, end)
+        size = records or self._choose_batch_records(number, start, end)
         while start < end:
             span = Range(start, min(start + size, end))
             yield PlannedBatch(todo.partition, span, span.end - span.start)
             start = span.end
 
-    def _good_size(self, number: int, start: int, end: int) -> int:
+    def _choose_batch_records(self, number: int, start: int, end: int) -> int:
         """Return the number of messages in a batch, from the size of sample messages in the first planned partition."""
-        if end - start <= FEW:
-            return FEW
-        self._size = self._size or batch_records(self._connection, self._pipeline.name, self._name, number, start)
+        if end - start <= ONE_BATCH_RECORDS:
+            return ONE_BATCH_RECORDS
+        self._size = self._size or choose_batch_records(
+            self._connection, self._pipeline.name, self._name, number, start
+        )
         return self._size
 
 
-def expired(pipeline: str | None, topic: str, task: BatchTask, start: int | None) -> SourceError:
+def expired_error(pipeline: str | None, topic: str, task: BatchTask, start: int | None) -> SourceError:
     """Return the error for a batch whose offsets the log no longer contains.
 
     :param pipeline: the pipeline's name
@@ -295,7 +299,7 @@ def expired(pipeline: str | None, topic: str, task: BatchTask, start: int | None
     )
 
 
-def damaged(pipeline: str, topic: str, task: BatchTask, said: str) -> SourceError:
+def damaged_error(pipeline: str, topic: str, task: BatchTask, said: str) -> SourceError:
     """Return the error for a batch that is not delivered because records do not match their checksum.
 
     :param pipeline: the pipeline's name

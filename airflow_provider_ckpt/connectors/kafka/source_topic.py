@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from airflow_provider_ckpt.connectors.kafka.client import Noticed, client_config, failure, opened, settles, timeout
+from airflow_provider_ckpt.connectors.kafka.client import (
+    ClientErrors,
+    answer_timeout,
+    client_config,
+    create_client,
+    from_kafka_exception,
+    is_leader_election,
+)
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, KafkaConsumerError, SourceError
 
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PAUSE = 0.1
+_RETRY_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LogOffsets:
     """Offsets in the log of a partition.
 
     :param start: first offset in the log
@@ -55,7 +62,7 @@ class Bounds:
     leader_epoch: int | None = None
 
 
-class Asking:
+class TopicClient:
     """Client for the metadata of one topic, over one open connection.
 
     :param connection: of the topic's cluster
@@ -69,7 +76,7 @@ class Asking:
         self._topic = topic
         self._client = client
         self._kind = kind
-        self._noticed = Noticed()
+        self._noticed = ClientErrors()
         self._open: AdminClient | None = None
 
     @property
@@ -82,7 +89,7 @@ class Asking:
             from confluent_kafka.admin import AdminClient
 
             config = client_config(self._connection, self._client, {"error_cb": self._noticed})
-            self._open = opened(AdminClient, config, self._connection)
+            self._open = create_client(AdminClient, config, self._connection)
         return self._open
 
     def describe(self) -> Topic:
@@ -114,7 +121,7 @@ class Asking:
             not operations or not {AclOperation.READ, AclOperation.ALL}.isdisjoint(operations),
         )
 
-    def bounds(self, numbers: Iterable[int]) -> Mapping[int, Bounds]:
+    def bounds(self, numbers: Iterable[int]) -> Mapping[int, LogOffsets]:
         """Return the offsets in some partitions, by partition number.
 
         :raises CkptError: if the cluster cannot be queried, or a partition does not exist any more
@@ -141,7 +148,7 @@ class Asking:
 
         starts, ends, tops = self._answer(f"listing the offsets of topic {self._topic}", question)
         return {
-            number: Bounds(
+            number: LogOffsets(
                 starts[number].offset,
                 end.offset,
                 max(tops[number].offset, end.offset),
@@ -206,17 +213,17 @@ class Asking:
         from confluent_kafka import KafkaException
 
         self._noticed.clear()
-        wait = timeout(self._connection)
+        wait = answer_timeout(self._connection)
         deadline = time.monotonic() + wait
         while True:
             try:
                 return question(wait)
             except KafkaException as error:
-                if settles(error.args[0]) and time.monotonic() < deadline:
-                    time.sleep(_PAUSE)
+                if is_leader_election(error.args[0]) and time.monotonic() < deadline:
+                    time.sleep(_RETRY_SECONDS)
                     continue
                 self.admin.poll(0)  # runs the callback that collects errors
-                raise failure(error, self._kind, doing, self._connection, self._noticed) from None
+                raise from_kafka_exception(error, self._kind, doing, self._connection, self._noticed) from None
 
     def _missing(self) -> ConfigError:
         return ConfigError(

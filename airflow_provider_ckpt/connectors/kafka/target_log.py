@@ -12,9 +12,9 @@ from contextlib import closing
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.kafka.record_probe import Place, Probe
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic, WrittenTopics
-from airflow_provider_ckpt.connectors.kafka.source_topic import Asking, Bounds
+from airflow_provider_ckpt.connectors.kafka.record_probe import RecordProbe, StartOffset
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
+from airflow_provider_ckpt.connectors.kafka.source_topic import LogOffsets, TopicClient
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
 
@@ -39,7 +39,7 @@ class LogHeld:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetLog:
+class TargetLogEnds:
     """What each partition of a target held.
 
     :param topic: the target's id
@@ -54,12 +54,12 @@ class TargetLog:
         return {"topic": self.topic, "held": [[number, *astuple(at)] for number, at in sorted(self.held.items())]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TargetLog:
+    def from_json(cls, data: Mapping[str, Any]) -> TargetLogEnds:
         """The log that :meth:`to_json` wrote."""
         return cls(data["topic"], {number: LogHeld(*at) for number, *at in data["held"]})
 
 
-class TargetLogs:
+class TargetLogReader:
     """Reader of the ends of a target's logs, which detects lost records.
 
     :param pipeline: for the client's name
@@ -71,7 +71,7 @@ class TargetLogs:
         self._pipeline = pipeline
         self._may_be_emptied = may_be_emptied
 
-    def now(self, target: WrittenTopic, topics: WrittenTopics) -> TargetLog:
+    def now(self, target: SinkTopic, topics: SinkTopicsClient) -> TargetLogEnds:
         """Return what the target's log holds now.
 
         :param target: the target
@@ -80,12 +80,12 @@ class TargetLogs:
         """
         held = self._held(target, range(target.partitions))
         newest = topics.newest_times(target.name, target.partitions)
-        return TargetLog(
+        return TargetLogEnds(
             target.id,
             {number: LogHeld(at.log_end, at.leader_epoch, at.start, newest.get(number)) for number, at in held.items()},
         )
 
-    def lost(self, target: WrittenTopic, noted: TargetLog) -> str | None:
+    def lost(self, target: SinkTopic, noted: TargetLogEnds) -> str | None:
         """Describe the records that were lost since the ends were recorded; return None if none were.
 
         :param target: the target topic
@@ -110,12 +110,12 @@ class TargetLogs:
                     "explain: somebody deleted records (where that is on purpose, write sink.may_be_emptied: true)"
                 )
         places = {
-            number: Place(noted.held[number].end, noted.held[number].leader_epoch)
+            number: StartOffset(noted.held[number].end, noted.held[number].leader_epoch)
             for number in numbers
             if held[number].start <= noted.held[number].end
             and held[number].leader_epoch != noted.held[number].leader_epoch
         }
-        with closing(Probe(self._connection, self._pipeline, target.name, isolation="read_uncommitted")) as probe:
+        with closing(RecordProbe(self._connection, self._pipeline, target.name, isolation="read_uncommitted")) as probe:
             try:
                 found = probe.first(places)
             except KafkaConsumerError as error:
@@ -131,13 +131,13 @@ class TargetLogs:
                 )
         return None
 
-    def _held(self, target: WrittenTopic, numbers: Sequence[int]) -> Mapping[int, Bounds]:
+    def _held(self, target: SinkTopic, numbers: Sequence[int]) -> Mapping[int, LogOffsets]:
         client = f"ckpt-sink-{self._pipeline}"
-        with closing(Asking(self._connection, target.name, client, ErrorType.KAFKA_PRODUCER)) as asking:
+        with closing(TopicClient(self._connection, target.name, client, ErrorType.KAFKA_PRODUCER)) as asking:
             return asking.bounds(numbers)
 
 
-def _deleted(target: WrittenTopic, before: LogHeld, now: Bounds) -> bool:
+def _deleted(target: SinkTopic, before: LogHeld, now: LogOffsets) -> bool:
     """Whether records are gone from a log's beginning that the topic's retention cannot have removed.
 
     :param before: what the partition held, and now does not hold from its first offset on

@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE, Content, DeadLetter
-from airflow_provider_ckpt.connectors.kafka.claim import Hold, epochs_now, refuse_if_fenced
-from airflow_provider_ckpt.connectors.kafka.client import error_info, require
-from airflow_provider_ckpt.connectors.kafka.dead_letters import letter_headers
-from airflow_provider_ckpt.connectors.kafka.producers import superseded
+from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS, BatchContent, DeadLetter
+from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim, read_epochs, refuse_if_fenced
+from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
+from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
+from airflow_provider_ckpt.connectors.kafka.producers import may_be_fenced
 from airflow_provider_ckpt.connectors.kafka.receipts import receipt_key, receipt_value, receipts_topic
 from airflow_provider_ckpt.connectors.kafka.sender import Sender
-from airflow_provider_ckpt.connectors.kafka.serialize import Messages, messages_of
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic, WrittenTopics
-from airflow_provider_ckpt.connectors.kafka.size_limits import doubtful, impossible
+from airflow_provider_ckpt.connectors.kafka.serialize import Messages, to_messages
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
+from airflow_provider_ckpt.connectors.kafka.size_limits import always_refused, possibly_refused
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 
-class _UnfitError(Exception):
+class _RecordsRefusedError(Exception):
     """Refusal of some records by the broker; the transaction was aborted."""
 
     def __init__(self, refused: Mapping[int, ErrorInfo]) -> None:
@@ -49,12 +49,12 @@ class _UnfitError(Exception):
         self.refused = refused
 
 
-class _LettersError(Exception):
+class _DeadLetterRefusedError(Exception):
     """Refusal of a dead letter by the broker; the transaction was aborted."""
 
-    def __init__(self, letter: DeadLetter, error: KafkaError) -> None:
+    def __init__(self, dead_letter: DeadLetter, error: KafkaError) -> None:
         super().__init__()
-        self.letter = letter
+        self.dead_letter = dead_letter
         self.error = error
 
 
@@ -65,14 +65,14 @@ class KafkaWriter:
         assert pipeline.sink.topic is not None
         self._pipeline = pipeline
         self._name = pipeline.sink.topic
-        self._connection = require(connection, "sink")
+        self._connection = require_connection(connection, "sink")
         self._context = context
         self._receipts = receipts_topic(context.pipeline)
-        self._topics: WrittenTopics | None = None
-        self._target: WrittenTopic | None = None
-        self._hold: Hold | None = None
+        self._topics: SinkTopicsClient | None = None
+        self._target: SinkTopic | None = None
+        self._hold: PartitionClaim | None = None
 
-    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Write the batch and its receipt, unless it has a receipt already. See :meth:`Writer.deliver`."""
         from confluent_kafka import KafkaException
 
@@ -84,9 +84,9 @@ class KafkaWriter:
             raise
         except CkptError as error:
             self.close()
-            return _failed(task, error.info)
+            return _failed_outcome(task, error.info)
         except KafkaException as error:
-            return _failed(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
+            return _failed_outcome(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
         except BaseException:  # it may have been raised between the commit and the update of the known receipts
             self.close()
             raise
@@ -101,18 +101,18 @@ class KafkaWriter:
             self._hold.close()
             self._hold = None
 
-    def _held(self, partition: str) -> Hold:
+    def _held(self, partition: str) -> PartitionClaim:
         if self._hold is not None and self._hold.partition != partition:
             self._let_go()
         if self._hold is None:
             target = self._described()
             assert self._topics is not None
-            self._hold = Hold(self._connection, self._topics, self._context, partition, target.max_bytes)
+            self._hold = PartitionClaim(self._connection, self._topics, self._context, partition, target.max_bytes)
         return self._hold
 
-    def _described(self) -> WrittenTopic:
+    def _described(self) -> SinkTopic:
         if self._topics is None:
-            self._topics = WrittenTopics(self._connection, self._pipeline.name)
+            self._topics = SinkTopicsClient(self._connection, self._pipeline.name)
         self._target = self._target or self._topics.find(self._name)
         if self._target is None:
             raise SinkError(
@@ -128,21 +128,21 @@ class KafkaWriter:
             return None
         return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, found=True)
 
-    def _persist(self, task: BatchTask, content: Content) -> Outcome:
+    def _persist(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Write the batch; retry without refused records, and ``max_dlq_retries`` times after a refused dead letter."""
-        messages = messages_of(content.rows, self._pipeline.sink.key)
-        bad = impossible(messages, self._described())
+        messages = to_messages(content.rows, self._pipeline.sink.key)
+        bad = always_refused(messages, self._described())
         refusals = 0
         while True:
             try:
                 return self._transaction(task, content, messages, bad)
-            except _UnfitError as unfit:
+            except _RecordsRefusedError as unfit:
                 bad = {**bad, **unfit.refused}
-            except _LettersError as failure:
+            except _DeadLetterRefusedError as failure:
                 refusals += 1
                 if refusals > self._pipeline.dead_letter_queue.max_dlq_retries:
-                    raise self._undeliverable(task, failure) from None
-                time.sleep(LETTER_PAUSE)
+                    raise self._dead_letter_error(task, failure) from None
+                time.sleep(DEAD_LETTER_RETRY_SECONDS)
             # The client has numbered messages that were never sent, so its next transaction would fail, too.
             self._let_go()
             found = self._found(task)  # another attempt may have been faster
@@ -150,11 +150,11 @@ class KafkaWriter:
                 return found
 
     def _transaction(
-        self, task: BatchTask, content: Content, messages: Messages, bad: Mapping[int, ErrorInfo]
+        self, task: BatchTask, content: BatchContent, messages: Messages, bad: Mapping[int, ErrorInfo]
     ) -> Outcome:
         own = content.original(bad) if bad else []
         counts = content.counts(task, self._pipeline.dead_letter_queue, own)
-        messages, letters = messages.without(bad) if bad else messages, [*content.letters, *own]
+        messages, dead_letters = messages.without(bad) if bad else messages, [*content.dead_letters, *own]
         verdict = task.instruction.verdict
         now = datetime.now(UTC)
         receipt = Receipt(
@@ -162,11 +162,11 @@ class KafkaWriter:
         )
         hold = self._held(task.key.partition)
         transactions, producer = hold.transactions, hold.transactions.producer
-        secret = secrets.token_bytes(16) if letters else None
+        secret = secrets.token_bytes(16) if dead_letters else None
         producer.begin_transaction()
         try:
             self._send_rows(messages)
-            self._send_letters(task, letters, secret)
+            self._send_dead_letters(task, dead_letters, secret)
             # The receipt is sent last, so that it hides other receipts from readers for the shortest time.
             value = receipt_value(receipt, secret)
             producer.produce(self._receipts, value, receipt_key(self._context.ledger, task.key), 0)
@@ -175,57 +175,57 @@ class KafkaWriter:
             transactions.abort()
             raise
         hold.claimed(receipt)
-        types = Counter(letter.error.type.value for letter in letters)
-        return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, letters=dict(types))
+        types = Counter(dead_letter.error.type.value for dead_letter in dead_letters)
+        return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
 
     def _send_rows(self, messages: Messages) -> None:
         if not len(messages):
             return
         assert self._hold is not None
-        watched = doubtful(messages, self._described(), int(time.time() * 1000))
+        watched = possibly_refused(messages, self._described(), int(time.time() * 1000))
         refused: dict[int, ErrorInfo] = {}
         Sender(self._hold.transactions.producer, self._name, refused).send(messages, watched)
         if watched:
             self._hold.transactions.flush(refused)
         if refused:
-            raise _UnfitError(refused)
+            raise _RecordsRefusedError(refused)
 
-    def _send_letters(self, task: BatchTask, letters: Sequence[DeadLetter], secret: bytes | None) -> None:
-        if not letters:
+    def _send_dead_letters(self, task: BatchTask, dead_letters: Sequence[DeadLetter], secret: bytes | None) -> None:
+        if not dead_letters:
             return
         assert self._hold is not None
         transactions = self._hold.transactions
         failures: list[tuple[DeadLetter, KafkaError]] = []
         sender = Sender(transactions.producer, self._pipeline.dead_letter_queue.topic, {})
-        for number, letter in enumerate(letters):
+        for number, dead_letter in enumerate(dead_letters):
 
-            def watch(error: KafkaError | None, _: object, letter: DeadLetter = letter) -> None:
+            def watch(error: KafkaError | None, _: object, dead_letter: DeadLetter = dead_letter) -> None:
                 if error is not None:
-                    failures.append((letter, error))
+                    failures.append((dead_letter, error))
 
-            headers = letter_headers(letter, task, self._context, number, secret)
-            sender.one(letter.value, watch, {"key": letter.key, "headers": headers})
+            headers = dead_letter_headers(dead_letter, task, self._context, number, secret)
+            sender.one(dead_letter.value, watch, {"key": dead_letter.key, "headers": headers})
         transactions.flush(failures)
         if failures:
-            letter, error = failures[0]
+            dead_letter, error = failures[0]
             info = self._info(error, "")
             if not info.recoverable and info.type is not ErrorType.FENCED:
-                raise _LettersError(letter, error)
+                raise _DeadLetterRefusedError(dead_letter, error)
             # The dead letter is not the cause; the commit raises the error.
 
-    def _undeliverable(self, task: BatchTask, failure: _LettersError) -> CkptError:
+    def _dead_letter_error(self, task: BatchTask, failure: _DeadLetterRefusedError) -> CkptError:
         name = self._pipeline.dead_letter_queue.topic
         info = self._info(failure.error, f"writing a dead letter to topic {name}")
         return DeadLetterQueueError(
-            f"{info.message}. The dead letter of position {failure.letter.position} could not be stored, so nothing of "
+            f"{info.message}. The dead letter of position {failure.dead_letter.position} could not be stored, so nothing of "
             "the batch was sent.",
             batch=str(task.key),
-            position=failure.letter.position,
+            position=failure.dead_letter.position,
             hint=f"Make topic {name} accept it (max.message.bytes, rights), then run again.",
         )
 
     def _info(self, error: KafkaError, doing: str) -> ErrorInfo:
-        return error_info(error, ErrorType.KAFKA_PRODUCER, doing, self._connection)
+        return to_error_info(error, ErrorType.KAFKA_PRODUCER, doing, self._connection)
 
     def _after(self, error: KafkaException, doing: str) -> ErrorInfo:
         """Convert an error and release the claim; if another producer took over the id, check for a newer epoch.
@@ -236,11 +236,11 @@ class KafkaWriter:
         told = plain if self._hold is None else self._hold.transactions.better(plain)
         self._let_go()
         info = self._info(told, doing)
-        if not (superseded(plain) or plain.fatal()) or info.whole:
+        if not (may_be_fenced(plain) or plain.fatal()) or info.whole:
             self.close()
             return info
         try:
-            refuse_if_fenced(epochs_now(self._connection, self._topics or self._fresh(), self._context), self._context)
+            refuse_if_fenced(read_epochs(self._connection, self._topics or self._fresh(), self._context), self._context)
         except FencedError:
             raise
         except CkptError as unreachable:
@@ -250,10 +250,10 @@ class KafkaWriter:
         message = f"{info.message} (another lane has taken over the partition; the next attempt reads its receipts)"
         return ErrorInfo(ErrorType.KAFKA_PRODUCER, message, True)
 
-    def _fresh(self) -> WrittenTopics:
-        self._topics = WrittenTopics(self._connection, self._pipeline.name)
+    def _fresh(self) -> SinkTopicsClient:
+        self._topics = SinkTopicsClient(self._connection, self._pipeline.name)
         return self._topics
 
 
-def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
+def _failed_outcome(task: BatchTask, error: ErrorInfo) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)

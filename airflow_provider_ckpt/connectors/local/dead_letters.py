@@ -16,7 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE, DeadLetter, KeptLetter, headers_of
+from airflow_provider_ckpt.connectors.batch_content import (
+    DEAD_LETTER_RETRY_SECONDS,
+    DeadLetter,
+    StoredDeadLetter,
+    split_headers,
+)
 from airflow_provider_ckpt.connectors.local.filesystem import escape, io_error, write_durably
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import SinkContext
@@ -26,13 +31,13 @@ from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, E
 from airflow_provider_ckpt.core.wave import BatchTask
 
 
-def letters_beside(target: Path, pipeline: str) -> Path:
+def dead_letters_directory(target: Path, pipeline: str) -> Path:
     """Return the directory of a pipeline's dead letters."""
     return target.with_name(f"{target.name}.dead_letters") / escape(pipeline)
 
 
 @dataclass(frozen=True, slots=True)
-class LetterFiles:
+class DeadLetterFiles:
     """Dead letters of one pipeline and ledger.
 
     :param target: the target beside which they are stored
@@ -47,7 +52,7 @@ class LetterFiles:
     @property
     def directory(self) -> Path:
         """Directory of the pipeline's dead letters of all ledgers."""
-        return letters_beside(self.target, self.pipeline)
+        return dead_letters_directory(self.target, self.pipeline)
 
     def output(self, key: str) -> WrittenFiles:
         """The files of all of the pipeline's dead letters.
@@ -68,19 +73,21 @@ class LetterFiles:
         directory = self.directory / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
         return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
 
-    def write(self, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter], retries: int) -> Path:
+    def write(self, task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter], retries: int) -> Path:
         """Write an attempt's dead letters durably; a failed write leaves no file behind.
 
         :param task: the batch and its attempt
         :param context: ledger, pipeline and epoch
-        :param letters: all dead letters of the attempt
-        :param retries: number of retries after the first failure, :data:`LETTER_PAUSE` apart
+        :param dead_letters: all dead letters of the attempt
+        :param retries: number of retries after the first failure, :data:`DEAD_LETTER_RETRY_SECONDS` apart
         :raises IoError: if the disk as a whole is full or broken
         :raises DeadLetterQueueError: if they could not be written for any other reason
         """
         path = self.file(task.key, task.attempt, context.epoch)
         at = datetime.now(UTC)
-        lines = [json.dumps(_document(task, context, letter, at), ensure_ascii=False) for letter in letters]
+        lines = [
+            json.dumps(_to_json(task, context, dead_letter, at), ensure_ascii=False) for dead_letter in dead_letters
+        ]
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
         for retry in range(retries + 1):
             try:
@@ -94,12 +101,12 @@ class LetterFiles:
                         f"{failure.message} The batch's dead letters could not be stored, so nothing of it was sent.",
                         hint="Make that directory writable, then run again.",
                     ) from error
-                time.sleep(LETTER_PAUSE)
+                time.sleep(DEAD_LETTER_RETRY_SECONDS)
             else:
                 break
         return path
 
-    def read(self, source: AttemptKey) -> Iterator[KeptLetter]:
+    def read(self, source: AttemptKey) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters that an attempt left; none if it has no file.
 
         :raises SinkError: if the file is damaged
@@ -108,7 +115,7 @@ class LetterFiles:
         try:
             with path.open("rb") as file:
                 for line in file:
-                    yield _letter(source, json.loads(line))
+                    yield _from_json(source, json.loads(line))
         except FileNotFoundError:
             return
         except (ValueError, KeyError) as error:
@@ -167,7 +174,7 @@ class ReplayFiles:
             raise io_error(error, f"read {path}") from error
 
 
-def _document(task: BatchTask, context: SinkContext, letter: DeadLetter, at: datetime) -> dict[str, Any]:
+def _to_json(task: BatchTask, context: SinkContext, dead_letter: DeadLetter, at: datetime) -> dict[str, Any]:
     return {
         "pipeline": context.pipeline,
         "ledger": context.ledger,
@@ -176,24 +183,24 @@ def _document(task: BatchTask, context: SinkContext, letter: DeadLetter, at: dat
         "seq": task.key.seq,
         "attempt": task.attempt,
         "epoch": context.epoch,
-        "position": letter.position,
-        "error_type": letter.error.type.value,
-        "message": letter.error.message,
-        "sqlstate": letter.error.sqlstate,
-        "key": _text(letter.key),
-        "key_base64": _base64(letter.key),
-        "value": _text(letter.value),
-        "value_base64": _base64(letter.value),
-        "headers": letter.header_texts(),
+        "position": dead_letter.position,
+        "error_type": dead_letter.error.type.value,
+        "message": dead_letter.error.message,
+        "sqlstate": dead_letter.error.sqlstate,
+        "key": _text(dead_letter.key),
+        "key_base64": _base64(dead_letter.key),
+        "value": _text(dead_letter.value),
+        "value_base64": _base64(dead_letter.value),
+        "headers": dead_letter.header_texts(),
         "at": at.isoformat(),
     }
 
 
-def _letter(source: AttemptKey, line: dict[str, Any]) -> KeptLetter:
+def _from_json(source: AttemptKey, line: dict[str, Any]) -> StoredDeadLetter:
     error = ErrorInfo(ErrorType(line["error_type"]), line["message"], sqlstate=line["sqlstate"])
     key, value = _bytes(line["key_base64"]), _bytes(line["value_base64"])
-    letter = DeadLetter(line["position"], key, value, error, *headers_of(line["headers"]))
-    return KeptLetter(source, letter, datetime.fromisoformat(line["at"]))
+    dead_letter = DeadLetter(line["position"], key, value, error, *split_headers(line["headers"]))
+    return StoredDeadLetter(source, dead_letter, datetime.fromisoformat(line["at"]))
 
 
 def _text(value: bytes | None) -> str | None:

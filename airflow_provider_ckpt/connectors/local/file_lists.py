@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.errors import SinkError
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFileLists:
+class StoredFileLists:
     """Lists of one pipeline and ledger, each in a file ``<first>-<epoch>.json``.
 
     :param directory: directory for nothing else

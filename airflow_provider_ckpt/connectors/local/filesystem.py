@@ -12,12 +12,12 @@ from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
 
-OWN = "_ckpt"
+BOOKKEEPING_DIRECTORY = "_ckpt"
 """Name of the directory at a target that contains a sink's bookkeeping."""
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_OUT_OF_REACH = frozenset(
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_UNREACHABLE = frozenset(
     {
         *(errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.ENOTCONN, errno.ETIMEDOUT),
         *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
@@ -91,14 +91,14 @@ def io_error(error: OSError, doing: str) -> IoError:
     :param doing: the operation and its object, as in ``write /data/x``
     """
     hint = None
-    if error.errno in _FULL:
+    if error.errno in _DISK_FULL:
         hint = "Free some space, then run again; nothing was lost."
-    elif error.errno in _REFUSED:
+    elif error.errno in _FORBIDDEN:
         hint = "Let this user do that, then run again; nothing was lost."
     return IoError(
         f"cannot {doing}: {os.strerror(error.errno) if error.errno else error}.",
-        recoverable=error.errno not in _REFUSED,
-        whole=error.errno in _FULL | _REFUSED | _OUT_OF_REACH,
+        recoverable=error.errno not in _FORBIDDEN,
+        whole=error.errno in _DISK_FULL | _FORBIDDEN | _UNREACHABLE,
         hint=hint,
     )
 
@@ -110,8 +110,8 @@ def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
     :param data: its content
     :param exclusive: raise :class:`FileExistsError` if the file exists, instead of replacing it
     """
-    make_own_directory(path.parent)
-    target = path if exclusive else private_files.unused_name(path)
+    make_private_directory(path.parent)
+    target = path if exclusive else private_files.temporary_path(path)
     with private_files.create(target) as file:
         try:
             file.write(data)
@@ -127,25 +127,25 @@ def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
 
 def make_directory(path: Path) -> None:
     """Create a directory and its missing parents, so that each survives a power failure."""
-    for directory in _missing(path):
+    for directory in _missing_directories(path):
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
 
 
-def make_own_directory(path: Path) -> None:
+def make_private_directory(path: Path) -> None:
     """Create a directory for this user alone, and its missing parents, durably.
 
-    The parents of :data:`OWN` are created readable for other users.
+    The parents of :data:`BOOKKEEPING_DIRECTORY` are created readable for other users.
     """
-    for directory in _missing(path):
-        if OWN in path.parts and OWN not in directory.parts:
+    for directory in _missing_directories(path):
+        if BOOKKEEPING_DIRECTORY in path.parts and BOOKKEEPING_DIRECTORY not in directory.parts:
             directory.mkdir(exist_ok=True)
         else:
             private_files.make_directory(directory)
         sync_directory(directory.parent)
 
 
-def _missing(path: Path) -> list[Path]:
+def _missing_directories(path: Path) -> list[Path]:
     """Return the missing ones of a directory and its parents, the topmost first."""
     return [directory for directory in (path, *path.parents) if not directory.is_dir()][::-1]
 

@@ -13,22 +13,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
-from airflow_provider_ckpt.connectors.postgres.column_types import DAY
+from airflow_provider_ckpt.connectors.postgres.column_types import MICROSECONDS_A_DAY
 from airflow_provider_ckpt.connectors.postgres.exact_values import (
-    NAME_BYTES,
-    exact_value,
-    may_lose,
+    MAX_NAME_BYTES,
+    check_lengths,
+    exact_value_sql,
+    may_round,
     numeric_scale,
-    short_texts,
 )
 from airflow_provider_ckpt.connectors.postgres.table import Column, Table
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Encode = Callable[[Any], Any]
+Encoder = Callable[[Any], Any]
 """Function that converts an Arrow column to the one that is sent; raises ``pyarrow.ArrowInvalid`` if a value does not
 fit."""
 
@@ -45,17 +45,17 @@ _DATE_SQL = (
 _TIMESTAMP_SQL = (
     f"CASE {{0}} WHEN {_TIMESTAMP_INFINITY} THEN timestamp 'infinity'"
     f" WHEN {_TIMESTAMP_INFINITY + 1} THEN timestamp '-infinity'"
-    f" ELSE timestamp '1970-01-01' + {{0}} / {DAY} * interval '1 day' + {{0}} % {DAY} * interval '1 microsecond' END"
+    f" ELSE timestamp '1970-01-01' + {{0}} / {MICROSECONDS_A_DAY} * interval '1 day' + {{0}} % {MICROSECONDS_A_DAY} * interval '1 microsecond' END"
 )
-_TEXTS = frozenset(
+_TEXT_FUNCTIONS = frozenset(
     {"textrecv", "varcharrecv", "bpcharrecv", "citextrecv", "namerecv", "enum_recv", "json_recv", "citext_recv"}
 )
-_INTEGERS = {"int2recv": "int16", "int4recv": "int32", "int8recv": "int64"}
+_INTEGER_TYPES = {"int2recv": "int16", "int4recv": "int32", "int8recv": "int64"}
 _UUID_HEX = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ColumnEncoding:
     """Conversion of one column on its way to the target.
 
     :param name: the column's name
@@ -67,14 +67,14 @@ class Field:
     """
 
     name: str
-    encode: Encode
+    encode: Encoder
     stage_type: str
     value: str
     exact: str
     direct: bool
 
 
-def fields(schema: pa.Schema, target: Table, *, strict: bool) -> list[Field]:
+def column_encodings(schema: pa.Schema, target: Table, *, strict: bool) -> list[ColumnEncoding]:
     """Return the conversion of each column of a batch, without the row number and the target's generated columns.
 
     :param schema: Arrow schema of the batch
@@ -82,7 +82,7 @@ def fields(schema: pa.Schema, target: Table, *, strict: bool) -> list[Field]:
     :param strict: whether to use encodings that can fail on the client; False for the row-by-row path
     :raises ConfigError: if the target lacks a column, or a column has a type with no form in PostgreSQL
     """
-    names = [name for name in schema.names if name != NUMBER]
+    names = [name for name in schema.names if name != ROW_NUMBER]
     missing = [name for name in names if name not in target.by_name]
     if missing:
         raise ConfigError(
@@ -91,10 +91,14 @@ def fields(schema: pa.Schema, target: Table, *, strict: bool) -> list[Field]:
             hint="Add the column to the target, or name the columns to send in transform.select or source.columns.",
         )
     columns = [target.by_name[name] for name in names]
-    return [_field(column, schema.field(column.name).type, strict=strict) for column in columns if not column.generated]
+    return [
+        _column_encoding(column, schema.field(column.name).type, strict=strict)
+        for column in columns
+        if not column.generated
+    ]
 
 
-def encoded(rows: pa.Table, chosen: Sequence[Field]) -> pa.Table:
+def encode_rows(rows: pa.Table, chosen: Sequence[ColumnEncoding]) -> pa.Table:
     """Return the rows with each column encoded as it is sent.
 
     :raises pyarrow.ArrowInvalid: if a value does not fit
@@ -104,25 +108,25 @@ def encoded(rows: pa.Table, chosen: Sequence[Field]) -> pa.Table:
     return pa.table([field.encode(rows.column(field.name)) for field in chosen], [field.name for field in chosen])
 
 
-def _field(column: Column, kind: pa.DataType, *, strict: bool) -> Field:
+def _column_encoding(column: Column, kind: pa.DataType, *, strict: bool) -> ColumnEncoding:
     import pyarrow as pa
 
     name = quote(column.name)
     if pa.types.is_dictionary(kind):
-        inner = _field(column, kind.value_type, strict=strict)
+        inner = _column_encoding(column, kind.value_type, strict=strict)
         decode = inner.encode
         return replace(inner, encode=lambda a: decode(a.cast(kind.value_type)))
     sent = f"s.{name}"
-    native = _native(column, kind) if strict else None
+    native = _binary_encoder(column, kind) if strict else None
     if native is not None:
-        return Field(
-            column.name, native, column.type_sql, sent, exact_value(column, sent, sent), not may_lose(column, kind)
+        return ColumnEncoding(
+            column.name, native, column.type_sql, sent, exact_value_sql(column, sent, sent), not may_round(column, kind)
         )
-    raw = None if strict else _raw(kind)
-    encode, stage_type, template = raw or (*_staged(column, kind), "{0}")
+    raw = None if strict else _infallible_encoding(kind)
+    encode, stage_type, template = raw or (*_castable_encoding(column, kind), "{0}")
     given = template.format(sent)
     value = f"CAST({given} AS {column.type_sql})"
-    return Field(column.name, encode, stage_type, value, exact_value(column, value, given), False)
+    return ColumnEncoding(column.name, encode, stage_type, value, exact_value_sql(column, value, given), False)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -138,16 +142,16 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
 
-def _native(column: Column, kind: pa.DataType) -> Encode | None:
+def _binary_encoder(column: Column, kind: pa.DataType) -> Encoder | None:
     """Return the encoding into the column's own binary form; None if there is none without loss."""
     import pyarrow as pa
 
     receive = column.receive or ""
     types = pa.types
     if types.is_null(kind):
-        return _cast(pa.string())
-    if receive in _INTEGERS and types.is_integer(kind):
-        return _cast(pa.type_for_alias(_INTEGERS[receive]))
+        return _casting_encoder(pa.string())
+    if receive in _INTEGER_TYPES and types.is_integer(kind):
+        return _casting_encoder(pa.type_for_alias(_INTEGER_TYPES[receive]))
     simple: Mapping[str, tuple[bool, pa.DataType]] = {
         "boolrecv": (types.is_boolean(kind), pa.bool_()),
         "float4recv": (types.is_float32(kind), pa.float32()),
@@ -157,42 +161,42 @@ def _native(column: Column, kind: pa.DataType) -> Encode | None:
     }
     if receive in simple:
         fits, wanted = simple[receive]
-        return _cast(wanted) if fits else None
+        return _casting_encoder(wanted) if fits else None
     if receive in ("timestamp_recv", "timestamptz_recv") and types.is_timestamp(kind):
-        return _timestamp
+        return _encode_timestamps
     if receive == "numeric_recv":
-        return _numeric(column, kind)
+        return _numeric_encoder(column, kind)
     if _is_text(kind):
-        return _from_text(column, receive)
+        return _text_encoder(column, receive)
     return None
 
 
-def _from_text(column: Column, receive: str) -> Encode | None:
+def _text_encoder(column: Column, receive: str) -> Encoder | None:
     import pyarrow as pa
 
     if receive == "varcharrecv" and column.modifier >= 0:
-        return partial(short_texts, pc_function="utf8_length", most=column.modifier - 4)
+        return partial(check_lengths, pc_function="utf8_length", most=column.modifier - 4)
     if receive == "namerecv":
-        return partial(short_texts, pc_function="binary_length", most=NAME_BYTES)
-    if receive in _TEXTS:
-        return _cast(pa.string())
-    return {"jsonb_recv": _jsonb, "uuid_recv": _uuid}.get(receive)
+        return partial(check_lengths, pc_function="binary_length", most=MAX_NAME_BYTES)
+    if receive in _TEXT_FUNCTIONS:
+        return _casting_encoder(pa.string())
+    return {"jsonb_recv": _encode_jsonb, "uuid_recv": _encode_uuids}.get(receive)
 
 
-def _numeric(column: Column, kind: pa.DataType) -> Encode | None:
+def _numeric_encoder(column: Column, kind: pa.DataType) -> Encoder | None:
     import pyarrow as pa
 
     if pa.types.is_decimal128(kind):
         return lambda array: array
     if pa.types.is_integer(kind):
-        return _cast(pa.decimal128(20, 0))
+        return _casting_encoder(pa.decimal128(20, 0))
     if not _is_text(kind) or column.modifier < 0:
         return None
     precision, scale = (column.modifier - 4) >> 16 & 0xFFFF, numeric_scale(column.modifier)
-    return _cast(pa.decimal128(38, scale)) if precision <= 38 and 0 <= scale <= precision else None
+    return _casting_encoder(pa.decimal128(38, scale)) if precision <= 38 and 0 <= scale <= precision else None
 
 
-def _raw(kind: pa.DataType) -> tuple[Encode, str, str] | None:
+def _infallible_encoding(kind: pa.DataType) -> tuple[Encoder, str, str] | None:
     """Return an encoding that cannot fail for types with values that have no binary form, such as texts and times.
 
     :return: the encoding, the SQL type that it yields, and the SQL expression that converts it back, with ``{0}`` for
@@ -201,7 +205,7 @@ def _raw(kind: pa.DataType) -> tuple[Encode, str, str] | None:
     import pyarrow as pa
 
     if _is_text(kind):
-        return _cast(pa.binary()), "bytea", "convert_from({0}, 'UTF8')"
+        return _casting_encoder(pa.binary()), "bytea", "convert_from({0}, 'UTF8')"
     if pa.types.is_date(kind):
         return lambda array: array.cast(pa.date32()).cast(pa.int32()), "integer", _DATE_SQL
     if pa.types.is_timestamp(kind):
@@ -210,23 +214,23 @@ def _raw(kind: pa.DataType) -> tuple[Encode, str, str] | None:
     return None
 
 
-def _staged(column: Column, kind: pa.DataType) -> tuple[Encode, str]:
+def _castable_encoding(column: Column, kind: pa.DataType) -> tuple[Encoder, str]:
     """Return an encoding into a type that SQL can cast to the target column's, and that type."""
     import pyarrow as pa
 
     types = pa.types
-    choices: Sequence[tuple[bool, Encode, str]] = (
-        (types.is_null(kind), _cast(pa.string()), "text"),
-        (_is_text(kind), _cast(pa.string()), "text"),
-        (types.is_boolean(kind), _cast(pa.bool_()), "boolean"),
-        (types.is_uint64(kind), _cast(pa.decimal128(20, 0)), "numeric"),
-        (types.is_integer(kind), _cast(pa.int64()), "bigint"),
-        (types.is_float32(kind), _cast(pa.float32()), "real"),
-        (types.is_floating(kind), _cast(pa.float64()), "double precision"),
-        (_is_bytes(kind), _cast(pa.binary()), "bytea"),
-        (types.is_date(kind), _cast(pa.date32()), "date"),
-        (types.is_timestamp(kind), _timestamp, "timestamptz" if getattr(kind, "tz", None) else "timestamp"),
-        (types.is_decimal128(kind), _cast(kind), "numeric"),
+    choices: Sequence[tuple[bool, Encoder, str]] = (
+        (types.is_null(kind), _casting_encoder(pa.string()), "text"),
+        (_is_text(kind), _casting_encoder(pa.string()), "text"),
+        (types.is_boolean(kind), _casting_encoder(pa.bool_()), "boolean"),
+        (types.is_uint64(kind), _casting_encoder(pa.decimal128(20, 0)), "numeric"),
+        (types.is_integer(kind), _casting_encoder(pa.int64()), "bigint"),
+        (types.is_float32(kind), _casting_encoder(pa.float32()), "real"),
+        (types.is_floating(kind), _casting_encoder(pa.float64()), "double precision"),
+        (_is_bytes(kind), _casting_encoder(pa.binary()), "bytea"),
+        (types.is_date(kind), _casting_encoder(pa.date32()), "date"),
+        (types.is_timestamp(kind), _encode_timestamps, "timestamptz" if getattr(kind, "tz", None) else "timestamp"),
+        (types.is_decimal128(kind), _casting_encoder(kind), "numeric"),
     )
     for fits, encode, stage_type in choices:
         if fits:
@@ -237,7 +241,7 @@ def _staged(column: Column, kind: pa.DataType) -> tuple[Encode, str]:
     )
 
 
-def _cast(wanted: pa.DataType) -> Encode:
+def _casting_encoder(wanted: pa.DataType) -> Encoder:
     return lambda array: array if array.type == wanted else array.cast(wanted)
 
 
@@ -248,7 +252,7 @@ def _microseconds(array: Any) -> Any:
     return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
 
 
-def _timestamp(array: Any) -> Any:
+def _encode_timestamps(array: Any) -> Any:
     """Return the times as microseconds since 2000, the wire form, which keeps infinity; Arrow has no infinite time."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -259,20 +263,20 @@ def _timestamp(array: Any) -> Any:
     return pc.subtract(sent, _EPOCH_2000)
 
 
-def _jsonb(array: Any) -> Any:
+def _encode_jsonb(array: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     return pc.binary_join_element_wise(pa.scalar(b"\x01"), array.cast(pa.binary()), pa.scalar(b""))
 
 
-def _uuid(array: Any) -> Any:
+def _encode_uuids(array: Any) -> Any:
     import pyarrow as pa
 
-    return pa.chunked_array([_uuid_chunk(chunk) for chunk in array.chunks], pa.binary(16))
+    return pa.chunked_array([_encode_uuid_chunk(chunk) for chunk in array.chunks], pa.binary(16))
 
 
-def _uuid_chunk(chunk: Any) -> Any:
+def _encode_uuid_chunk(chunk: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -5,7 +5,7 @@ To such a user the bookkeeping would look as if it were lost.
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, Bookkeeping
+from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -26,7 +26,7 @@ ORDER BY c.relname
 """Policies that let this user read bookkeeping under row level security; one row for a table without a policy."""
 
 
-def refuse_hidden_bookkeeping(fetch: Fetch, books: Bookkeeping, context: SinkContext, connection: str) -> None:
+def refuse_hidden_bookkeeping(fetch: Fetch, books: BookkeepingTables, context: SinkContext, connection: str) -> None:
     """Raise ConfigError if row level security hides the bookkeeping of this pipeline from the user.
 
     :param fetch: runs a query
@@ -38,7 +38,7 @@ def refuse_hidden_bookkeeping(fetch: Fetch, books: Bookkeeping, context: SinkCon
     visible: dict[str, bool] = {}
     role = ""
     for table, role, exists, condition, ours in fetch(_POLICIES, [books.schema, list(ALL_TABLES)]):  # noqa: B007
-        shows = exists and (not ours or _shows(fetch, condition, context.pipeline))
+        shows = exists and (not ours or _admits(fetch, condition, context.pipeline))
         visible[table] = visible.get(table, False) or shows
     hidden = [table for table, shown in visible.items() if not shown]
     if hidden:
@@ -52,7 +52,7 @@ def refuse_hidden_bookkeeping(fetch: Fetch, books: Bookkeeping, context: SinkCon
         )
 
 
-def _shows(fetch: Fetch, condition: str, pipeline: str) -> bool:
+def _admits(fetch: Fetch, condition: str, pipeline: str) -> bool:
     """Return whether a policy of the roles script, whose condition names only column ``pipeline``, admits this one."""
     escaped = condition.replace("{", "{{").replace("}", "}}")
     return bool(fetch(f"SELECT {escaped} FROM (SELECT {{0}}::text AS pipeline) AS row", [pipeline])[0][0])

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
-from airflow_provider_ckpt.connectors.postgres.durability import durable
-from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, LATER_COLUMNS, LOCK, TABLES, Bookkeeping
+from airflow_provider_ckpt.connectors.postgres.durability import with_durable_commit
+from airflow_provider_ckpt.connectors.postgres.receipts import (
+    ALL_TABLES,
+    CREATION_LOCK,
+    LATER_COLUMNS,
+    TABLES,
+    BookkeepingTables,
+)
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 from airflow_provider_ckpt.core.errors import ConfigError
 
-_ABSENT = """
+_ABSENT_TABLES = """
 SELECT name FROM unnest({1}::text[]) AS name
 WHERE NOT EXISTS (
     SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -18,7 +24,7 @@ WHERE NOT EXISTS (
         SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'positions'))
 )
 """
-_LACKING = """
+_ABSENT_COLUMNS = """
 SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN unnest({1}::text[], {2}::text[]) AS later (relation, name) ON c.relname = later.relation
 WHERE n.nspname = {0}::text AND NOT EXISTS (
@@ -27,22 +33,22 @@ WHERE n.nspname = {0}::text AND NOT EXISTS (
 """
 
 
-def tables_absent(fetch: Fetch, books: Bookkeeping, names: Sequence[str] = TABLES) -> bool:
+def lacks_tables(fetch: Fetch, books: BookkeepingTables, names: Sequence[str] = TABLES) -> bool:
     """Return whether one of the tables does not exist.
 
     :param fetch: runs a query
     :param books: the bookkeeping tables
     :param names: names of the tables to look up
     """
-    return bool(fetch(_ABSENT, [books.schema, list(names)]))
+    return bool(fetch(_ABSENT_TABLES, [books.schema, list(names)]))
 
 
-def columns_absent(fetch: Fetch, books: Bookkeeping) -> bool:
+def lacks_columns(fetch: Fetch, books: BookkeepingTables) -> bool:
     """Return whether one of the tables was created by an earlier version and lacks a column."""
-    return bool(fetch(_LACKING, [books.schema, *map(list, zip(*LATER_COLUMNS, strict=True))]))
+    return bool(fetch(_ABSENT_COLUMNS, [books.schema, *map(list, zip(*LATER_COLUMNS, strict=True))]))
 
 
-def create_tables(fetch: Fetch, books: Bookkeeping, connection: str, pipeline: str) -> None:
+def create_tables(fetch: Fetch, books: BookkeepingTables, connection: str, pipeline: str) -> None:
     """Create the bookkeeping tables and columns that are absent.
 
     :param fetch: runs a statement over a psycopg2 connection
@@ -53,10 +59,15 @@ def create_tables(fetch: Fetch, books: Bookkeeping, connection: str, pipeline: s
     """
     import psycopg2
 
-    if not tables_absent(fetch, books, ALL_TABLES) and not columns_absent(fetch, books):
+    if not lacks_tables(fetch, books, ALL_TABLES) and not lacks_columns(fetch, books):
         return
     try:
-        fetch(durable(f"SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d}); {books.create.format()} SELECT 1"), [])
+        fetch(
+            with_durable_commit(
+                f"SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d}); {books.create.format()} SELECT 1"
+            ),
+            [],
+        )
     except psycopg2.errors.InsufficientPrivilege as error:
         raise ConfigError(
             f"the user of connection {connection!r} may not create the sink's bookkeeping tables "

@@ -9,16 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.client import literal, sqlstate_of
-from airflow_provider_ckpt.connectors.postgres.receipts import Bookkeeping
+from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, SinkError
 
-_UNIQUE, _NULL = "23505", "23502"
+_UNIQUE_VIOLATION, _NOT_NULL_VIOLATION = "23505", "23502"
 
 
-def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: Any, settings: str) -> bool:
+def begin_with_claim(
+    receipt: Receipt, context: SinkContext, books: BookkeepingTables, cursor: Any, settings: str
+) -> bool:
     """Begin a transaction and claim the receipt in it.
 
     :param receipt: the receipt to claim
@@ -43,16 +45,16 @@ def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: An
         claim = books.claim.format(*map(literal, values))
         cursor.executescript(f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {settings}; {claim}")
     except Error as error:
-        if sqlstate_of(error) == _UNIQUE:
+        if sqlstate_of(error) == _UNIQUE_VIOLATION:
             return False
-        if sqlstate_of(error) == _NULL:
+        if sqlstate_of(error) == _NOT_NULL_VIOLATION:
             cursor.executescript("ROLLBACK")
-            raise _shut_out(key, context, books, cursor) from error
+            raise _refused_claim_error(key, context, books, cursor) from error
         raise
     return True
 
 
-def fenced(context: SinkContext, epoch: int) -> FencedError:
+def fenced_error(context: SinkContext, epoch: int) -> FencedError:
     """Return the error of a writer whose epoch is older than the fence's."""
     return FencedError(
         f"the sink holds epoch {epoch} of this pipeline, so epoch {context.epoch} may not write any more.",
@@ -61,11 +63,11 @@ def fenced(context: SinkContext, epoch: int) -> FencedError:
     )
 
 
-def _shut_out(key: BatchKey, context: SinkContext, books: Bookkeeping, cursor: Any) -> CkptError:
+def _refused_claim_error(key: BatchKey, context: SinkContext, books: BookkeepingTables, cursor: Any) -> CkptError:
     """Return the error of a claim that failed because the fence has another epoch than the writer."""
     held = adbc_fetch(cursor)(books.fence_epoch, [context.ledger, context.pipeline])
     if held and held[0][0] > context.epoch:
-        return fenced(context, held[0][0])
+        return fenced_error(context, held[0][0])
     return SinkError(
         f"the sink's fence stands at {held[0][0] if held else 'no epoch'}, not at this writer's epoch {context.epoch}.",
         pipeline=context.pipeline,

@@ -9,13 +9,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.connectors.sqlstates import is_of_all, passes
+from airflow_provider_ckpt.connectors.sqlstates import is_server_failure, is_transient
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorInfo, ErrorType, SinkError, SourceError
 
 if TYPE_CHECKING:
     from psycopg2 import extensions
 
-_LIBPQ = frozenset(
+_LIBPQ_KEYS = frozenset(
     {
         "channel_binding", "connect_timeout", "gssencmode", "hostaddr", "keepalives", "keepalives_count",
         "keepalives_idle", "keepalives_interval", "krbsrvname", "options", "passfile", "service", "sslcert", "sslcrl",
@@ -24,7 +24,7 @@ _LIBPQ = frozenset(
 )  # fmt: skip
 """Keys of an Airflow connection's extra that are passed to libpq; others there are for other programs."""
 
-_SESSION = {
+_SESSION_SETTINGS = {
     "timezone": "UTC",
     "datestyle": "ISO",
     "intervalstyle": "postgres",
@@ -39,9 +39,9 @@ _REFUSED_LOGIN = re.compile(
     r"|certificate|invalid .*connection option"
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
-_QUOTED = re.compile(r'"(?:.*"|.*)|0x[0-9a-f]{2}(?: 0x[0-9a-f]{2})*', re.DOTALL)
+_QUOTED_VALUE = re.compile(r'"(?:.*"|.*)|0x[0-9a-f]{2}(?: 0x[0-9a-f]{2})*', re.DOTALL)
 """A quoted value, which may contain quotes or be truncated, and the bytes of one in hexadecimal."""
-_SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC):  (.+)", re.DOTALL)
+_SERVER_MESSAGE = re.compile(r"(?:ERROR|FATAL|PANIC):  (.+)", re.DOTALL)
 
 
 def quote(name: str) -> str:
@@ -82,8 +82,8 @@ def conninfo(connection: Connection, application: str, settings: dict[str, str] 
     :param application: application_name, truncated to the server's 63 bytes
     :param settings: further session settings
     """
-    extra = {key: str(value) for key, value in connection.extra.items() if key in _LIBPQ}
-    session = {**_SESSION, **(settings or {})}
+    extra = {key: str(value) for key, value in connection.extra.items() if key in _LIBPQ_KEYS}
+    session = {**_SESSION_SETTINGS, **(settings or {})}
     options = [extra.pop("options", ""), *(f"-c {name}={value}" for name, value in session.items())]
     parts = {
         "connect_timeout": "10",
@@ -106,12 +106,12 @@ def _conninfo_value(value: str) -> str:
     return f"'{escaped}'"
 
 
-def where_is(connection: Connection) -> str:
+def address(connection: Connection) -> str:
     """Return host, port and database for messages, without user and password."""
     return f"{connection.host or 'local socket'}:{connection.port or 5432}/{connection.schema or ''}"
 
 
-def require(connection: Connection | None, what: str) -> Connection:
+def require_connection(connection: Connection | None, what: str) -> Connection:
     """Return the connection, checked.
 
     :param what: the connection's role, such as ``source``, for messages
@@ -145,7 +145,7 @@ def open_psycopg(
     try:
         opened = psycopg2.connect(conninfo(connection, application, settings))
     except psycopg2.Error as error:
-        raise raised(connect_error(error, connection, kind)) from error
+        raise to_exception(connect_error(error, connection, kind)) from error
     opened.autocommit = True
     return opened
 
@@ -163,22 +163,22 @@ def open_adbc(connection: Connection, application: str, kind: ErrorType, setting
     from adbc_driver_postgresql import dbapi
 
     try:
-        with _OPENING:
+        with _DATABASE_LOCK:
             database = _database(conninfo(connection, "ckpt"))
-        opened = dbapi.Connection(_Kept(), AdbcConnection(database), autocommit=True)
+        opened = dbapi.Connection(_SharedDatabase(), AdbcConnection(database), autocommit=True)
     except Error as error:
-        raise raised(connect_error(error, connection, kind)) from error
+        raise to_exception(connect_error(error, connection, kind)) from error
     try:
         with opened.cursor() as cursor:
             for name, value in {"application_name": application[:63], **(settings or {})}.items():
                 cursor.execute("SELECT set_config($1, $2, false)", [name, value]).fetchall()
     except Error as error:
         opened.close()
-        raise raised(connect_error(error, connection, kind)) from error
+        raise to_exception(connect_error(error, connection, kind)) from error
     return opened
 
 
-_OPENING = Lock()
+_DATABASE_LOCK = Lock()
 """Held while a database is opened, so that a lane's reader and writer share one instead of each opening its own."""
 
 
@@ -194,7 +194,7 @@ def _database(conninfo: str) -> Any:
     return adbc_driver_postgresql.connect(conninfo)
 
 
-class _Kept:
+class _SharedDatabase:
     """Replacement of the database object in a connection, so that closing the connection leaves the database open."""
 
     def close(self) -> None:
@@ -203,8 +203,8 @@ class _Kept:
 
 def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> ErrorInfo:
     """Return the error of a failed connection: permanent if refused (password, database, rights), else transient."""
-    text = says(error)
-    message = f"cannot connect to PostgreSQL at {where_is(connection)} (connection {connection.id!r}): {text}"
+    text = server_message(error)
+    message = f"cannot connect to PostgreSQL at {address(connection)} (connection {connection.id!r}): {text}"
     if _REFUSED_LOGIN.search(text):
         return ErrorInfo(kind, message, False, sqlstate_of(error))
     return ErrorInfo(kind, message, True, sqlstate_of(error) or "08006", whole=True)
@@ -215,7 +215,7 @@ def sqlstate_of(error: Exception) -> str | None:
     return getattr(error, "pgcode", None) or getattr(error, "sqlstate", None)
 
 
-def says(error: Exception) -> str:
+def server_message(error: Exception) -> str:
     """Return the first line of the server's message, without the text that the driver adds.
 
     Later lines may show the record (``Failing row contains …``), which only a dead letter may do.
@@ -223,7 +223,7 @@ def says(error: Exception) -> str:
     text = str(error).strip()
     while (cleaned := _DRIVER_NOISE.sub("", text).strip()) != text:
         text = cleaned
-    found = _SERVER_SAID.search(text)
+    found = _SERVER_MESSAGE.search(text)
     return next(iter((found[1] if found else text).splitlines()), type(error).__name__).strip()
 
 
@@ -234,7 +234,7 @@ def without_values(message: str, state: str | None) -> str:
     """
     if state is None or not state.startswith("22"):
         return message
-    return _QUOTED.sub("…", message)
+    return _QUOTED_VALUE.sub("…", message)
 
 
 def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool = False) -> ErrorInfo:
@@ -246,13 +246,13 @@ def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool
     :param lost: whether the connection was lost, so that the result of its last statement is unknown
     """
     state = sqlstate_of(error)
-    said = without_values(says(error), state)
+    said = without_values(server_message(error), state)
     text = f"{doing}: {said}" if doing else said
     if lost or (state is None and _is_lost(error)):
         return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or "08006", whole=True)
     if state is None:
         return ErrorInfo(kind, text)
-    return ErrorInfo(kind, text, passes(state), state, is_of_all(state))
+    return ErrorInfo(kind, text, is_transient(state), state, is_server_failure(state))
 
 
 def _is_lost(error: Exception) -> bool:
@@ -261,7 +261,7 @@ def _is_lost(error: Exception) -> bool:
     )
 
 
-def raised(info: ErrorInfo, hint: str | None = None) -> CkptError:
+def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
     """Return the exception for the error information of a source or sink."""
     kind = SourceError if info.type is ErrorType.SOURCE else SinkError
     return kind(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, whole=info.whole, hint=hint)

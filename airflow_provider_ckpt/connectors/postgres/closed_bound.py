@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
-from airflow_provider_ckpt.connectors.postgres.column_types import DAY, INTEGERS, CursorKind, position_sql
+from airflow_provider_ckpt.connectors.postgres.column_types import (
+    INTEGERS,
+    MICROSECONDS_A_DAY,
+    CursorKind,
+    position_sql,
+)
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.core.errors import SourceError
 
-_POLL = (0.005, 0.25)
+_POLL_SECONDS = (0.005, 0.25)
 """Shortest and longest pause between polls of the running transactions, in seconds."""
 
 _RUNNING = """
@@ -34,16 +39,16 @@ _PREPARED = """
 SELECT transaction::text || ' ' || gid FROM pg_catalog.pg_prepared_xacts
 WHERE database = pg_catalog.current_database()
 """
-_LAST_MICROSECOND = 2**63 - 1
-_UNCOUNTED = "294247-01-01"
+_MAX_POSITION = 2**63 - 1
+_FIRST_UNREPRESENTABLE = "294247-01-01"
 """First day whose microseconds since 1970 exceed a 64-bit integer; infinity is greater."""
 
-_ZONES = 900_000_000
+_ZONE_STEP = 900_000_000
 """Microseconds of a quarter of an hour; all time zones differ by multiples of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateBound:
     """Bound that may not have closed yet.
 
     :param position: the candidate bound
@@ -62,7 +67,7 @@ class Candidate:
         """True if no new rows can appear below the position."""
         return not (self.virtual or self.prepared)
 
-    def look(self, virtual: frozenset[str], prepared: frozenset[str]) -> Candidate:
+    def look(self, virtual: frozenset[str], prepared: frozenset[str]) -> CandidateBound:
         """Return the candidate without the transactions that have ended.
 
         :param virtual: transactions that are running now; must be read before ``prepared``
@@ -72,7 +77,7 @@ class Candidate:
         waiting = self.prepared & prepared
         if still != self.virtual:
             waiting |= prepared - self.seen
-        return Candidate(self.position, still, waiting, prepared)
+        return CandidateBound(self.position, still, waiting, prepared)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -84,13 +89,13 @@ class Candidate:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Candidate:
+    def from_json(cls, data: Mapping[str, Any]) -> CandidateBound:
         """Return the candidate that :meth:`to_json` wrote."""
         return cls(data["candidate"], frozenset(data["virtual"]), frozenset(data["prepared"]), frozenset(data["seen"]))
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class ClosedBound:
     """Result of waiting for a bound.
 
     :param bound: the newest candidate that closed, or None
@@ -98,10 +103,10 @@ class Closing:
     """
 
     bound: int | None
-    waiting: Candidate | None
+    waiting: CandidateBound | None
 
 
-def close(fetch: Fetch, candidate: int | None, kept: Candidate | None, wait: float) -> Closing:
+def wait_until_closed(fetch: Fetch, candidate: int | None, kept: CandidateBound | None, wait: float) -> ClosedBound:
     """Wait until a candidate has closed.
 
     :param fetch: runs a query
@@ -110,9 +115,9 @@ def close(fetch: Fetch, candidate: int | None, kept: Candidate | None, wait: flo
     :param wait: longest time to wait, in seconds
     """
     deadline = time.monotonic() + wait
-    pause, longest = _POLL
+    pause, longest = _POLL_SECONDS
     virtual, prepared = _transactions(fetch)
-    newest = None if candidate is None else Candidate(candidate, virtual, prepared, prepared)
+    newest = None if candidate is None else CandidateBound(candidate, virtual, prepared, prepared)
     older = kept and kept.look(virtual, prepared)
     while newest is not None and not newest.closed:
         left = deadline - time.monotonic()
@@ -124,9 +129,9 @@ def close(fetch: Fetch, candidate: int | None, kept: Candidate | None, wait: flo
         newest = newest.look(virtual, prepared)
         older = older and older.look(virtual, prepared)
     if newest is not None and newest.closed:
-        return Closing(newest.position, None)
+        return ClosedBound(newest.position, None)
     bound = older.position if older is not None and older.closed else None
-    return Closing(bound, older if older is not None and not older.closed else newest)
+    return ClosedBound(bound, older if older is not None and not older.closed else newest)
 
 
 def _transactions(fetch: Fetch) -> tuple[frozenset[str], frozenset[str]]:
@@ -150,7 +155,7 @@ def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
     greatest = fetch(query, [])[0][0]
     if greatest is None:
         return None
-    if greatest >= _LAST_MICROSECOND:
+    if greatest >= _MAX_POSITION:
         raise SourceError(
             f"cursor {cursor} of {table.label} has reached the largest 64-bit number, so nothing can follow it.",
             hint="Choose another cursor column.",
@@ -158,7 +163,7 @@ def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
     return int(greatest)
 
 
-def candidate(fetch: Fetch, table: Table, cursor: str, greatest: int | None) -> int | None:
+def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | None) -> int | None:
     """Return one past the greatest cursor value, or less where more rows can get the current value of a coarse type.
 
     :param fetch: runs a query
@@ -176,7 +181,7 @@ def candidate(fetch: Fetch, table: Table, cursor: str, greatest: int | None) -> 
         return following
     earliest, granularity = now
     if kind is CursorKind.TIMESTAMP:  # in the time zone of the session that wrote the greatest value
-        earliest += round((greatest - earliest) / _ZONES) * _ZONES
+        earliest += round((greatest - earliest) / _ZONE_STEP) * _ZONE_STEP
     return min(following, earliest) if abs(greatest - earliest) <= granularity else following
 
 
@@ -187,7 +192,7 @@ def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int,
     """
     if kind is CursorKind.DATE:  # the earliest date in any time zone
         date = "(clock_timestamp() AT TIME ZONE 'Etc/GMT+12')::date"
-        return int(fetch(f"SELECT {position_sql(kind, date)}", [])[0][0]), 2 * DAY
+        return int(fetch(f"SELECT {position_sql(kind, date)}", [])[0][0]), 2 * MICROSECONDS_A_DAY
     if kind in INTEGERS or not 0 <= precision < 6:
         return None
     rounded = f"clock_timestamp()::{kind}({precision})"
@@ -196,10 +201,10 @@ def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int,
 
 def _refuse_infinity(fetch: Fetch, table: Table, cursor: str) -> None:
     name = quote(cursor)
-    bounds = f"isfinite(min({name})) AND max({name}) < '{_UNCOUNTED}'"
+    bounds = f"isfinite(min({name})) AND max({name}) < '{_FIRST_UNREPRESENTABLE}'"
     if not fetch(f"SELECT coalesce({bounds}, true) FROM {table.sql}", [])[0][0]:
         raise SourceError(
             f"cursor {cursor} of {table.label} holds infinity or a time after the year 294246, which has no position.",
             hint=f"Give those rows a real time: SELECT * FROM {table.sql} "
-            f"WHERE {name} = '-infinity' OR {name} >= '{_UNCOUNTED}'.",
+            f"WHERE {name} = '-infinity' OR {name} >= '{_FIRST_UNREPRESENTABLE}'.",
         )

@@ -11,20 +11,25 @@ import time
 from collections.abc import Sequence
 
 from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
-from airflow_provider_ckpt.connectors.postgres.code_text import arguments
-from airflow_provider_ckpt.connectors.postgres.column_types import DAY, INTEGERS, CursorKind, position_sql
-from airflow_provider_ckpt.connectors.postgres.cursor_code import Filling
+from airflow_provider_ckpt.connectors.postgres.code_text import call_arguments
+from airflow_provider_ckpt.connectors.postgres.column_types import (
+    INTEGERS,
+    MICROSECONDS_A_DAY,
+    CursorKind,
+    position_sql,
+)
+from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignment
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _CLOCK = re.compile(r"\bnow\s*\(|_timestamp\b|\b(?:current|local)_?(?:date|time)|timeofday|'now'", re.IGNORECASE)
-_GRAINS = (DAY, 3_600_000_000, 60_000_000, 1_000_000, 1_000)
+_GRANULARITIES = (MICROSECONDS_A_DAY, 3_600_000_000, 60_000_000, 1_000_000, 1_000)
 _SAMPLES = 4
 
 _SECOND = 1_000_000
 _UNITS = {"microsecond": 1, "millisecond": 1_000, "second": _SECOND}
 """Units of date_trunc in microseconds; all other units are coarser than any column."""
 
-_ROUNDED = re.compile(
+_ROUNDING = re.compile(
     r"\b(?:date_bin|floor|ceil|ceiling|round|trunc|div|to_char|to_date|make_date|date)\s*\("
     r"|::\s*(?:pg_catalog\.)?date\b|\bas date\b|\bcurrent_date\b",
     re.IGNORECASE,
@@ -37,46 +42,48 @@ _WHOLE_SECONDS = re.compile(
     r"\bepoch\b.*::\s*(?:pg_catalog\.)?(?:bigint|integer|int[248]?)\b", re.IGNORECASE | re.DOTALL
 )
 _IN_MICROSECONDS = re.compile(r"1_?000_?000\b|\b1e6\b|microsecond", re.IGNORECASE)
-_UNIQUE = re.compile(r"random|nextval|uuid", re.IGNORECASE)
+_DISTINGUISHES_ROWS = re.compile(r"random|nextval|uuid", re.IGNORECASE)
 
 
-def coarse(fetch: Fetch, filling: Filling, kind: CursorKind, precision: int) -> bool:
+def is_coarse(fetch: Fetch, assignment: CursorAssignment, kind: CursorKind, precision: int) -> bool:
     """Return whether an expression that fills a cursor repeats values for longer than the cursor's type requires.
 
     :param fetch: runs a query
-    :param filling: the code that fills the cursor
+    :param assignment: the code that fills the cursor
     :param kind: the cursor's type
     :param precision: fractional digits of its seconds; negative for all six
     """
     if kind is CursorKind.DATE:
         return False
     if kind in INTEGERS:
-        return _coarse_number(filling)
+        return _is_coarse_number(assignment)
     own = 10 ** (6 - precision) if 0 <= precision < 6 else 1
-    if filling.own and not filling.generated and _CLOCK.search(filling.texts[0]):
-        return _stands_still(fetch, filling.texts[0], kind, own)
-    told = filling.trigger or filling.generated or any(_CLOCK.search(text) for text in filling.values)
-    return told and any(_grain(text) > own for text in filling.values)
+    if assignment.own and not assignment.generated and _CLOCK.search(assignment.texts[0]):
+        return _is_default_coarse(fetch, assignment.texts[0], kind, own)
+    told = assignment.trigger or assignment.generated or any(_CLOCK.search(text) for text in assignment.values)
+    return told and any(_granularity(text) > own for text in assignment.values)
 
 
-def _coarse_number(filling: Filling) -> bool:
+def _is_coarse_number(assignment: CursorAssignment) -> bool:
     """Return whether it counts seconds, milliseconds or the like, and nothing distinguishes rows of one count."""
-    code = " ".join(filling.values)
-    timed = _CLOCK.search(code) or (filling.generated and re.search(r"\bepoch\b|date_part", code, re.IGNORECASE))
-    if not timed or _UNIQUE.search(code):
+    code = " ".join(assignment.values)
+    timer_only = _CLOCK.search(code) or (
+        assignment.generated and re.search(r"\bepoch\b|date_part", code, re.IGNORECASE)
+    )
+    if not timer_only or _DISTINGUISHES_ROWS.search(code):
         return False
-    return not _IN_MICROSECONDS.search(code) or any(_grain(text, whole=False) > 1 for text in filling.values)
+    return not _IN_MICROSECONDS.search(code) or any(_granularity(text, whole=False) > 1 for text in assignment.values)
 
 
-def _grain(text: str, *, whole: bool = True) -> int:
+def _granularity(text: str, *, whole: bool = True) -> int:
     """Return the number of microseconds to which an expression rounds, judged by its text.
 
     :param whole: whether an integer number of seconds since 1970 counts as rounded
     """
-    grain = DAY if _ROUNDED.search(text) else 1
-    for argument in arguments(text, ["date_trunc"]):
+    grain = MICROSECONDS_A_DAY if _ROUNDING.search(text) else 1
+    for argument in call_arguments(text, ["date_trunc"]):
         unit = re.match(r"\'(\w+?)s?\'", argument)
-        grain = max(grain, _UNITS.get(unit[1].lower(), DAY) if unit else DAY)
+        grain = max(grain, _UNITS.get(unit[1].lower(), MICROSECONDS_A_DAY) if unit else MICROSECONDS_A_DAY)
     for digits in _PRECISION.findall(text):
         grain = max(grain, 10 ** (6 - int(digits)))
     if whole and _WHOLE_SECONDS.search(text) and not _IN_MICROSECONDS.search(text):
@@ -84,7 +91,7 @@ def _grain(text: str, *, whole: bool = True) -> int:
     return grain
 
 
-def _stands_still(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
+def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
     """Return whether a default is coarser than its column, judged by a few evaluations.
 
     :param fetch: runs a query
@@ -97,7 +104,7 @@ def _stands_still(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
         for _ in range(_SAMPLES):
             value = fetch(f"SELECT {position_sql(kind, f'({text})::{kind}')}", [])[0][0]
             samples.append(int(value or 0))
-            if not _coarser(samples, own):
+            if not _are_coarser(samples, own):
                 return False
             time.sleep(1.1 * own / 1_000_000)
     except Exception as error:
@@ -107,5 +114,5 @@ def _stands_still(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
     return True
 
 
-def _coarser(samples: Sequence[int], own: int) -> bool:
-    return any(all(value % grain == 0 for value in samples) for grain in _GRAINS if grain > own)
+def _are_coarser(samples: Sequence[int], own: int) -> bool:
+    return any(all(value % grain == 0 for value in samples) for grain in _GRANULARITIES if grain > own)

@@ -39,7 +39,7 @@ _SELECTED = re.compile(
 _RETURNED = re.compile(r"\breturn (.+)$", re.IGNORECASE | re.DOTALL)
 _ALIAS = re.compile(rf"({_NAME}) alias for new\b", re.IGNORECASE)
 _WORD = re.compile(rf"(?<![\w$.'])(?:(?:new|old)\.)?{_NAME}", re.IGNORECASE)
-_CALLED = re.compile(rf"(?:({_NAME})\.)?({_NAME})\s*\(")
+_CALL = re.compile(rf"(?:({_NAME})\.)?({_NAME})\s*\(")
 _LITERAL = re.compile(r"\$([A-Za-z_]*)\$(.*?)\$\1\$|'((?:[^']|'')*)'", re.DOTALL)
 # fmt: off
 _KEYWORDS = frozenset({
@@ -49,7 +49,7 @@ _KEYWORDS = frozenset({
     "returning",
 })
 # fmt: on
-_ROWS = frozenset({"new", "old", "null"})
+_WHOLE_ROWS = frozenset({"new", "old", "null"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Statement:
     @property
     def words(self) -> frozenset[str]:
         """Names of the variables that it may use."""
-        found = {_target(word) for word in _WORD.findall(_LITERAL.sub("''", self.text))}
+        found = {_variable_name(word) for word in _WORD.findall(_LITERAL.sub("''", self.text))}
         return frozenset(found - _KEYWORDS)
 
 
@@ -76,7 +76,7 @@ class TriggerCode:
     """Body of a trigger function in PL/pgSQL."""
 
     def __init__(self, body: str) -> None:
-        statements = split(body)
+        statements = split_statements(body)
         for alias in {name for text in statements for name in _ALIAS.findall(text)}:
             statements = [re.sub(rf"(?<![\w$.]){re.escape(alias)}(?![\w$])", "new", text) for text in statements]
         self._texts = statements
@@ -84,9 +84,9 @@ class TriggerCode:
     @cached_property
     def statements(self) -> Sequence[Statement]:
         """All statements, in order."""
-        return [_statement(text) for text in self._texts]
+        return [_parse_statement(text) for text in self._texts]
 
-    def filling(self, column: str) -> Sequence[Statement]:
+    def assignment(self, column: str) -> Sequence[Statement]:
         """Return the statements that may determine a column of the new row; empty if none assigns it."""
         wanted = {f"new.{column.lower()}", "new"}
         found: list[Statement] = []
@@ -98,7 +98,7 @@ class TriggerCode:
             wanted |= {word for item in more for word in item.words}
 
 
-def split(code: str) -> list[str]:
+def split_statements(code: str) -> list[str]:
     """Return the statements of a text, without comments and with single spaces."""
     parts, last = [""], 0
     for token in _TOKEN.finditer(code):
@@ -118,18 +118,18 @@ def split(code: str) -> list[str]:
     return [re.sub(r"(?<=[\w\"]) ?\. ?(?=[A-Za-z_\"])", ".", re.sub(r" +", " ", part)).strip() for part in parts]
 
 
-def literals(text: str) -> list[str]:
+def string_literals(text: str) -> list[str]:
     """Return the values of the string constants in a text."""
     return [match[2] if match[2] is not None else match[3].replace("''", "'") for match in _LITERAL.finditer(text)]
 
 
-def calls(text: str) -> Iterator[tuple[str | None, str]]:
+def called_functions(text: str) -> Iterator[tuple[str | None, str]]:
     """Yield schema (None if it is not named) and name of each function that a text calls."""
-    for schema, name in _CALLED.findall(_LITERAL.sub("''", text)):
-        yield (unquoted(schema) if schema else None), unquoted(name)
+    for schema, name in _CALL.findall(_LITERAL.sub("''", text)):
+        yield (catalog_name(schema) if schema else None), catalog_name(name)
 
 
-def arguments(text: str, functions: Collection[str]) -> Iterator[str]:
+def call_arguments(text: str, functions: Collection[str]) -> Iterator[str]:
     """Yield the arguments, as one text, of each call of the functions with these names."""
     pattern = rf"(?<![\w$])(?:{'|'.join(functions)})\s*\("
     for match in re.finditer(pattern, text, re.IGNORECASE):
@@ -144,33 +144,33 @@ def arguments(text: str, functions: Collection[str]) -> Iterator[str]:
         yield text[match.end() : end - 1].strip()
 
 
-def unquoted(name: str) -> str:
+def catalog_name(name: str) -> str:
     """Return a name as it is in the catalog: without quotes, or in lower case."""
     return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 
-def _statement(text: str) -> Statement:
+def _parse_statement(text: str) -> Statement:
     assigned: set[str] = set()
     values: list[str] = []
     if (found := _ASSIGNED.search(text)) or (found := _DECLARED.search(text)):
-        name, value = _target(found[1]), found[2].strip()
-        if name not in _KEYWORDS - {"new"} and not (name == "new" and value.lower() in _ROWS):
+        name, value = _variable_name(found[1]), found[2].strip()
+        if name not in _KEYWORDS - {"new"} and not (name == "new" and value.lower() in _WHOLE_ROWS):
             assigned.add(name)
             values.append(value)
     for pattern in (_INTO, _FOR):
         for names in pattern.findall(text):
-            assigned |= {_target(name) for name in re.findall(_TARGET, names)}
+            assigned |= {_variable_name(name) for name in re.findall(_TARGET, names)}
     values += [after or before for after, before in _SELECTED.findall(text)]
     if typed := _TYPED.search(text):
-        assigned.add(_target(typed[1]))
+        assigned.add(_variable_name(typed[1]))
         values.append(f"{typed[1]}::{typed[2]}")
-    if (returned := _RETURNED.search(text)) and returned[1].strip(" ()").lower() not in _ROWS:
+    if (returned := _RETURNED.search(text)) and returned[1].strip(" ()").lower() not in _WHOLE_ROWS:
         assigned.add("new")
     return Statement(text, frozenset(assigned), values)
 
 
-def _target(name: str) -> str:
+def _variable_name(name: str) -> str:
     """Return the name of a variable, or of a field of the new or old row."""
     first, _, rest = name.partition(".")
-    row = unquoted(first.partition("[")[0])
-    return f"{row}.{unquoted(rest.partition('[')[0]).lower()}" if row in ("new", "old") and rest else row
+    row = catalog_name(first.partition("[")[0])
+    return f"{row}.{catalog_name(rest.partition('[')[0]).lower()}" if row in ("new", "old") and rest else row

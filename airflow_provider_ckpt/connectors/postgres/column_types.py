@@ -37,19 +37,19 @@ class CursorKind(StrEnum):
 
 INTEGERS = frozenset({CursorKind.INT2, CursorKind.INT4, CursorKind.INT8})
 
-DAY = 86_400_000_000
+MICROSECONDS_A_DAY = 86_400_000_000
 """Microseconds of a day."""
 
 FIRST_DAY = -2_440_588
 """PostgreSQL's first date (4714-11-24 BC), in days since 1970-01-01."""
 
-LEAST = {
+MIN_POSITION = {
     CursorKind.INT2: -(2**15),
     CursorKind.INT4: -(2**31),
     CursorKind.INT8: -(2**63),
-    CursorKind.DATE: FIRST_DAY * DAY,
-    CursorKind.TIMESTAMP: FIRST_DAY * DAY,
-    CursorKind.TIMESTAMPTZ: FIRST_DAY * DAY,
+    CursorKind.DATE: FIRST_DAY * MICROSECONDS_A_DAY,
+    CursorKind.TIMESTAMP: FIRST_DAY * MICROSECONDS_A_DAY,
+    CursorKind.TIMESTAMPTZ: FIRST_DAY * MICROSECONDS_A_DAY,
 }
 """Smallest position of each cursor type."""
 
@@ -63,7 +63,7 @@ def position_sql(kind: CursorKind, column: str) -> str:
     if kind in INTEGERS:
         return f"({column})::bigint"
     if kind is CursorKind.DATE:
-        return f"(({column}) - date '1970-01-01')::bigint * {DAY}"
+        return f"(({column}) - date '1970-01-01')::bigint * {MICROSECONDS_A_DAY}"
     seconds = f"extract(epoch FROM date_trunc('second', {column}))::bigint"
     return f"({seconds} * 1000000 + extract(microseconds FROM {column})::bigint % 1000000)"
 
@@ -72,7 +72,7 @@ def value_sql(kind: CursorKind, position: int) -> str:
     """Return an SQL constant ``v`` such that ``cursor >= v`` means the same as ``position(cursor) >= position``."""
     if kind in INTEGERS:
         return f"'{position:d}'::bigint"
-    days, microseconds = divmod(position, DAY)
+    days, microseconds = divmod(position, MICROSECONDS_A_DAY)
     if days < FIRST_DAY:
         days, microseconds = FIRST_DAY, 0
     if kind is CursorKind.DATE:

@@ -10,9 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
-from airflow_provider_ckpt.connectors.postgres.code_text import TriggerCode, arguments, calls, literals, split
+from airflow_provider_ckpt.connectors.postgres.code_text import (
+    TriggerCode,
+    call_arguments,
+    called_functions,
+    split_statements,
+    string_literals,
+)
 from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn
-from airflow_provider_ckpt.connectors.postgres.sequences import sequences_named, sequences_of_tables, text_array
+from airflow_provider_ckpt.connectors.postgres.sequences import array_text, find_sequences, sequences_of_tables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _DEFAULTS = """
@@ -48,10 +54,10 @@ FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespa
 JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 WHERE p.proname = ANY ({0}::text[]) AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
-_DEPTH = 5
+_MAX_DEPTH = 5
 """Greatest depth to which calls of functions by functions are followed."""
 
-_GIVERS = ("nextval", "currval")
+_SEQUENCE_FUNCTIONS = ("nextval", "currval")
 _CONSTANT = re.compile(r"[\s(]*'((?:[^']|'')+)'\s*(?:::[\w.]+|\))*[\s)]*(?:::[\w.]+)?\s*", re.DOTALL)
 _NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*))?')
 _OPAQUE = re.compile(r"\b(?:lastval|current_setting)\s*\(|\b(?:from|returning|execute)\b", re.IGNORECASE)
@@ -67,7 +73,7 @@ _TEXT_FUNCTIONS = re.compile(
     r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)\s*(?=\()",
     re.IGNORECASE,
 )
-_TEXT = re.compile(
+_EVALUABLE = re.compile(
     r"(?:\s|\|\||[(),]|''|::(?:pg_catalog\.)?(?:regclass|text|name|varchar)\b"
     r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)(?=\())*",
     re.IGNORECASE,
@@ -75,15 +81,15 @@ _TEXT = re.compile(
 """Everything that an expression may contain, besides its constants, to be evaluated here."""
 
 _READABLE = frozenset({"sql", "plpgsql"})
-_FROM_CLOCK = frozenset({"moddatetime"})
+_CLOCK_TRIGGERS = frozenset({"moddatetime"})
 """C trigger functions that set a column to the time of the transaction."""
 
-_BY_ARGUMENT = frozenset({"autoinc"})
+_SEQUENCE_TRIGGERS = frozenset({"autoinc"})
 """C trigger functions whose arguments name sequences."""
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class CursorAssignment:
     """Default, generated column or trigger that gives the cursor its value.
 
     :param label: description for messages
@@ -106,16 +112,16 @@ class Filling:
     unreadable: str | None = None
 
 
-def fillings(fetch: Fetch, columns: Sequence[OriginColumn]) -> Sequence[Filling]:
+def cursor_assignments(fetch: Fetch, columns: Sequence[OriginColumn]) -> Sequence[CursorAssignment]:
     """Return all code that fills one of these columns in new or updated rows."""
     return [*_defaults(fetch, columns), *_triggers(fetch, columns)]
 
 
-def _defaults(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling]:
-    oids, numbers = text_array(item.relation for item in columns), text_array(item.number for item in columns)
+def _defaults(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[CursorAssignment]:
+    oids, numbers = array_text(item.relation for item in columns), array_text(item.number for item in columns)
     for text, generated in fetch(_DEFAULTS, [oids, numbers]):
-        found, unreadable = _followed(fetch, [text])
-        filling = Filling(
+        found, unreadable = _with_called_functions(fetch, [text])
+        assignment = CursorAssignment(
             f"its {'expression' if generated else 'default'} {text}",
             found,
             found,
@@ -123,12 +129,12 @@ def _defaults(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling
             generated=generated,
             unreadable=unreadable,
         )
-        yield _with_sequences(fetch, filling, [])
+        yield _with_sequences(fetch, assignment, [])
 
 
-def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling]:
+def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[CursorAssignment]:
     names = {(item.relation, item.name) for item in columns}
-    oids = text_array(sorted({item.relation for item in columns}))
+    oids = array_text(sorted({item.relation for item in columns}))
     seen: set[tuple[str, ...]] = set()
     for trigger, table, schema, language, body, encoded, oid in fetch(_TRIGGERS, [oids]):
         same = (body, encoded, *((schema, table) if _NAMES_TABLE.search(body) else ()))
@@ -137,15 +143,15 @@ def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling
             if (column, *same) in seen:  # that of another partition
                 continue
             seen.add((column, *same))
-            filling = Filling(f"trigger {trigger} of {schema}.{table}", [], [], trigger=True)
+            assignment = CursorAssignment(f"trigger {trigger} of {schema}.{table}", [], [], trigger=True)
             if language != "plpgsql":
-                if column in (*passed, *re.findall(r"[\w$]+", body)) and body not in _FROM_CLOCK:
-                    known = sequences_named(fetch, _names(passed)) if body in _BY_ARGUMENT else frozenset()
-                    why = None if known else f"is written in {language}"
-                    yield replace(filling, sequences=known, unreadable=why)
+                if column in (*passed, *re.findall(r"[\w$]+", body)) and body not in _CLOCK_TRIGGERS:
+                    known = find_sequences(fetch, _valid_names(passed)) if body in _SEQUENCE_TRIGGERS else frozenset()
+                    reason = None if known else f"is written in {language}"
+                    yield replace(assignment, sequences=known, unreadable=reason)
                 continue
             code = TriggerCode(body)
-            statements = code.filling(column)
+            statements = code.assignment(column)
             if not statements:
                 continue
             told = {
@@ -154,12 +160,12 @@ def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling
                 "tg_table_schema": schema,
                 "tg_name": trigger,
             } | {f"tg_argv[{index}]": part for index, part in enumerate(passed)}
-            texts, unreadable = _followed(fetch, [item.text for item in statements])
-            if not _gives(texts) and any(_OPAQUE.search(text) for text in texts):
-                texts, unreadable = _followed(fetch, [item.text for item in code.statements])
-            values, _ = _followed(fetch, [value for item in statements for value in item.values])
-            told_texts = [_told(text, told) for text in texts]
-            found = replace(filling, texts=told_texts, values=values, unreadable=unreadable)
+            texts, unreadable = _with_called_functions(fetch, [item.text for item in statements])
+            if not _uses_sequence(texts) and any(_OPAQUE.search(text) for text in texts):
+                texts, unreadable = _with_called_functions(fetch, [item.text for item in code.statements])
+            values, _ = _with_called_functions(fetch, [value for item in statements for value in item.values])
+            told_texts = [_substitute(text, told) for text in texts]
+            found = replace(assignment, texts=told_texts, values=values, unreadable=unreadable)
             found = _with_sequences(fetch, found, passed)
             if any(column in (*passed, *re.findall(r"[\w$]+", text)) for text in texts):
                 yield found
@@ -167,62 +173,65 @@ def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling
                 yield replace(found, values=[], unreadable=None)
 
 
-def _with_sequences(fetch: Fetch, filling: Filling, passed: Sequence[str]) -> Filling:
+def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence[str]) -> CursorAssignment:
     """Return the code with the sequences that it names, or with the reason why they cannot be known.
 
     :param fetch: runs a query
-    :param filling: the code that fills the cursor
+    :param assignment: the code that fills the cursor
     :param passed: arguments of the trigger
     """
-    texts = [*filling.texts, *(inner for text in filling.texts for inner in literals(text) if _gives([inner]))]
+    texts = [
+        *assignment.texts,
+        *(inner for text in assignment.texts for inner in string_literals(text) if _uses_sequence([inner])),
+    ]
     given: set[str] = set()
     unknown = [text for text in texts if _EXECUTES.search(text)][:1]
-    for argument in (argument for text in texts for argument in arguments(text, _GIVERS)):
+    for argument in (argument for text in texts for argument in call_arguments(text, _SEQUENCE_FUNCTIONS)):
         constant = _CONSTANT.fullmatch(argument)
-        name = constant[1].replace("''", "'") if constant else _evaluated(fetch, argument)
+        name = constant[1].replace("''", "'") if constant else _evaluate_constants(fetch, argument)
         if name is None:
             unknown.append(argument)
         else:
             given.add(name)
     numbered = [name for text in texts for name in _NUMBERED.findall(text)]
-    sequences = sequences_named(fetch, _names(given)) | sequences_of_tables(fetch, numbered)
+    sequences = find_sequences(fetch, _valid_names(given)) | sequences_of_tables(fetch, numbered)
     if not unknown:
-        return replace(filling, sequences=sequences)
-    mentioned = sequences | sequences_named(
-        fetch, _names([*passed, *(constant for text in texts for constant in literals(text))])
+        return replace(assignment, sequences=sequences)
+    mentioned = sequences | find_sequences(
+        fetch, _valid_names([*passed, *(constant for text in texts for constant in string_literals(text))])
     )
     if mentioned:
-        return replace(filling, sequences=mentioned)
-    why = filling.unreadable or f"takes it from what cannot be read before it runs ({unknown[0]})"
-    return replace(filling, unreadable=why)
+        return replace(assignment, sequences=mentioned)
+    reason = assignment.unreadable or f"takes it from what cannot be read before it runs ({unknown[0]})"
+    return replace(assignment, unreadable=reason)
 
 
-def _followed(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str], str | None]:
+def _with_called_functions(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str], str | None]:
     """Return the texts with the bodies of the functions that they call, and a message if one of these is unreadable."""
     found, unreadable = list(texts), None
     seen: set[tuple[str, str, str]] = set()
-    for _ in range(_DEPTH):
-        called = {call for text in texts for call in calls(text)}
+    for _ in range(_MAX_DEPTH):
+        called = {call for text in texts for call in called_functions(text)}
         if not called:
             break
-        rows = fetch(_FUNCTIONS, [text_array(sorted({name for _, name in called}))])
+        rows = fetch(_FUNCTIONS, [array_text(sorted({name for _, name in called}))])
         texts = []
         for schema, name, language, body, volatile, hidden in rows:
             if ((schema, name) not in called and (None, name) not in called) or (schema, name, body) in seen:
                 continue
             seen.add((schema, name, body))
             if language in _READABLE:
-                texts += split(body)
+                texts += split_statements(body)
             elif volatile and not (hidden and (schema, name) not in called):
                 unreadable = f"calls {schema}.{name}, which is written in {language}"
         found += texts
     return found, unreadable
 
 
-def _evaluated(fetch: Fetch, argument: str) -> str | None:
+def _evaluate_constants(fetch: Fetch, argument: str) -> str | None:
     """Return the value of an expression of constants as text; None if it contains anything else."""
     expression = _TEXT_FUNCTIONS.sub(lambda found: f"pg_catalog.{found[1]}", argument)
-    if not _TEXT.fullmatch(re.sub(r"'(?:[^']|'')*'", "''", expression)):
+    if not _EVALUABLE.fullmatch(re.sub(r"'(?:[^']|'')*'", "''", expression)):
         return None
     try:
         value = fetch(f"SELECT ({expression})::text", [])[0][0]
@@ -233,7 +242,7 @@ def _evaluated(fetch: Fetch, argument: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _told(text: str, variables: dict[str, str]) -> str:
+def _substitute(text: str, variables: dict[str, str]) -> str:
     """Return a text with the variables of a trigger function replaced by constants."""
     for name, value in variables.items():
         constant = "'" + value.replace("'", "''") + "'"
@@ -242,9 +251,9 @@ def _told(text: str, variables: dict[str, str]) -> str:
     return text
 
 
-def _gives(texts: Iterable[str]) -> bool:
-    return any(True for text in texts for _ in arguments(text, _GIVERS))
+def _uses_sequence(texts: Iterable[str]) -> bool:
+    return any(True for text in texts for _ in call_arguments(text, _SEQUENCE_FUNCTIONS))
 
 
-def _names(texts: Iterable[str]) -> list[str]:
+def _valid_names(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if len(text) < 200 and _NAME.fullmatch(text)]

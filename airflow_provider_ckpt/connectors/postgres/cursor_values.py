@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from airflow_provider_ckpt.connectors.postgres.coarse_values import coarse
+from airflow_provider_ckpt.connectors.postgres.coarse_values import is_coarse
 from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, CursorKind
-from airflow_provider_ckpt.connectors.postgres.cursor_code import Filling, fillings
+from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignment, cursor_assignments
 from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn, origin_columns
-from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states, text_array
+from airflow_provider_ckpt.connectors.postgres.sequences import array_text, sequence_states
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 
 log = logging.getLogger(__name__)
 
-_LINKED = """
+_LINKED_SEQUENCES = """
 WITH cursor (oid, number) AS (SELECT * FROM unnest({0}::oid[], {1}::int[]))
 SELECT d.objid::bigint FROM pg_catalog.pg_depend d
 JOIN cursor ON d.refobjid = cursor.oid AND d.refobjsubid = cursor.number
@@ -75,11 +75,11 @@ class CursorValues:
         """Oids of all sequences that give the cursor its values."""
         if self._kind not in INTEGERS:
             return frozenset()
-        return self._linked(self._columns) | {oid for item in self._fillings for oid in item.sequences}
+        return self._linked_sequences(self._columns) | {oid for item in self._assignments for oid in item.sequences}
 
     @cached_property
-    def _fillings(self) -> Sequence[Filling]:
-        return fillings(self._fetch, self._columns)
+    def _assignments(self) -> Sequence[CursorAssignment]:
+        return cursor_assignments(self._fetch, self._columns)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the reasons why new rows can get smaller positions than rows that were read."""
@@ -89,8 +89,8 @@ class CursorValues:
                 f"so that smaller values of {self._cursor} can appear after greater ones.",
                 "Name a connection to the publisher",
             )
-        yield from self._of_sequences()
-        for item in self._fillings:
+        yield from self._sequence_problems()
+        for item in self._assignments:
             if item.unreadable is not None:
                 yield Problem(
                     f"cursor {self._cursor} of {self._table.label} is filled by {item.label}, which {item.unreadable} "
@@ -98,16 +98,16 @@ class CursorValues:
                     "Name its sequence as a constant, such as nextval('orders_id_seq')",
                 )
         column = self._table.by_name[self._cursor]
-        for item in self._fillings:
-            if coarse(self._fetch, item, self._kind, column.modifier):
+        for item in self._assignments:
+            if is_coarse(self._fetch, item, self._kind, column.modifier):
                 yield Problem(
                     f"cursor {self._cursor} of {self._table.label} is filled by {item.label}, which is rounded, so "
                     "that a new row can get a value that was read already.",
                     "Fill it by clock_timestamp(), in a column of that type, or choose another cursor",
                 )
 
-    def _of_sequences(self) -> Iterator[Problem]:
-        for sequence in sequence_states(self._fetch, self.sequence_oids | self._indirect):
+    def _sequence_problems(self) -> Iterator[Problem]:
+        for sequence in sequence_states(self._fetch, self.sequence_oids | self._indirect_sequences):
             fills = f"sequence {sequence.name} fills cursor {self._cursor} of {self._table.label} and"
             if sequence.cached > 1:
                 yield Problem(
@@ -135,7 +135,7 @@ class CursorValues:
                 )
 
     @property
-    def _indirect(self) -> frozenset[int]:
+    def _indirect_sequences(self) -> frozenset[int]:
         """Oids of the sequences of the columns from which a generated cursor is computed."""
         if self._kind not in INTEGERS:
             return frozenset()
@@ -144,15 +144,17 @@ class CursorValues:
         ]
         if not columns:
             return frozenset()
-        return self._linked(columns) | {oid for item in fillings(self._fetch, columns) for oid in item.sequences}
+        return self._linked_sequences(columns) | {
+            oid for item in cursor_assignments(self._fetch, columns) for oid in item.sequences
+        }
 
-    def _linked(self, columns: Sequence[OriginColumn]) -> frozenset[int]:
-        return frozenset(row[0] for row in self._fetch(_LINKED, [_oids(columns), _numbers(columns)]))
+    def _linked_sequences(self, columns: Sequence[OriginColumn]) -> frozenset[int]:
+        return frozenset(row[0] for row in self._fetch(_LINKED_SEQUENCES, [_oids(columns), _numbers(columns)]))
 
 
 def _oids(columns: Sequence[OriginColumn]) -> str:
-    return text_array(item.relation for item in columns)
+    return array_text(item.relation for item in columns)
 
 
 def _numbers(columns: Sequence[OriginColumn]) -> str:
-    return text_array(item.number for item in columns)
+    return array_text(item.number for item in columns)

@@ -6,21 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.batch_content import DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres.client import (
     error_info,
     open_psycopg,
     quote,
-    raised,
-    require,
+    require_connection,
     split_table,
+    to_exception,
 )
-from airflow_provider_ckpt.connectors.postgres.dead_letters import headers_json, letter_of, storable
-from airflow_provider_ckpt.connectors.postgres.durability import DURABLE, refuse_unlogged_tables
+from airflow_provider_ckpt.connectors.postgres.dead_letters import headers_json, to_dead_letter, to_storable_text
+from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT, refuse_unlogged_tables
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity
-from airflow_provider_ckpt.connectors.postgres.receipts import LETTER_COLUMNS, LOCK
-from airflow_provider_ckpt.connectors.postgres.table import Fetch, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.receipts import CREATION_LOCK, DEAD_LETTER_COLUMNS
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, describe_table, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
@@ -29,31 +29,31 @@ from airflow_provider_ckpt.core.wave import BatchTask
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-_COLUMNS = (*LETTER_COLUMNS, "number")
+_COLUMNS = (*DEAD_LETTER_COLUMNS, "number")
 _RIGHTS = """
 SELECT bool_and(pg_catalog.has_table_privilege({0}::oid, needed)) FROM unnest('{{INSERT,SELECT}}'::text[]) AS needed
 """
 _PAGE = 1000
 
 
-class PostgresBox:
-    """Dead letter store in a table; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.LetterBox`."""
+class PostgresDeadLetterStore:
+    """Dead letter store in a table; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._name = pipeline.dead_letter_queue.table
         schema, table = split_table(self._name)
         self._sql = f"{quote(schema)}.{quote(table)}" if schema else quote(table)
-        self._connection = require(connection, "place for dead letters")
+        self._connection = require_connection(connection, "place for dead letters")
         self._context = context
         self._open: Any = None
 
     def check(self) -> None:
-        """Create the table if it is absent and check its columns and rights; see :meth:`LetterBox.check`."""
+        """Create the table if it is absent and check its columns and rights; see :meth:`DeadLetterStore.check`."""
         with self._session("checking it") as fetch:
-            table = describe(fetch, self._name)
+            table = describe_table(fetch, self._name)
             if table is None:
                 self._create()
-                table = describe(fetch, self._name)
+                table = describe_table(fetch, self._name)
             assert table is not None
             refuse_unlogged_tables(fetch, table.schema, [table.name], self._context.pipeline)
             lacking = [name for name in _COLUMNS if name not in table.by_name]
@@ -73,16 +73,16 @@ class PostgresBox:
     def outputs(self) -> Sequence[Output]:
         """Return the dead letter table, if it exists; see :class:`NamesOutputs`."""
         with self._session("looking for it") as fetch:
-            table = describe(fetch, self._name)
+            table = describe_table(fetch, self._name)
             if table is None:
                 return []
             return [WrittenTarget("dead_letter_queue.table", table.label, "postgres", table_identity(fetch, table.oid))]
 
-    def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
-        """Store dead letters of one attempt durably and skip those that are stored; see :meth:`LetterBox.keep`.
+    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
+        """Store dead letters of one attempt durably and skip those that are stored; see :meth:`DeadLetterStore.keep`.
 
         :param task: the attempt
-        :param letters: all its dead letters
+        :param dead_letters: all its dead letters
         :param first: index of the first that is to be stored
         """
         from psycopg2.extras import execute_values
@@ -91,14 +91,14 @@ class PostgresBox:
             f"INSERT INTO {self._sql.replace('%', '%%')} ({', '.join(map(quote, _COLUMNS))}) VALUES %s "
             "ON CONFLICT (ledger, pipeline, generation, partition, seq, attempt, epoch, number) DO NOTHING"
         )
-        rows = [self._row(task, letters[number], number) for number in range(first, len(letters))]
+        rows = [self._row(task, dead_letters[number], number) for number in range(first, len(dead_letters))]
         with self._session("writing") as _, self._open.cursor() as cursor:
-            cursor.execute(f"BEGIN; SELECT {DURABLE}")
+            cursor.execute(f"BEGIN; SELECT {SET_DURABLE_COMMIT}")
             execute_values(cursor, statement, rows, page_size=_PAGE)
             cursor.execute("COMMIT")
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """Yield the stored dead letters of some attempts; see :meth:`LetterBox.letters`."""
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
+        """Yield the stored dead letters of some attempts; see :meth:`DeadLetterStore.letters`."""
         table = self._sql.replace("{", "{{").replace("}", "}}")
         statement = f"""
             SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {table}
@@ -108,9 +108,9 @@ class PostgresBox:
         for source in sources:
             key = [source.key.generation, source.key.partition, source.key.seq, source.attempt, source.epoch]
             with self._session("reading") as fetch:
-                found = describe(fetch, self._name) is not None
+                found = describe_table(fetch, self._name) is not None
                 rows = fetch(statement, [self._context.ledger, self._context.pipeline, *key]) if found else []
-            yield from (letter_of(source, row) for row in rows)
+            yield from (to_dead_letter(source, row) for row in rows)
 
     def close(self) -> None:
         """Close the connection."""
@@ -118,12 +118,12 @@ class PostgresBox:
             self._open.close()
             self._open = None
 
-    def _row(self, task: BatchTask, letter: DeadLetter, number: int) -> tuple[Any, ...]:
-        key, error = task.key, letter.error
+    def _row(self, task: BatchTask, dead_letter: DeadLetter, number: int) -> tuple[Any, ...]:
+        key, error = task.key, dead_letter.error
         return (
             *(self._context.ledger, self._context.pipeline, key.generation, key.partition, key.seq),
-            *(task.attempt, self._context.epoch, letter.position, letter.key, letter.value),
-            *(error.type.value, storable(error.message), error.sqlstate, headers_json(letter), number),
+            *(task.attempt, self._context.epoch, dead_letter.position, dead_letter.key, dead_letter.value),
+            *(error.type.value, to_storable_text(error.message), error.sqlstate, headers_json(dead_letter), number),
         )
 
     def _create(self) -> None:
@@ -133,8 +133,8 @@ class PostgresBox:
             with self._open.cursor() as cursor:
                 cursor.execute(
                     f"""
-                    SELECT {DURABLE};
-                    SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d});
+                    SELECT {SET_DURABLE_COMMIT};
+                    SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d});
                     CREATE TABLE IF NOT EXISTS {self._sql} (
                         ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
                         seq bigint NOT NULL, attempt int NOT NULL, epoch bigint NOT NULL, number int NOT NULL,
@@ -164,4 +164,4 @@ class PostgresBox:
             lost = self._open.closed != 0
             self.close()
             info = error_info(error, ErrorType.SINK, f"{doing} of dead letter table {self._name}", lost=lost)
-            raise raised(info) from error
+            raise to_exception(info) from error

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DURABLE = (
+SET_DURABLE_COMMIT = (
     "pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')"
     " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
 )
 """SQL call that makes a commit return only once it is flushed, also on synchronous standbys if there are any."""
 
-_LEAVES = """
+_UNDURABLE_PARTS = """
 WITH RECURSIVE tree (oid) AS (
     SELECT {0}::oid
   UNION
@@ -41,18 +41,18 @@ _UNLOGGED_IN_SCHEMA = """
 SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = {0}::text AND c.relname = ANY ({1}::text[]) AND c.relpersistence <> 'p' ORDER BY 1
 """
-_RISKS = """
+_RISKY_SETTINGS = """
 SELECT name FROM unnest('{{fsync,full_page_writes}}'::text[]) AS name
 WHERE pg_catalog.current_setting(name) = 'off'
 """
 
 
-def durable(statement: str) -> str:
+def with_durable_commit(statement: str) -> str:
     """Return the statement with a prefix that makes its commit durable, for a connection in autocommit mode.
 
     Both go to the server in one message, so they are one transaction.
     """
-    return f"SELECT {DURABLE}; {statement}"
+    return f"SELECT {SET_DURABLE_COMMIT}; {statement}"
 
 
 def refuse_undurable_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:
@@ -67,7 +67,9 @@ def refuse_undurable_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> N
     """
     if pipeline.delivery == "at_most_once":
         return
-    leaves = [(f"{quote(schema)}.{quote(name)}", kind) for schema, name, _, kind in fetch(_LEAVES, [table.oid])]
+    leaves = [
+        (f"{quote(schema)}.{quote(name)}", kind) for schema, name, _, kind in fetch(_UNDURABLE_PARTS, [table.oid])
+    ]
     foreign = [name for name, kind in leaves if kind == "f"]
     if foreign:
         raise ConfigError(
@@ -111,7 +113,7 @@ def warn_of_risky_server(fetch: Fetch, connection: str, pipeline: str) -> None:
     :param connection: id of the Airflow connection, for the message
     :param pipeline: the pipeline's name, for the message
     """
-    for (name,) in fetch(_RISKS, []):
+    for (name,) in fetch(_RISKY_SETTINGS, []):
         log.warning(
             "pipeline %s: the server of connection %r runs with %s = off: when its machine crashes, rows may be "
             "lost. Set %s = on.",

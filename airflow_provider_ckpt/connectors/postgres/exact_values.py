@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.postgres.table import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MISFIT = "ckpt: "
+MISFIT_PREFIX = "ckpt: "
 """Prefix of the message about a value that its column cannot store without loss; the server adds its own text."""
 
 _TIME = "'[0-9]\\s*([+-][0-9]|(?![ap]m)[a-z])'"
@@ -46,17 +46,17 @@ _GEOMETRY = frozenset({"point", "line", "lseg", "box", "path", "polygon", "circl
 _RANGES = frozenset({"int4range", "int8range", "numrange", "int4multirange", "int8multirange", "nummultirange"})
 """Ranges that refuse every bound that they cannot keep."""
 
-NAME_BYTES = 63
+MAX_NAME_BYTES = 63
 """Greatest length of a value of type ``name``, in bytes."""
 
-_SHOWN = 200
+_SHOWN_CHARACTERS = 200
 """Number of characters of such a value in the message."""
 
 _MICROSECOND_DIGITS = 6
 
 
-def exact_value(column: Column, value: str, given: str) -> str:
-    """Return an SQL expression of the value that fails with :data:`MISFIT` if the column cannot store all of it.
+def exact_value_sql(column: Column, value: str, given: str) -> str:
+    """Return an SQL expression of the value that fails with :data:`MISFIT_PREFIX` if the column cannot store all of it.
 
     :param column: the target column
     :param value: SQL expression of the value, of the column's type without a length
@@ -65,8 +65,8 @@ def exact_value(column: Column, value: str, given: str) -> str:
     lost = [*_cut(column, value), *_misread(column, value, given)]
     if not lost:
         return value
-    told = literal(f'{MISFIT}column {column.name} cannot keep all of "')
-    told = f"{told} || left(CAST({given} AS text), {_SHOWN}) || '\"'"
+    told = literal(f'{MISFIT_PREFIX}column {column.name} cannot keep all of "')
+    told = f"{told} || left(CAST({given} AS text), {_SHOWN_CHARACTERS}) || '\"'"
     return (
         f"CASE WHEN {' OR '.join(lost)}"
         f" THEN CAST(CAST(CAST({told} AS integer) AS text) AS {column.type_sql}) ELSE {value} END"
@@ -103,7 +103,7 @@ def _misread(column: Column, value: str, given: str) -> Iterator[str]:
         digits = f"CAST(regexp_replace({before}, '[^0-9.eE-]', '', 'g') AS numeric)"
         yield f"CASE WHEN {differs} THEN CAST({value} AS numeric) IS DISTINCT FROM {digits} ELSE false END"
     elif kind == "name" and not array:
-        yield f"octet_length({before}) > {NAME_BYTES}"
+        yield f"octet_length({before}) > {MAX_NAME_BYTES}"
     elif kind in _GEOMETRY:
         yield f"({differs} AND CAST({given} AS text) ~ {_LONG_NUMBER})"
     elif (
@@ -114,7 +114,7 @@ def _misread(column: Column, value: str, given: str) -> Iterator[str]:
         yield differs
 
 
-def may_lose(column: Column, kind: pa.DataType) -> bool:
+def may_round(column: Column, kind: pa.DataType) -> bool:
     """Return whether the server would silently round values of this Arrow type as it reads their binary form."""
     import pyarrow as pa
 
@@ -131,7 +131,7 @@ def numeric_scale(modifier: int) -> int:
     return (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400
 
 
-def short_texts(array: Any, *, pc_function: str, most: int) -> Any:
+def check_lengths(array: Any, *, pc_function: str, most: int) -> Any:
     """Return the texts, checked for their length: the server would silently remove trailing blanks of longer ones.
 
     :param array: Arrow column of texts

@@ -21,7 +21,7 @@ def table_identity(fetch: Fetch, oid: int) -> str:
     :param fetch: runs a statement in the table's database
     :param oid: the table's oid
     """
-    return f"{_database(fetch)}/{oid}"
+    return f"{_database_identity(fetch)}/{oid}"
 
 
 def tree_identities(fetch: Fetch, oid: int) -> frozenset[str]:
@@ -30,10 +30,10 @@ def tree_identities(fetch: Fetch, oid: int) -> frozenset[str]:
     :param fetch: runs a statement in the table's database
     :param oid: the table's oid
     """
-    database = _database(fetch)
+    database = _database_identity(fetch)
     return frozenset(f"{database}/{found}" for (found,) in fetch(_TREE, [oid]))
 
 
-def _database(fetch: Fetch) -> str:
+def _database_identity(fetch: Fetch) -> str:
     [(found,)] = fetch(_DATABASE, [])
     return str(found)

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
-from airflow_provider_ckpt.connectors.postgres.origin_tables import UNDATED, origin_columns, origins
+from airflow_provider_ckpt.connectors.postgres.origin_tables import WRITTEN_ELSEWHERE, origin_columns, origins
 from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states
-from airflow_provider_ckpt.connectors.postgres.source_witness import Sign, Witness
+from airflow_provider_ckpt.connectors.postgres.source_witness import LateRowSign, Witness
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.watch import Watch
-from airflow_provider_ckpt.connectors.protocols import Alarm, Plan, PlanRequest, Told, Unread
+from airflow_provider_ckpt.connectors.protocols import FindUnreceipted, Plan, PlanningAlarm, PlanRequest, SourceEvidence
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.recovery import WITNESS
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_KNOWN = "write source.late_rows: recover if this is known and `airflow ckpt recover` is run for such rows."
+_ACCEPT_HINT = "write source.late_rows: recover if this is known and `airflow ckpt recover` is run for such rows."
 
 
 class LateRows:
@@ -47,9 +47,9 @@ class LateRows:
         :raises ConfigError: with the name of what causes it
         """
         for item in origins(fetch, table):
-            if item.kind in UNDATED:
+            if item.kind in WRITTEN_ELSEWHERE:
                 raise ConfigError(
-                    f"{table.label} shows rows of {item.label}, a {UNDATED[item.kind]}, which cannot say which of them "
+                    f"{table.label} shows rows of {item.label}, a {WRITTEN_ELSEWHERE[item.kind]}, which cannot say which of them "
                     "are new or still to be committed.",
                     pipeline=self._pipeline,
                     hint="Leave it out of the view or the partitions, or give its origin a pipeline of its own.",
@@ -58,7 +58,7 @@ class LateRows:
         self._sequences[table.oid] = values.sequence_oids
         for problem in values.problems():
             if not self._known:
-                raise ConfigError(problem.seen, pipeline=self._pipeline, hint=f"{problem.remedy}; or {_KNOWN}")
+                raise ConfigError(problem.seen, pipeline=self._pipeline, hint=f"{problem.remedy}; or {_ACCEPT_HINT}")
             self._warn(problem.seen)
 
     def watched(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
@@ -71,11 +71,11 @@ class LateRows:
         :param greatest: the table's greatest position, read before the plan was made
         :raises SourceError: if positions below the plan were assigned since the last planning
         """
-        tail = max((todo.start for todo in request.todo if todo.asks_bound), default=None)
+        tail = max((todo.start for todo in request.todo if todo.needs_bound), default=None)
         if tail is None:
             return plan
         kept = request.states.get(table.label, {})
-        before = _seen(kept, tail)
+        before = _last_witness(kept, tail)
         watch = self._watch(fetch, table, greatest)
         signs = [] if before is None else list(watch.signs(before))
         for sign in signs:
@@ -96,8 +96,8 @@ class LateRows:
         state: Mapping[str, Any],
         end: int,
         greatest: int | None,
-        unread: Unread | None,
-    ) -> Alarm | None:
+        unread: FindUnreceipted | None,
+    ) -> PlanningAlarm | None:
         """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
 
         :param fetch: runs a query
@@ -107,15 +107,15 @@ class LateRows:
         :param greatest: the table's greatest position, read before this call
         :param unread: finds positions without a receipt; None if receipts cannot be searched
         """
-        before = _seen(state, end)
+        before = _last_witness(state, end)
         if before is None or self._known:
             return None
         watch = self._watch(fetch, table, greatest)
         told = [self._left(sign, table, watch, unread) for sign in watch.signs(before)]
         left = [item for item in told if item.seen]
-        return Alarm(left, {WITNESS: watch.witness(before, end, end).to_json()}) if left else None
+        return PlanningAlarm(left, {WITNESS: watch.witness(before, end, end).to_json()}) if left else None
 
-    def _left(self, sign: Sign, table: Table, watch: Watch, unread: Unread | None) -> Told:
+    def _left(self, sign: LateRowSign, table: Table, watch: Watch, unread: FindUnreceipted | None) -> SourceEvidence:
         """Return the evidence of a sign, without rows that only moved, which have receipts; empty if nothing is left.
 
         :param sign: the sign
@@ -126,13 +126,13 @@ class LateRows:
         rows = watch.rows(sign)
         left = unread(table.label, rows) if unread is not None and sign.moved and rows is not None else None
         if left is None:
-            return Told(sign.seen, rows, sign.remedy)
+            return SourceEvidence(sign.seen, rows, sign.remedy)
         if not left:
             log.info("%s: %s All of them have a receipt: they were in another place before", self._pipeline, sign.seen)
-            return Told("", ())
+            return SourceEvidence("", ())
         stretches = "one range" if len(left) == 1 else f"{len(left)} ranges"
         kept = f"{sign.seen} No receipt covers {stretches} of these positions, the first at {left[0].start}."
-        return Told(kept, left, sign.remedy)
+        return SourceEvidence(kept, left, sign.remedy)
 
     def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
         if table.oid not in self._sequences:  # looked up once in a run
@@ -150,7 +150,7 @@ class LateRows:
             else {},
         )
 
-    def _tell(self, sign: Sign, table: Table, tail: int) -> None:
+    def _tell(self, sign: LateRowSign, table: Table, tail: int) -> None:
         found = f"{table.label}, cursor {self._cursor}: {sign.seen}"
         if self._known:
             self._warn(found)
@@ -160,14 +160,14 @@ class LateRows:
             found,
             pipeline=name,
             position=tail,
-            hint=f"{first}{_ways(sign, name)} Or {_KNOWN}",
+            hint=f"{first}{_resolution_hint(sign, name)} Or {_ACCEPT_HINT}",
         )
 
     def _warn(self, found: str) -> None:
         log.warning("%s: %s source.late_rows says that this is known", self._pipeline, found)
 
 
-def _ways(sign: Sign, name: str) -> str:
+def _resolution_hint(sign: LateRowSign, name: str) -> str:
     """Return the commands that resolve a sign of late rows, as text."""
     again = f"`airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once more"
     if sign.where is None:
@@ -182,7 +182,7 @@ def _ways(sign: Sign, name: str) -> str:
     )
 
 
-def _seen(state: Mapping[str, Any], tail: int) -> Witness | None:
+def _last_witness(state: Mapping[str, Any], tail: int) -> Witness | None:
     """Return the witness of the last planning; None if there is none or a rewind has made it obsolete."""
     before = Witness.from_json(state[WITNESS]) if WITNESS in state else None
     return None if before is None or tail < before.end else before

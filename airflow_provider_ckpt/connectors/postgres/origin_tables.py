@@ -32,12 +32,12 @@ WHERE c.relkind NOT IN ('i', 'I', 'S', 't', 'c')
 ORDER BY c.oid
 """
 
-_DEFINITION = """
+_VIEW_DEFINITION = """
 SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w
 JOIN pg_catalog.pg_class c ON c.oid = w.ev_class AND c.relkind = 'v'
 WHERE w.ev_class = {0}::oid AND w.ev_type = '1'
 """
-_HEIRS = """
+_CHILD_COLUMNS = """
 WITH RECURSIVE heir (oid, name) AS (
     SELECT a.attrelid, a.attname FROM pg_catalog.pg_attribute a
     WHERE (a.attrelid, a.attnum) IN (SELECT * FROM unnest({0}::oid[], {1}::int[]))
@@ -47,10 +47,10 @@ WITH RECURSIVE heir (oid, name) AS (
 SELECT a.attrelid::bigint, a.attnum::int, a.attname::text FROM heir
 JOIN pg_catalog.pg_attribute a ON a.attrelid = heir.oid AND a.attname = heir.name
 """
-_OUTPUT = re.compile(r":resname ((?:\\.|[^\s\\])+) :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+)")
+_OUTPUT_COLUMN = re.compile(r":resname ((?:\\.|[^\s\\])+) :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+)")
 """Output column of a view and the relation's column that it shows, in the server's internal form of a view."""
 
-UNDATED = {"f": "foreign table", "m": "materialised view"}
+WRITTEN_ELSEWHERE = {"f": "foreign table", "m": "materialised view"}
 """Kinds of relation (pg_class.relkind) whose rows are written elsewhere, so that pending rows cannot be detected."""
 
 
@@ -92,7 +92,7 @@ def origins(fetch: Fetch, table: Table) -> Sequence[Origin]:
     return [Origin(*row) for row in fetch(_ORIGINS, [table.oid])]
 
 
-def moved_in(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> frozenset[int]:
+def newly_attached(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> frozenset[int]:
     """Return the oids of the relations that were attached since, directly or with a relation above them.
 
     :param known: the relations as they are now
@@ -131,20 +131,20 @@ def origin_columns(fetch: Fetch, table: Table, column: str) -> Sequence[OriginCo
         if view in seen:
             continue
         seen.add(view)
-        for (definition,) in fetch(_DEFINITION, [view[0]]):
+        for (definition,) in fetch(_VIEW_DEFINITION, [view[0]]):
             below = {
                 (int(oid), int(number))
-                for name, oid, number in _OUTPUT.findall(definition)
+                for name, oid, number in _OUTPUT_COLUMN.findall(definition)
                 if oid != "0" and re.sub(r"\\(.)", r"\1", name) == view[1]
             }
-            views += [(item.relation, item.name) for item in _with_heirs(fetch, below - found)]
+            views += [(item.relation, item.name) for item in _with_children(fetch, below - found)]
             found |= below
-    return _with_heirs(fetch, found)
+    return _with_children(fetch, found)
 
 
-def _with_heirs(fetch: Fetch, columns: Iterable[tuple[int, int]]) -> Sequence[OriginColumn]:
+def _with_children(fetch: Fetch, columns: Iterable[tuple[int, int]]) -> Sequence[OriginColumn]:
     known = sorted(columns)
     if not known:
         return []
     oids, numbers = ("{" + ",".join(map(str, values)) + "}" for values in zip(*known, strict=True))
-    return [OriginColumn(*row) for row in fetch(_HEIRS, [oids, numbers])]
+    return [OriginColumn(*row) for row in fetch(_CHILD_COLUMNS, [oids, numbers])]

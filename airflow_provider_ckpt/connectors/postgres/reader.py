@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres.client import error_info, open_adbc, quote, raised, require
-from airflow_provider_ckpt.connectors.postgres.column_types import DAY, INTEGERS, CursorKind, value_sql
-from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
+from airflow_provider_ckpt.connectors.postgres.client import (
+    error_info,
+    open_adbc,
+    quote,
+    require_connection,
+    to_exception,
+)
+from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, MICROSECONDS_A_DAY, CursorKind, value_sql
+from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe_table
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, RecordShape
 from airflow_provider_ckpt.core.errors import ErrorType, SourceError
 
 if TYPE_CHECKING:
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
 _SETTINGS = {"work_mem": "64MB", "default_transaction_read_only": "on"}
 """Session settings; a lane sorts at most one batch, so it sorts in memory."""
 
-_UNIQUE = """
+_IS_UNIQUE = """
 SELECT EXISTS (
     SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
     WHERE c.oid = {0}::oid AND (c.relkind = 'p' OR NOT c.relhassubclass)
@@ -30,7 +36,7 @@ SELECT EXISTS (
 """
 """Query whether a column is unique in a table with its partitions and children."""
 
-_SEES_ALL = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
+_MAY_READ_TABLE = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
 """Query whether the user may read the whole table, and not only single columns."""
 
 
@@ -40,10 +46,10 @@ class PostgresReader:
     :param shape: the columns, as resolved by the planning side
     """
 
-    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:
         assert pipeline.source.table is not None
         assert pipeline.source.cursor is not None
-        self._connection = require(connection, "source")
+        self._connection = require_connection(connection, "source")
         self._table_name = pipeline.source.table
         self._cursor_column = pipeline.source.cursor
         self._key = pipeline.source.key
@@ -66,11 +72,11 @@ class PostgresReader:
             self._cursor.execute(self._select(table, task))
             for batch in self._cursor.fetch_record_batch():
                 if batch.num_rows:
-                    yield self._shaped(table, batch)
+                    yield self._to_records(table, batch)
         except Error as error:
             info = error_info(error, ErrorType.SOURCE, f"reading {self._table_name} {task.range}", lost=self._lost())
             self.close()
-            raise raised(info) from error
+            raise to_exception(info) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return the dead letter headers of a position: table, partition, position."""
@@ -106,8 +112,8 @@ class PostgresReader:
             self._cursor = self._open.cursor()
         if self._table is None:
             fetch = adbc_fetch(self._cursor)
-            self._table = describe(fetch, self._table_name)
-            self._ties = () if self._table is None else self._told_apart(fetch, self._table)
+            self._table = describe_table(fetch, self._table_name)
+            self._ties = () if self._table is None else self._find_tie_breakers(fetch, self._table)
         planned = task.detail.get("oid")
         if self._table is None or planned not in (None, self._table.oid):
             raise SourceError(
@@ -131,21 +137,21 @@ class PostgresReader:
         columns = [quote(name) + ("::text" if spark == "string" else "") for name, spark in self._shape.columns]
         return columns if self._cursor_column in dict(self._shape.columns) else [*columns, quote(self._cursor_column)]
 
-    def _told_apart(self, fetch: Fetch, table: Table) -> Sequence[str]:
+    def _find_tie_breakers(self, fetch: Fetch, table: Table) -> Sequence[str]:
         """Return SQL expressions that order rows of equal position, so that each read returns them in the same order.
 
         The physical row location is cheapest, but views have none, and a user with rights to single columns cannot
         read it.
         """
-        if fetch(_UNIQUE, [table.oid, table.by_name[self._cursor_column].number])[0][0]:
+        if fetch(_IS_UNIQUE, [table.oid, table.by_name[self._cursor_column].number])[0][0]:
             return ()
         if self._key:
             return [quote(name) for name in self._key]
-        if table.kind != "v" and fetch(_SEES_ALL, [table.oid])[0][0]:
+        if table.kind != "v" and fetch(_MAY_READ_TABLE, [table.oid])[0][0]:
             return ["tableoid", "ctid"]
         return [f'ROW({", ".join(self._columns)})::text COLLATE "C"']
 
-    def _shaped(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _to_records(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
         names = [name for name, _ in self._shape.columns]
@@ -159,7 +165,7 @@ def _positions(kind: CursorKind, values: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     if kind is CursorKind.DATE:
-        return pc.multiply(values.cast(pa.int32()).cast(pa.int64()), DAY)
+        return pc.multiply(values.cast(pa.int32()).cast(pa.int64()), MICROSECONDS_A_DAY)
     if kind in INTEGERS or pa.types.is_timestamp(values.type):
         return values.cast(pa.int64())
     raise TypeError(f"a cursor of type {values.type}")

@@ -24,10 +24,12 @@ ALL_TABLES = (*TABLES, REPLAY)
 LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "witness"))
 """Columns that are absent in tables that an earlier version created."""
 
-LOCK = int.from_bytes(hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True)
+CREATION_LOCK = int.from_bytes(
+    hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True
+)
 """Advisory lock held while the tables are created, since concurrent CREATE TABLE IF NOT EXISTS statements can fail."""
 
-LETTER_COLUMNS = (
+DEAD_LETTER_COLUMNS = (
     "ledger", "pipeline", "generation", "partition", "seq", "attempt", "epoch", "position", "key", "value",
     "error_type", "error", "sqlstate", "headers",
 )  # fmt: skip
@@ -39,7 +41,7 @@ _RECEIPT_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bookkeeping:
+class BookkeepingTables:
     """Bookkeeping tables of one schema, and the statements on them.
 
     Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`.
@@ -115,7 +117,7 @@ class Bookkeeping:
               AND partition = {{3}}::text AND seq = {{4}}::bigint
             RETURNING 1"""
 
-    def note_added(self, added: str) -> str:
+    def store_added(self, added: str) -> str:
         """Return the statement that stores how many rows a claimed batch added. Values: the key's five parts.
 
         :param added: SQL expression of the number
@@ -169,7 +171,7 @@ class Bookkeeping:
             )"""
 
     @property
-    def letters(self) -> str:
+    def dead_letters(self) -> str:
         """Query of an attempt's dead letters, in a fixed order. Values: the key's five parts, attempt, epoch."""
         return f"""
             SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {self.table(DEAD_LETTER)}
@@ -178,7 +180,7 @@ class Bookkeeping:
             ORDER BY position, error_type, value, key, error, headers"""
 
     @property
-    def keep_replay(self) -> str:
+    def store_replay(self) -> str:
         """Statement that stores a replay, or replaces one that was never sent and that the ledger forgot.
 
         Values: ledger, pipeline, partition, JSON text.
@@ -197,7 +199,7 @@ class Bookkeeping:
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = ANY ({{2}}::text[])"""
 
     @property
-    def kept_files(self) -> str:
+    def stored_file_lists(self) -> str:
         """Query of lists of source files, stored among the replays. Values: ledger, pipeline, first ordinal."""
         return f"""
             SELECT replay FROM {self.table(REPLAY)}
@@ -221,7 +223,7 @@ class Bookkeeping:
             WHERE f.epoch < excluded.epoch RETURNING epoch"""
 
     @property
-    def keep_witness(self) -> str:
+    def store_witness(self) -> str:
         """Statement that stores a witness of the target with the fence. Values: ledger, pipeline, epoch, JSON text."""
         return f"""
             UPDATE {self.table(FENCE)} SET witness = {{3}}::jsonb
@@ -242,8 +244,8 @@ class Bookkeeping:
         return f"SELECT ledger, epoch FROM {self.table(FENCE)} WHERE pipeline = {{0}}::text"
 
 
-def receipt_of(row: tuple[Any, ...]) -> Receipt:
-    """Return the receipt in a row of :attr:`Bookkeeping.receipt` or :attr:`Bookkeeping.receipts`."""
+def to_receipt(row: tuple[Any, ...]) -> Receipt:
+    """Return the receipt in a row of :attr:`BookkeepingTables.receipt` or :attr:`BookkeepingTables.receipts`."""
     generation, partition, seq, start, end, verdict, epoch, attempt, *counts, at, bound, positions = row
     assert isinstance(at, datetime)
     return Receipt(

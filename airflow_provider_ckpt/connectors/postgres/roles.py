@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from airflow_provider_ckpt.connectors.postgres.client import literal, quote
 from airflow_provider_ckpt.connectors.postgres.receipts import (
     ALL_TABLES,
+    CREATION_LOCK,
     DEAD_LETTER,
     FENCE,
-    LOCK,
     RECEIPT,
     REPLAY,
-    Bookkeeping,
+    BookkeepingTables,
 )
 from airflow_provider_ckpt.core.errors import ConfigError
 
-_TAKE_BACK = """
+_REVOKE_WRITES = """
 DECLARE granted record;
 BEGIN
     FOR granted IN
@@ -42,7 +42,7 @@ END"""
 """PL/pgSQL that revokes the writer's rights to write to tables of the schema, and to read where it could replace
 rows."""
 
-_TAKE_OVER = """
+_CHANGE_OWNER = """
 DECLARE owned record;
 BEGIN
     FOR owned IN
@@ -95,29 +95,29 @@ class SinkRoles:
     @property
     def sql(self) -> str:
         """SQL script; it is idempotent."""
-        books = Bookkeeping(self.schema)
+        books = BookkeepingTables(self.schema)
         here, writer, reader = quote(self.schema), quote(self.writer), quote(self.reader)
         changed = ", ".join(f"{here}.{quote(name)}" for name in (FENCE, RECEIPT, REPLAY))
-        letters = f"{here}.{quote(DEAD_LETTER)}"
+        dead_letters = f"{here}.{quote(DEAD_LETTER)}"
         wanted = "SELECT, INSERT, UPDATE" if self.upsert else "INSERT"
         lines = [
             "BEGIN;",
-            *make_roles((self.writer, self.reader)),
+            *create_roles((self.writer, self.reader)),
             *grant_database("CONNECT, TEMPORARY", (self.writer,)),
             *grant_database("CONNECT", (self.reader,)),
-            f"SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d});",
+            f"SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d});",
             books.create.format(),
-            self._block(_TAKE_OVER),
-            self._block(_TAKE_BACK),
-            f"REVOKE ALL ON {changed}, {letters} FROM {writer}, {reader};",
+            self._block(_CHANGE_OWNER),
+            self._block(_REVOKE_WRITES),
+            f"REVOKE ALL ON {changed}, {dead_letters} FROM {writer}, {reader};",
             *(line for name in ALL_TABLES for line in self._policies(f"{here}.{quote(name)}")),
             f"GRANT USAGE ON SCHEMA {here} TO {writer}, {reader};",
-            f"GRANT SELECT ON {changed}, {letters} TO {reader};",
+            f"GRANT SELECT ON {changed}, {dead_letters} TO {reader};",
         ]
         if self.pipelines:
             lines += [
                 f"GRANT SELECT, INSERT, UPDATE ON {changed} TO {writer};",
-                f"GRANT SELECT, INSERT ON {letters} TO {writer};",
+                f"GRANT SELECT, INSERT ON {dead_letters} TO {writer};",
                 *(f"GRANT {wanted} ON {here}.{quote(table)} TO {writer};" for table in self.tables),
             ]
         return "\n".join([*lines, "COMMIT;"]) + "\n"
@@ -125,7 +125,7 @@ class SinkRoles:
     def _policies(self, table: str) -> list[str]:
         """Return the statements that admit the writer to the rows of its pipelines, and the reader to all rows."""
         writing, reading = (quote(f"ckpt_{_digest(role)}") for role in (self.writer, self.reader))
-        own = f"pipeline = ANY ({text_array(self.pipelines)})"
+        own = f"pipeline = ANY ({array_sql(self.pipelines)})"
         lines = [
             f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;",
             f"DROP POLICY IF EXISTS {writing} ON {table};",
@@ -139,11 +139,11 @@ class SinkRoles:
         return lines
 
     def _block(self, body: str) -> str:
-        names = {"schema": literal(self.schema), "writer": literal(self.writer), "own": text_array(ALL_TABLES)}
+        names = {"schema": literal(self.schema), "writer": literal(self.writer), "own": array_sql(ALL_TABLES)}
         return f"DO {literal(body.format(**names))};"
 
 
-def text_array(names: Iterable[str]) -> str:
+def array_sql(names: Iterable[str]) -> str:
     """Return an SQL array of these texts."""
     return f"ARRAY[{', '.join(map(literal, names))}]::text[]"
 
@@ -152,10 +152,10 @@ def _digest(role: str) -> str:
     return hashlib.sha256(role.encode()).hexdigest()[:16]
 
 
-def make_roles(names: Iterable[str]) -> list[str]:
+def create_roles(names: Iterable[str]) -> list[str]:
     """Return statements that create the roles that do not exist; they can log in once they have a password."""
     return [
-        block(
+        anonymous_block(
             f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = {literal(name)}) "
             f"THEN CREATE ROLE {quote(name)} LOGIN; END IF;"
         )
@@ -174,9 +174,9 @@ def in_this_database(template: str, *names: str) -> str:
     """
     first, *others = map(literal, names)
     given = ", ".join([first, "pg_catalog.current_database()", *others])
-    return block(f"EXECUTE pg_catalog.format({literal(template)}, {given});")
+    return anonymous_block(f"EXECUTE pg_catalog.format({literal(template)}, {given});")
 
 
-def block(body: str) -> str:
+def anonymous_block(body: str) -> str:
     """Return an anonymous block, quoted as a string constant, since names may contain dollar quotes."""
     return f"DO {literal(f'BEGIN {body} END')};"

@@ -16,7 +16,7 @@ _COUNTERS = ("inserted", "updated", "deleted")
 
 
 @dataclass(frozen=True, slots=True)
-class RowCount:
+class RowCounter:
     """SQL that counts a target's rows within one transaction; values are stored in settings local to it.
 
     Rows of its partitions and children are included. These tables are looked up at each count, because a trigger may
@@ -49,41 +49,41 @@ class RowCount:
 
         :param sent: number of rows that are to be sent; :meth:`sent` may correct it
         """
-        return f"{_set(_BEFORE, self.now)}, {_set(_SENT, str(sent))}"
+        return f"{_set_setting(_BEFORE, self.now)}, {_set_setting(_SENT, str(sent))}"
 
     def sent(self, number: str) -> str:
         """Return an SQL call that sets how many rows were sent.
 
         :param number: SQL expression of the number
         """
-        return _set(_SENT, number)
+        return _set_setting(_SENT, number)
 
     def already(self, added: str) -> str:
         """Return an SQL call that restarts the count at a number of rows that were added already.
 
         :param added: SQL expression of the number
         """
-        return _set(_BEFORE, f"{self.now} - {added}")
+        return _set_setting(_BEFORE, f"{self.now} - {added}")
 
     @property
     def added(self) -> str:
         """SQL expression of the number of rows that were added since :meth:`start`."""
-        return f"({self.now} - {_get(_BEFORE)})"
+        return f"({self.now} - {_get_setting(_BEFORE)})"
 
     @property
     def check(self) -> str:
         """Statement that fails with :data:`ROWS_DIFFER` and both numbers unless all rows that were sent were added."""
         message = "pg_catalog.format('%s rows were sent, and %s were added to the target', ckpt_sent, ckpt_added)"
         return (
-            f"DO $ckpt$ DECLARE ckpt_sent bigint := {_get(_SENT)}; ckpt_added bigint := {self.added}; BEGIN"
+            f"DO $ckpt$ DECLARE ckpt_sent bigint := {_get_setting(_SENT)}; ckpt_added bigint := {self.added}; BEGIN"
             f" IF ckpt_added <> ckpt_sent THEN RAISE EXCEPTION USING ERRCODE = '{ROWS_DIFFER}', MESSAGE = {message};"
             " END IF; END $ckpt$"
         )
 
 
-def _set(name: str, number: str) -> str:
+def _set_setting(name: str, number: str) -> str:
     return f"pg_catalog.set_config('{name}', ({number})::text, true)"
 
 
-def _get(name: str) -> str:
+def _get_setting(name: str) -> str:
     return f"pg_catalog.current_setting('{name}')::bigint"

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres.binary_copy import Field, encoded, fields
+from airflow_provider_ckpt.connectors.postgres.binary_copy import ColumnEncoding, column_encodings, encode_rows
 from airflow_provider_ckpt.connectors.postgres.client import literal, quote, without_values
-from airflow_provider_ckpt.connectors.postgres.exact_values import MISFIT
-from airflow_provider_ckpt.connectors.postgres.row_count import RowCount
+from airflow_provider_ckpt.connectors.postgres.exact_values import MISFIT_PREFIX
+from airflow_provider_ckpt.connectors.postgres.row_count import RowCounter
 from airflow_provider_ckpt.connectors.postgres.row_errors import (
     OF_A_ROW,
     OF_DATA,
@@ -27,23 +27,23 @@ from airflow_provider_ckpt.connectors.postgres.row_errors import (
 )
 from airflow_provider_ckpt.connectors.postgres.table import Table
 from airflow_provider_ckpt.connectors.postgres.upsert_key import KeyColumn
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BAD = "ckpt_bad"
-CHECK = "SET CONSTRAINTS ALL IMMEDIATE"
+_BAD_ROWS = "ckpt_bad"
+CHECK_CONSTRAINTS = "SET CONSTRAINTS ALL IMMEDIATE"
 """Statement that checks constraints that are deferred to the commit, while a failure can still be traced to its row."""
 
 _MISFIT_STATE = "22000"
 
-_BLOCK = 64
+_BLOCK_ROWS = 64
 """Number of rows that are inserted together before they are inserted one by one."""
 
 
-class Rows:
+class RowWriter:
     """Writer of rows for batches of one schema.
 
     :param cursor: an ADBC cursor of the lane's connection; in a transaction whenever a method is called
@@ -62,7 +62,7 @@ class Rows:
         target: Table,
         schema: pa.Schema,
         key: Sequence[KeyColumn],
-        count: RowCount,
+        count: RowCounter,
         *,
         direct: bool,
         shows: bool,
@@ -73,8 +73,8 @@ class Rows:
         self._count = count
         self._direct = direct
         self._shows = shows
-        self._strict = fields(schema, target, strict=True)
-        self._lenient = fields(schema, target, strict=False)
+        self._strict = column_encodings(schema, target, strict=True)
+        self._lenient = column_encodings(schema, target, strict=False)
 
     def send(self, rows: pa.Table) -> None:
         """Write all rows or fail.
@@ -82,7 +82,7 @@ class Rows:
         :raises pyarrow.ArrowInvalid: if a value has no binary form of the target's type; :meth:`cast` may still succeed
         """
         if self._direct and not self._key and all(field.direct for field in self._strict):
-            self._ingest(self._target.name, encoded(rows, self._strict), db_schema_name=self._target.schema)
+            self._ingest(self._target.name, encode_rows(rows, self._strict), db_schema_name=self._target.schema)
         else:
             stage = self._stage(rows, self._strict)
             self._script(self._insert_all(self._strict, stage))
@@ -99,16 +99,16 @@ class Rows:
         """
         stage = self._stage(rows, self._lenient)
         self._script(
-            f"CREATE TEMP TABLE IF NOT EXISTS {_BAD}"
+            f"CREATE TEMP TABLE IF NOT EXISTS {_BAD_ROWS}"
             " (number bigint, sqlstate text, message text, trace text, field text)"
             f" ON COMMIT DELETE ROWS; {self._block(stage)}"
         )
-        self._cursor.execute(f"SELECT number, sqlstate, message, trace, field FROM pg_temp.{_BAD} ORDER BY number")
-        found = {number: _error_of(*told) for number, *told in self._cursor.fetchall()}
+        self._cursor.execute(f"SELECT number, sqlstate, message, trace, field FROM pg_temp.{_BAD_ROWS} ORDER BY number")
+        found = {number: _to_error_info(*told) for number, *told in self._cursor.fetchall()}
         return found if self._shows else {number: _without_values(error) for number, error in found.items()}
 
     @property
-    def counting(self) -> RowCount:
+    def counting(self) -> RowCounter:
         """Counter of the target's rows."""
         return self._count
 
@@ -118,41 +118,41 @@ class Rows:
     def _ingest(self, table: str, rows: pa.Table, **where: Any) -> None:
         self._cursor.adbc_ingest(table, rows, mode="append", **where)
 
-    def _stage(self, rows: pa.Table, chosen: Sequence[Field]) -> str:
+    def _stage(self, rows: pa.Table, chosen: Sequence[ColumnEncoding]) -> str:
         import pyarrow as pa
 
         columns = ", ".join(f"{quote(field.name)} {field.stage_type}" for field in chosen)
         name = "ckpt_stage_" + hashlib.sha256(columns.encode()).hexdigest()[:16]
         self._script(
-            f"CREATE TEMP TABLE IF NOT EXISTS {name} ({NUMBER} bigint{', ' + columns if columns else ''})"
+            f"CREATE TEMP TABLE IF NOT EXISTS {name} ({ROW_NUMBER} bigint{', ' + columns if columns else ''})"
             " ON COMMIT DELETE ROWS"
         )
-        sent = encoded(rows, chosen)
-        numbered = pa.table([rows.column(NUMBER), *sent.columns], [NUMBER, *sent.column_names])
+        sent = encode_rows(rows, chosen)
+        numbered = pa.table([rows.column(ROW_NUMBER), *sent.columns], [ROW_NUMBER, *sent.column_names])
         self._ingest(name, numbered, temporary=True)
         return f"pg_temp.{name}"
 
-    def _insert_all(self, chosen: Sequence[Field], stage: str) -> str:
+    def _insert_all(self, chosen: Sequence[ColumnEncoding], stage: str) -> str:
         insert = self._insert(chosen, stage)
         return f"{insert} SELECT {self._count.sent(self._number(chosen, stage))};" if self._key else insert
 
-    def _number(self, chosen: Sequence[Field], stage: str, where: str = "") -> str:
+    def _number(self, chosen: Sequence[ColumnEncoding], stage: str, where: str = "") -> str:
         """Return SQL for the number of rows to expect from the temporary table: one of each key."""
         distinct = f"DISTINCT {self._keys(chosen)}" if self._key else "1"
         return f"(SELECT count(*) FROM (SELECT {distinct} FROM {stage} AS s {where}) AS ckpt_chosen)"
 
-    def _keys(self, chosen: Sequence[Field]) -> str:
+    def _keys(self, chosen: Sequence[ColumnEncoding]) -> str:
         values = {field.name: field.value for field in chosen}
         return ", ".join(part.comparable(values[part.name]) for part in self._key)
 
-    def _insert(self, chosen: Sequence[Field], stage: str, where: str = "") -> str:
+    def _insert(self, chosen: Sequence[ColumnEncoding], stage: str, where: str = "") -> str:
         names = ", ".join(quote(field.name) for field in chosen)
         key = {part.name for part in self._key}
         values = ", ".join(field.value if field.name in key else field.exact for field in chosen)
-        newest, order, replace = "", f"s.{NUMBER}", ""
+        newest, order, replace = "", f"s.{ROW_NUMBER}", ""
         if self._key:
             keys = self._keys(chosen)
-            newest, order = f"DISTINCT ON ({keys})", f"{keys}, s.{NUMBER} DESC"
+            newest, order = f"DISTINCT ON ({keys})", f"{keys}, s.{ROW_NUMBER} DESC"
             replace = self._on_conflict([field.name for field in chosen])
         return (
             f"INSERT INTO {self._target.sql} AS ckpt_target ({names}) OVERRIDING SYSTEM VALUE "
@@ -192,7 +192,7 @@ class Rows:
             BEGIN
                 FOR ckpt_block IN
                     SELECT array_agg(ctid) AS places FROM (
-                        SELECT ctid, (row_number() OVER (ORDER BY {NUMBER}) - 1) / {_BLOCK} AS block FROM {stage}
+                        SELECT ctid, (row_number() OVER (ORDER BY {ROW_NUMBER}) - 1) / {_BLOCK_ROWS} AS block FROM {stage}
                     ) AS ranked GROUP BY block ORDER BY block
                 LOOP
                     BEGIN
@@ -200,8 +200,8 @@ class Rows:
                     EXCEPTION WHEN OTHERS OR assert_failure THEN
                         IF SQLSTATE !~ '{OF_SEVERAL}' THEN RAISE; END IF;
                         FOR ckpt_item IN
-                            SELECT ctid AS place, {NUMBER} AS number FROM {stage}
-                            WHERE ctid = ANY (ckpt_block.places) ORDER BY {NUMBER}
+                            SELECT ctid AS place, {ROW_NUMBER} AS number FROM {stage}
+                            WHERE ctid = ANY (ckpt_block.places) ORDER BY {ROW_NUMBER}
                         LOOP
                             BEGIN
                                 {self._counted(stage, "WHERE s.ctid = ckpt_item.place")}
@@ -219,8 +219,8 @@ class Rows:
                                     IF NOT ckpt_unread THEN RAISE; END IF;
                                 END IF;
                                 ckpt_field := NULL;
-                                {self._blame(stage)}
-                                INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.number, SQLSTATE, SQLERRM, concat_ws(
+                                {self._find_bad_column(stage)}
+                                INSERT INTO pg_temp.{_BAD_ROWS} VALUES (ckpt_item.number, SQLSTATE, SQLERRM, concat_ws(
                                     E'\\n', 'ERROR: ' || SQLSTATE || ': ' || SQLERRM,
                                     'DETAIL: ' || nullif(ckpt_detail, ''), 'CONTEXT: ' || ckpt_context), ckpt_field);
                             END;
@@ -249,7 +249,7 @@ class Rows:
                                     END;""")
         return "".join(tried)
 
-    def _blame(self, stage: str) -> str:
+    def _find_bad_column(self, stage: str) -> str:
         """Return PL/pgSQL that finds the column that causes the error; empty if the message may show the value."""
         if self._shows:
             return ""
@@ -282,8 +282,8 @@ def _without_values(error: ErrorInfo) -> ErrorInfo:
     return replace(error, message=without_values(error.message, "22000" if unread else error.sqlstate), trace=None)
 
 
-def _error_of(sqlstate: str, message: str, trace: str, field: str | None) -> ErrorInfo:
-    misfit = message.partition(MISFIT)[2]
+def _to_error_info(sqlstate: str, message: str, trace: str, field: str | None) -> ErrorInfo:
+    misfit = message.partition(MISFIT_PREFIX)[2]
     if misfit:
         return ErrorInfo(ErrorType.SINK, misfit.removesuffix('"'), False, _MISFIT_STATE, trace=trace)
     where = f"column {field}: " if field else ""
@@ -297,14 +297,14 @@ def _dollar_quoted(body: str) -> str:
     return f"{tag}{body}{tag}"
 
 
-def deliver_with_care(
+def write_good_rows(
     rows: pa.Table,
-    sender: Rows,
+    sender: RowWriter,
     run: Callable[[str], None],
     *,
     cast: bool,
 ) -> Mapping[int, ErrorInfo]:
-    """Write a batch that :meth:`Rows.send` failed to write, without its bad records.
+    """Write a batch that :meth:`RowWriter.send` failed to write, without its bad records.
 
     :param rows: the rows, with their numbers
     :param sender: writes the rows
@@ -318,7 +318,7 @@ def deliver_with_care(
     def attempt(send: Callable[[pa.Table], dict[int, ErrorInfo] | None], before: str = "") -> Mapping[int, ErrorInfo]:
         run(f"SAVEPOINT ckpt_rows; SELECT {sender.counting.start(rows.num_rows)}; {before}")
         left_out = send(rows)
-        run(CHECK)
+        run(CHECK_CONSTRAINTS)
         return left_out or {}
 
     again = "ROLLBACK TO SAVEPOINT ckpt_rows"
@@ -335,4 +335,4 @@ def deliver_with_care(
         if not may_be_of_rows(error):
             raise
     run(again)
-    return attempt(sender.send_each, CHECK)
+    return attempt(sender.send_each, CHECK_CONSTRAINTS)

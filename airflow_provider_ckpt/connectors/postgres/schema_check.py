@@ -14,13 +14,13 @@ from airflow_provider_ckpt.connectors.postgres.exact_values import numeric_scale
 from airflow_provider_ckpt.connectors.postgres.table import Column, Table
 from airflow_provider_ckpt.core.errors import ConfigError
 
-FILLS_COLUMNS = """
+HAS_FILLING_TRIGGER = """
 SELECT 1 FROM pg_catalog.pg_trigger
 WHERE tgrelid = {0}::oid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype::int & 7 = 7 LIMIT 1
 """
 """Query for a BEFORE INSERT row trigger, which may fill columns that the rows do not have."""
 
-_NOT_FOR_TEXT = frozenset(
+_NEEDS_CAST_FROM_TEXT = frozenset(
     {
         *("boolrecv", "int2recv", "int4recv", "int8recv", "float4recv", "float8recv"),
         *("date_recv", "timestamp_recv", "timestamptz_recv"),
@@ -32,7 +32,7 @@ _TEXT = ("string", "char", "varchar")
 _TEXT_COLUMNS = ("text", "varchar", "bpchar", "citext", "name")
 _WHOLE = ("int2", "int4", "int8", "numeric")
 _TIMES = ("timestamp", "timestamptz")
-_HELD: Mapping[str, Sequence[str]] = {
+_LOSSLESS_COLUMN_TYPES: Mapping[str, Sequence[str]] = {
     "boolean": ("bool",),
     "tinyint": (*_WHOLE, "float4", "float8"),
     "smallint": (*_WHOLE, "float4", "float8"),
@@ -50,7 +50,7 @@ _HELD: Mapping[str, Sequence[str]] = {
 store all of these types."""
 
 
-def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: bool, pipeline: str) -> None:
+def refuse_unsuitable_columns(table: Table, columns: Sequence[tuple[str, str]], *, filled: bool, pipeline: str) -> None:
     """Raise ConfigError if the rows have unknown columns, lack required ones, or have types that the table cannot hold.
 
     :param table: the target
@@ -68,7 +68,7 @@ def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: 
             pipeline=pipeline,
             hint="Name the target's columns in transform.select, or add them to the target.",
         )
-    lacking = [name for name, column in known.items() if name not in names and _demanded(column)]
+    lacking = [name for name, column in known.items() if name not in names and _is_required(column)]
     if lacking and not filled:
         raise ConfigError(
             f"target {table.label} demands {', '.join(lacking)} (NOT NULL, no default); "
@@ -76,7 +76,9 @@ def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: 
             pipeline=pipeline,
             hint="Add the columns to transform.select, or give them a default.",
         )
-    texts = [name for name, kind in columns if _base(kind) in _TEXT and known[name].receive in _NOT_FOR_TEXT]
+    texts = [
+        name for name, kind in columns if _base_type(kind) in _TEXT and known[name].receive in _NEEDS_CAST_FROM_TEXT
+    ]
     if texts:
         kinds = ", ".join(f"{name} {known[name].type_sql}" for name in texts)
         raise ConfigError(
@@ -84,7 +86,7 @@ def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: 
             pipeline=pipeline,
             hint="Cast it in transform.select, so that a value that cannot be cast costs its record alone.",
         )
-    losses = [_loss(known[name], kind) for name, kind in columns if not _is_held(known[name], kind)]
+    losses = [_describe_loss(known[name], kind) for name, kind in columns if not _is_lossless(known[name], kind)]
     if losses:
         raise ConfigError(
             f"target {table.label} cannot hold all that the rows bring: {'; '.join(losses)}",
@@ -93,36 +95,36 @@ def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: 
         )
 
 
-def _is_held(column: Column, kind: str) -> bool:
+def _is_lossless(column: Column, kind: str) -> bool:
     """Return whether a column stores every value of a Spark SQL type without loss, or refuses it with an error."""
-    base = _base(kind)
+    base = _base_type(kind)
     if column.generated or base == "void" or base in _TEXT:
         return True
-    if base not in _HELD:
+    if base not in _LOSSLESS_COLUMN_TYPES:
         return False
     if column.base_type in _TEXT_COLUMNS:
         return True
     if base != "decimal":
-        return column.base_type in _HELD[base]
+        return column.base_type in _LOSSLESS_COLUMN_TYPES[base]
     scale = int([*re.findall(r"\d+", kind)[1:], "0"][0])
     if column.base_type != "numeric":
         return scale == 0 and column.base_type in _WHOLE
     return column.modifier < 0 or numeric_scale(column.modifier) < 0 or scale <= numeric_scale(column.modifier)
 
 
-def _loss(column: Column, kind: str) -> str:
+def _describe_loss(column: Column, kind: str) -> str:
     """Return a clause about a column that cannot store its values, with the expression to write instead."""
-    name, base, cast = column.name, _base(kind), _cast_for(column)
-    if base not in _HELD:
+    name, base, cast = column.name, _base_type(kind), _cast_for(column)
+    if base not in _LOSSLESS_COLUMN_TYPES:
         instead = f"to_json({name})"
     elif cast:
         instead = f"cast({name} as {cast})"
     else:
         instead = f"cast({name} as string), in a form that {column.base_type} reads"
-    return f"{name} is {kind}, and there {_shown(column)} (write {name}: {instead})"
+    return f"{name} is {kind}, and there {_type_text(column)} (write {name}: {instead})"
 
 
-def _base(kind: str) -> str:
+def _base_type(kind: str) -> str:
     return kind.lower().strip().partition("(")[0]
 
 
@@ -136,11 +138,11 @@ def _cast_for(column: Column) -> str | None:
     return f"decimal({min(precision, 38)},{scale})" if 0 <= scale <= min(precision, 38) else None
 
 
-def _shown(column: Column) -> str:
+def _type_text(column: Column) -> str:
     if column.base_type != "numeric" or column.modifier < 0:
         return column.type_sql
     return f"numeric({(column.modifier - 4) >> 16 & 0xFFFF},{numeric_scale(column.modifier)})"
 
 
-def _demanded(column: Column) -> bool:
+def _is_required(column: Column) -> bool:
     return column.not_null and not (column.has_default or column.identity or column.generated)

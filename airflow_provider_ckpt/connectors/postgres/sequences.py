@@ -18,7 +18,7 @@ FROM pg_catalog.pg_sequence s JOIN pg_catalog.pg_class c ON c.oid = s.seqrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE s.seqrelid = ANY ({0}::oid[]) ORDER BY s.seqrelid
 """
-_NAMED = """
+_SEQUENCES_BY_NAME = """
 WITH wanted (name) AS (SELECT unnest({0}::text[])), found (name, oid) AS (
     SELECT name, pg_catalog.to_regclass(name)::oid FROM wanted
 )
@@ -68,21 +68,21 @@ class SequenceState:
 
 def sequence_states(fetch: Fetch, oids: frozenset[int]) -> Sequence[SequenceState]:
     """Return the current state of the sequences with these oids."""
-    return [SequenceState(*row) for row in fetch(_SEQUENCES, [text_array(sorted(oids))])] if oids else []
+    return [SequenceState(*row) for row in fetch(_SEQUENCES, [array_text(sorted(oids))])] if oids else []
 
 
-def sequences_named(fetch: Fetch, names: Iterable[str]) -> frozenset[int]:
+def find_sequences(fetch: Fetch, names: Iterable[str]) -> frozenset[int]:
     """Return the oids of the sequences with these names in SQL notation."""
     wanted = sorted(set(names))
-    return frozenset(row[0] for row in fetch(_NAMED, [text_array(wanted)])) if wanted else frozenset()
+    return frozenset(row[0] for row in fetch(_SEQUENCES_BY_NAME, [array_text(wanted)])) if wanted else frozenset()
 
 
 def sequences_of_tables(fetch: Fetch, tables: Iterable[str]) -> frozenset[int]:
     """Return the oids of the sequences that number columns of the tables with these names, as SQL writes them."""
     wanted = sorted(set(tables))
-    return frozenset(row[0] for row in fetch(_OF_TABLES, [text_array(wanted)])) if wanted else frozenset()
+    return frozenset(row[0] for row in fetch(_OF_TABLES, [array_text(wanted)])) if wanted else frozenset()
 
 
-def text_array(names: Iterable[Any]) -> str:
+def array_text(names: Iterable[Any]) -> str:
     """Return a PostgreSQL array in text form, which all drivers bind in the same way."""
     return "{" + ",".join('"' + str(name).replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names) + "}"

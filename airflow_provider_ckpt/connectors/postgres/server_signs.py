@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from airflow_provider_ckpt.connectors.postgres.source_witness import Sign, Witness
-from airflow_provider_ckpt.connectors.postgres.timelines import ServerState, reaches
+from airflow_provider_ckpt.connectors.postgres.source_witness import LateRowSign, Witness
+from airflow_provider_ckpt.connectors.postgres.timelines import ServerState, is_at_or_beyond
 
 log = logging.getLogger(__name__)
 
 
-def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Sign]:
+def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[LateRowSign]:
     """Yield the signs that positions were given out again because the server changed.
 
     :param now: the server's state
@@ -20,10 +20,10 @@ def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Sign
     """
     again = "positions that were read may have been given out again, to other rows."
     if now.xid < before.xid:
-        yield Sign(f"its server went back in time, from transaction {before.xid} to {now.xid}: {again}")
+        yield LateRowSign(f"its server went back in time, from transaction {before.xid} to {now.xid}: {again}")
     elif before.timeline and now.timeline and now.timeline != before.timeline:
         if lost := _lost(now, before.timeline, before.log, label):
-            yield Sign(
+            yield LateRowSign(
                 f"its server was restored or failed over, from timeline {before.timeline} to {now.timeline}, and "
                 f"{lost}: {again}"
                 + (
@@ -34,9 +34,9 @@ def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Sign
                 )
             )
     elif before.branch and now.branch and now.branch != before.branch:
-        yield Sign(f"its server is another one, which began timeline {now.timeline} elsewhere: {again}")
-    elif now.log and before.log and not reaches(now.log, before.log):
-        yield Sign(f"its server's log went back, from {before.log} to {now.log}: {again}")
+        yield LateRowSign(f"its server is another one, which began timeline {now.timeline} elsewhere: {again}")
+    elif now.log and before.log and not is_at_or_beyond(now.log, before.log):
+        yield LateRowSign(f"its server's log went back, from {before.log} to {now.log}: {again}")
 
 
 def _lost(now: ServerState, timeline: str, end: str | None, label: str) -> str:
@@ -52,7 +52,7 @@ def _lost(now: ServerState, timeline: str, end: str | None, label: str) -> str:
     place = now.left(timeline)
     if place is None or end is None:
         return f"the history of the new one does not say that it follows on {timeline}"
-    if not reaches(place, end):
+    if not is_at_or_beyond(place, end):
         return f"they parted at {place}, before {end}, which the log had reached when the source was last looked at"
     log.info(
         "the server of %s failed over from timeline %s to %s at %s, with all that was read up to %s",

@@ -9,31 +9,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.batch_content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres import target_identity, target_witness
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
-from airflow_provider_ckpt.connectors.postgres.bookkeeping_tables import columns_absent, create_tables, tables_absent
-from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, raised, require
-from airflow_provider_ckpt.connectors.postgres.dead_letters import letter_of
+from airflow_provider_ckpt.connectors.postgres.bookkeeping_tables import create_tables, lacks_columns, lacks_tables
+from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
+from airflow_provider_ckpt.connectors.postgres.dead_letters import to_dead_letter
 from airflow_provider_ckpt.connectors.postgres.durability import (
-    durable,
     refuse_undurable_target,
     refuse_unlogged_tables,
     warn_of_risky_server,
+    with_durable_commit,
 )
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity
-from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, Bookkeeping, receipt_of, session_prefix
-from airflow_provider_ckpt.connectors.postgres.schema_check import FILLS_COLUMNS, refuse_misfits
-from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables, session_prefix, to_receipt
+from airflow_provider_ckpt.connectors.postgres.schema_check import HAS_FILLING_TRIGGER, refuse_unsuitable_columns
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
 from airflow_provider_ckpt.connectors.postgres.target_rules import refuse_altering_target, refuse_unwritable_target
-from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unfit_key
+from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unsuitable_key
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -46,18 +46,18 @@ _LOCK_TIMEOUT_MS = 2000
 _FENCE_SECONDS = 60.0
 """Seconds for which raising the fence is retried."""
 
-_NOTHING = Known(0, 0)
+_NOTHING_KNOWN = KnownReceipts(0, 0)
 """Known receipts of a partition of which the ledger knows none; generations are numbered from 1."""
 
-_COUNTABLE_BYTES = 16 << 20
+_MAX_COUNTED_BYTES = 16 << 20
 """Greatest size of a table whose rows are counted without ``exact``."""
 
-_FORBIDDEN = "42501"
+_INSUFFICIENT_PRIVILEGE = "42501"
 _RIGHTS_HINT = (
     "`airflow ckpt db roles sink` prints what the role needs; name each pipeline that runs as that role by --pipeline."
 )
-_COUNTABLE = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
-_END_OLDER = """
+_SIZE_AND_RIGHT = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
+_END_OLDER_SESSIONS = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
 WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_database()
   AND left(application_name, length({0}::text)) = {0}::text
@@ -78,7 +78,7 @@ class PostgresSink:
         self._pipeline = pipeline.name
         self._name = pipeline.sink.table
         self._upsert = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
-        self._connection = require(connection, "sink")
+        self._connection = require_connection(connection, "sink")
         self._context = context
         self._open: Any = None
         self._described: Table | None = None
@@ -97,10 +97,10 @@ class PostgresSink:
             refuse_unwritable_target(fetch, table, self._declared, self._connection.id)
             refuse_undurable_target(fetch, table, self._declared)
             refuse_altering_target(fetch, table, self._declared)
-            refuse_unfit_key(fetch, table, self._upsert, self._pipeline)
-            refuse_hidden_bookkeeping(fetch, Bookkeeping(table.schema), self._context, self._connection.id)
+            refuse_unsuitable_key(fetch, table, self._upsert, self._pipeline)
+            refuse_hidden_bookkeeping(fetch, BookkeepingTables(table.schema), self._context, self._connection.id)
             if create:
-                create_tables(fetch, Bookkeeping(table.schema), self._connection.id, self._pipeline)
+                create_tables(fetch, BookkeepingTables(table.schema), self._connection.id, self._pipeline)
             refuse_unlogged_tables(fetch, table.schema, ALL_TABLES, self._pipeline)
             warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 
@@ -114,8 +114,8 @@ class PostgresSink:
         """Check that rows of these columns can be written; see :meth:`Sink.fits` and ``schema_check.py``."""
         with self._session("reading the target's columns") as fetch:
             table = self._target(fetch)
-            refuse_misfits(
-                table, columns, filled=bool(fetch(FILLS_COLUMNS, [table.oid])), pipeline=self._context.pipeline
+            refuse_unsuitable_columns(
+                table, columns, filled=bool(fetch(HAS_FILLING_TRIGGER, [table.oid])), pipeline=self._context.pipeline
             )
 
     def claims(self) -> Claims:
@@ -123,25 +123,25 @@ class PostgresSink:
         with self._session("reading the fence") as fetch:
             table = self._target(fetch)
             identity = table_identity(fetch, table.oid)
-            books = Bookkeeping(table.schema)
+            books = BookkeepingTables(table.schema)
             refuse_hidden_bookkeeping(fetch, books, self._context, self._connection.id)
-            rows = [] if tables_absent(fetch, books) else fetch(books.claims, [self._context.pipeline])
-            gone = self._set_back(fetch, table, books) if rows else None
+            rows = [] if lacks_tables(fetch, books) else fetch(books.claims, [self._context.pipeline])
+            gone = self._find_loss(fetch, table, books) if rows else None
         ledgers = frozenset(ledger for ledger, _ in rows)
         return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, gone)
 
     def compare_targets(self, before: str, now: str) -> str | None:
         """Describe how two target identities differ; see :class:`ComparesTargets`."""
-        return target_identity.compare(before, now)
+        return target_identity.describe_difference(before, now)
 
     def fence(self, epoch: int) -> None:
         """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`."""
         deadline = time.monotonic() + _FENCE_SECONDS
         with self._session("raising the fence") as fetch:
-            books = Bookkeeping(self._target(fetch).schema)
+            books = BookkeepingTables(self._target(fetch).schema)
             create_tables(fetch, books, self._connection.id, self._pipeline)
             while not self._raise(fetch, books, epoch):
-                fetch(_END_OLDER, [session_prefix(self._context), epoch])
+                fetch(_END_OLDER_SESSIONS, [session_prefix(self._context), epoch])
                 if time.monotonic() > deadline:
                     raise SinkError(
                         f"the fence of {self._name} is held by another transaction for {_FENCE_SECONDS:.0f} s.",
@@ -151,86 +151,91 @@ class PostgresSink:
                         hint="See pg_stat_activity for sessions named ckpt:…, and end them.",
                     )
 
-    def keep_witness(self, epoch: int) -> None:
-        """Store a witness of the target; see :class:`KeepsWitness`.
+    def store_witness(self, epoch: int) -> None:
+        """Store a witness of the target; see :class:`SinkWithWitness`.
 
         Nothing is stored if the target was truncated, so that the next run reports it.
         """
         with self._session("looking at the target") as fetch:
             table = self._target(fetch)
-            books = Bookkeeping(table.schema)
-            if columns_absent(fetch, books):
+            books = BookkeepingTables(table.schema)
+            if lacks_columns(fetch, books):
                 return
-            seen = target_witness.take(fetch, table, self._upsert)  # first, so that a later TRUNCATE differs from it
-            if self._set_back(fetch, table, books) is None:
+            seen = target_witness.take_witness(
+                fetch, table, self._upsert
+            )  # first, so that a later TRUNCATE differs from it
+            if self._find_loss(fetch, table, books) is None:
                 self._store_witness(fetch, books, epoch, seen)
 
-    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know; see :meth:`Sink.receipts`."""
         with self._session("reading receipts") as fetch:
-            books = Bookkeeping(self._target(fetch).schema)
-            if tables_absent(fetch, books):
+            books = BookkeepingTables(self._target(fetch).schema)
+            if lacks_tables(fetch, books):
                 return
             mine = [self._context.ledger, self._context.pipeline]
             rows = [
                 row
                 for (name,) in fetch(books.partitions, mine)
-                for row in fetch(books.receipts, [*mine, name, *known.get(name, _NOTHING)])
+                for row in fetch(books.receipts, [*mine, name, *known.get(name, _NOTHING_KNOWN)])
             ]
-        yield from sorted(map(receipt_of, rows), key=lambda receipt: receipt.key)
+        yield from sorted(map(to_receipt, rows), key=lambda receipt: receipt.key)
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the keys of the batches without a receipt; see :meth:`Sink.missing`."""
         if not keys:
             return []
         with self._session("looking for receipts") as fetch:
-            books = Bookkeeping(self._target(fetch).schema)
-            if tables_absent(fetch, books):
+            books = BookkeepingTables(self._target(fetch).schema)
+            if lacks_tables(fetch, books):
                 return list(keys)
             wanted = json.dumps([key.to_json() for key in keys])
             rows = fetch(books.missing, [self._context.ledger, self._context.pipeline, wanted])
         return [BatchKey(*row) for row in rows]
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.letters`."""
         for source in sources:
             with self._session("reading dead letters") as fetch:
-                books = Bookkeeping(self._target(fetch).schema)
+                books = BookkeepingTables(self._target(fetch).schema)
                 key = [source.key.generation, source.key.partition, source.key.seq, source.attempt, source.epoch]
-                absent = tables_absent(fetch, books)
-                rows = [] if absent else fetch(books.letters, [self._context.ledger, self._context.pipeline, *key])
-            yield from (letter_of(source, row) for row in rows)
+                absent = lacks_tables(fetch, books)
+                rows = [] if absent else fetch(books.dead_letters, [self._context.ledger, self._context.pipeline, *key])
+            yield from (to_dead_letter(source, row) for row in rows)
 
-    def keep_replay(self, partition: str, replay: Replay) -> None:
-        """Store which dead letters a side partition replays; see :meth:`Sink.keep_replay`."""
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """Store which dead letters a side partition replays; see :meth:`Sink.store_replay`."""
         with self._session("keeping a replay of dead letters") as fetch:
-            books = Bookkeeping(self._target(fetch).schema)
+            books = BookkeepingTables(self._target(fetch).schema)
             document = json.dumps(replay.to_json())
-            fetch(durable(books.keep_replay), [self._context.ledger, self._context.pipeline, partition, document])
+            fetch(
+                with_durable_commit(books.store_replay),
+                [self._context.ledger, self._context.pipeline, partition, document],
+            )
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """Return the stored replays of side partitions; see :meth:`Sink.replays`."""
         with self._session("reading replays of dead letters") as fetch:
-            books = Bookkeeping(self._target(fetch).schema)
-            if tables_absent(fetch, books, ALL_TABLES):
+            books = BookkeepingTables(self._target(fetch).schema)
+            if lacks_tables(fetch, books, ALL_TABLES):
                 return {}
             rows = fetch(books.replays, [self._context.ledger, self._context.pipeline, list(partitions)])
         return {partition: Replay.from_json(document) for partition, document in rows}
 
-    def keep_files(self, files: FileList) -> None:
-        """Store a list of source files; see :meth:`Sink.keep_files`."""
+    def store_file_list(self, files: FileList) -> None:
+        """Store a list of source files; see :meth:`Sink.store_file_list`."""
         with self._session("keeping a list of source files") as fetch:
-            books = Bookkeeping(self._target(fetch).schema)
+            books = BookkeepingTables(self._target(fetch).schema)
             document = json.dumps(files.to_json())
-            fetch(books.keep_replay, [self._context.ledger, self._context.pipeline, files.name, document])
+            fetch(books.store_replay, [self._context.ledger, self._context.pipeline, files.name, document])
 
-    def kept_files(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files; see :meth:`Sink.kept_files`."""
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """Return the stored lists of source files; see :meth:`Sink.stored_file_lists`."""
         with self._session("reading lists of source files") as fetch:
-            books = Bookkeeping(self._target(fetch).schema)
-            if tables_absent(fetch, books, ALL_TABLES):
+            books = BookkeepingTables(self._target(fetch).schema)
+            if lacks_tables(fetch, books, ALL_TABLES):
                 return []
-            rows = fetch(books.kept_files, [self._context.ledger, self._context.pipeline, first])
+            rows = fetch(books.stored_file_lists, [self._context.ledger, self._context.pipeline, first])
         return [FileList.from_json(document) for (document,) in rows]
 
     def target_rows(self, *, exact: bool = False) -> int | None:
@@ -242,8 +247,8 @@ class PostgresSink:
         """
         with self._session("counting the target") as fetch:
             table = self._target(fetch)
-            [(size, allowed)] = fetch(_COUNTABLE, [table.oid])
-            if not allowed or (not exact and size > _COUNTABLE_BYTES):
+            [(size, allowed)] = fetch(_SIZE_AND_RIGHT, [table.oid])
+            if not allowed or (not exact and size > _MAX_COUNTED_BYTES):
                 return None
             return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
 
@@ -265,12 +270,12 @@ class PostgresSink:
             lost = self._open.closed != 0
             self.close()
             info = error_info(error, ErrorType.SINK, f"{doing} of {self._name}", lost=lost)
-            raise raised(info, _RIGHTS_HINT if info.sqlstate == _FORBIDDEN else None) from error
+            raise to_exception(info, _RIGHTS_HINT if info.sqlstate == _INSUFFICIENT_PRIVILEGE else None) from error
 
     def _target(self, fetch: Fetch) -> Table:
         if self._described is not None:
             return self._described
-        table = describe(fetch, self._name)
+        table = describe_table(fetch, self._name)
         if table is None:
             raise ConfigError(
                 f"target table {self._name} does not exist in connection {self._connection.id!r}.",
@@ -286,21 +291,21 @@ class PostgresSink:
         self._described = table
         return table
 
-    def _set_back(self, fetch: Fetch, table: Table, books: Bookkeeping) -> str | None:
+    def _find_loss(self, fetch: Fetch, table: Table, books: BookkeepingTables) -> str | None:
         """Return evidence, by the last stored witness, that delivered rows are gone; None if there is none."""
-        if self._declared.sink.may_be_emptied or columns_absent(fetch, books):
+        if self._declared.sink.may_be_emptied or lacks_columns(fetch, books):
             return None
         for kept, delivered in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
-            gone = target_witness.set_back(fetch, table, kept, delivered=delivered)
+            gone = target_witness.find_loss(fetch, table, kept, delivered=delivered)
             return gone and f"{gone} (if it is emptied on purpose, write sink.may_be_emptied: true)"
         return None
 
-    def _store_witness(self, fetch: Fetch, books: Bookkeeping, epoch: int, seen: Mapping[str, Any]) -> None:
+    def _store_witness(self, fetch: Fetch, books: BookkeepingTables, epoch: int, seen: Mapping[str, Any]) -> None:
         """Store a witness, unless the fence has a newer epoch."""
         mine = [self._context.ledger, self._context.pipeline]
-        fetch(durable(books.keep_witness), [*mine, epoch, json.dumps(seen)])
+        fetch(with_durable_commit(books.store_witness), [*mine, epoch, json.dumps(seen)])
 
-    def _raise(self, fetch: Fetch, books: Bookkeeping, epoch: int) -> bool:
+    def _raise(self, fetch: Fetch, books: BookkeepingTables, epoch: int) -> bool:
         """Try to raise the fence; return whether it has ``epoch`` now, False if another transaction interfered."""
         import psycopg2
 
@@ -316,19 +321,19 @@ class PostgresSink:
             return True
         statement = f"SELECT pg_catalog.set_config('lock_timeout', '{_LOCK_TIMEOUT_MS}ms', true); {books.raise_fence}"
         try:
-            raised_now = bool(fetch(durable(statement), [*key, epoch]))
+            raised_now = bool(fetch(with_durable_commit(statement), [*key, epoch]))
         except psycopg2.errors.LockNotAvailable:
             return False
         if raised_now:
-            seen = target_witness.take(fetch, self._target(fetch), self._upsert)
-            self._tell_taken_out(fetch, books, seen)
+            seen = target_witness.take_witness(fetch, self._target(fetch), self._upsert)
+            self._warn_of_removed_partitions(fetch, books, seen)
             self._store_witness(fetch, books, epoch, seen)
         return raised_now
 
-    def _tell_taken_out(self, fetch: Fetch, books: Bookkeeping, seen: Mapping[str, Any]) -> None:
+    def _warn_of_removed_partitions(self, fetch: Fetch, books: BookkeepingTables, seen: Mapping[str, Any]) -> None:
         """Log a warning about partitions that were detached from the target; a run is not refused for them."""
         for kept, _ in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
-            names = target_witness.taken_out(kept, seen)
+            names = target_witness.removed_partitions(kept, seen)
             if names and not self._declared.sink.may_be_emptied:
                 log.warning(
                     "Pipeline %s, target %s: %s was removed from it since a run last looked, with the rows that it "

@@ -11,10 +11,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, quote, raised, require
-from airflow_provider_ckpt.connectors.postgres.closed_bound import Candidate, candidate, close, greatest_position
+from airflow_provider_ckpt.connectors.postgres.client import (
+    error_info,
+    open_psycopg,
+    quote,
+    require_connection,
+    to_exception,
+)
+from airflow_provider_ckpt.connectors.postgres.closed_bound import (
+    CandidateBound,
+    candidate_position,
+    greatest_position,
+    wait_until_closed,
+)
 from airflow_provider_ckpt.connectors.postgres.column_types import (
-    LEAST,
+    MIN_POSITION,
     SPARK_TYPES,
     CursorKind,
     position_sql,
@@ -22,21 +33,21 @@ from airflow_provider_ckpt.connectors.postgres.column_types import (
 )
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity, tree_identities
 from airflow_provider_ckpt.connectors.postgres.late_rows import LateRows
-from airflow_provider_ckpt.connectors.postgres.split import Cutter
-from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.split import Splitter
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import (
-    Alarm,
     Connection,
+    FindUnreceipted,
     Plan,
     PlannedBatch,
+    PlanningAlarm,
     PlanRequest,
-    Shape,
+    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
-    Unread,
 )
-from airflow_provider_ckpt.connectors.record_positions import Digest
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -47,19 +58,19 @@ if TYPE_CHECKING:
 _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
 """Session settings; batch boundaries are found by an index scan, and PostgreSQL must not choose a sort instead."""
 
-_MOMENT = 1.0
+_LAG_WAIT_SECONDS = 1.0
 """Seconds that a lag reading waits at most for a closed bound: enough for short transactions, not for a load."""
 
-_MINE = """
+_STANDBY_AND_RIGHT = """
 SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege({0}::oid, 'SELECT')
     OR pg_catalog.has_any_column_privilege({0}::oid, 'SELECT')
 """
-_KINDS = frozenset({"r", "p", "v"})
+_READABLE_KINDS = frozenset({"r", "p", "v"})
 
 
-def _digest(row: tuple[Any, ...]) -> Digest:
+def _to_digest(row: tuple[Any, ...]) -> PositionDigest:
     count, quotients, remainders, cubes = row
-    return Digest(count, (quotients, remainders, cubes))
+    return PositionDigest(count, (quotients, remainders, cubes))
 
 
 class PostgresSource:
@@ -75,7 +86,7 @@ class PostgresSource:
         self._key = pipeline.source.key
         self._late_rows = LateRows(pipeline)
         self._wait = pipeline.source.close_wait.total_seconds()
-        self._connection = require(connection, "source")
+        self._connection = require_connection(connection, "source")
         self._open: Any = None
 
     def check(self) -> None:
@@ -110,16 +121,16 @@ class PostgresSource:
             return Start(start_from)
         with self._session() as fetch:
             table = self._table(fetch)
-            least = LEAST[CursorKind(table.by_name[self._cursor].base_type)]
+            least = MIN_POSITION[CursorKind(table.by_name[self._cursor].base_type)]
             if start_from == "earliest":
                 return Start(least)
             greatest = greatest_position(fetch, table, self._cursor)
-            return Start(candidate(fetch, table, self._cursor, greatest) or least)
+            return Start(candidate_position(fetch, table, self._cursor, greatest) or least)
 
-    def shape(self) -> Shape:
+    def shape(self) -> RecordShape:
         """Return the table's columns, or those that the pipeline names, and their Spark types."""
         with self._session() as fetch:
-            return Shape(False, self._columns(self._table(fetch)))
+            return RecordShape(False, self._columns(self._table(fetch)))
 
     def plan(self, request: PlanRequest) -> Plan:
         """Split each range into batches, one without an end up to the newest closed bound; see :meth:`Source.plan`.
@@ -128,8 +139,8 @@ class PostgresSource:
         """
         with self._session() as fetch:
             table = self._table(fetch)
-            cutter = Cutter(fetch, table, self._cursor)
-            greatest, plan = self._close(fetch, table, request)
+            cutter = Splitter(fetch, table, self._cursor)
+            greatest, plan = self._plan_closed_bound(fetch, table, request)
             batches: list[PlannedBatch] = []
             left, more = request.max_records, False
             for todo in request.todo:
@@ -160,8 +171,8 @@ class PostgresSource:
         partition: str,  # noqa: ARG002
         end: int,
         state: Mapping[str, Any],
-        unread: Unread | None = None,
-    ) -> Alarm | None:
+        unread: FindUnreceipted | None = None,
+    ) -> PlanningAlarm | None:
         """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
 
         :param partition: the table, the source's only partition
@@ -174,11 +185,11 @@ class PostgresSource:
             greatest = greatest_position(fetch, table, self._cursor)
             return self._late_rows.watch(fetch, table, state, end, greatest, unread)
 
-    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
         """Return digests of the positions of the rows that are visible now; see :meth:`Source.digests`."""
         with self._session() as fetch:
             table = self._table(fetch)
-            return [_digest(fetch(Digest.sql(*self._rows(table, span)), [])[0]) for span in ranges]
+            return [_to_digest(fetch(PositionDigest.sql(*self._rows(table, span)), [])[0]) for span in ranges]
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
         """Return the positions of the rows that are visible now; see :meth:`Source.positions`."""
@@ -215,17 +226,17 @@ class PostgresSource:
         except psycopg2.Error as error:
             lost = self._open.closed != 0
             self.close()
-            raise raised(error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)) from error
+            raise to_exception(error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)) from error
 
     def _table(self, fetch: Fetch) -> Table:
-        table = describe(fetch, self._name)
+        table = describe_table(fetch, self._name)
         if table is None:
             raise ConfigError(
                 f"source table {self._name} does not exist in connection {self._connection.id!r}.",
                 pipeline=self._pipeline,
                 hint="Check source.table (schema.table, in the database's letter case) and the connection's database.",
             )
-        if table.kind not in _KINDS:
+        if table.kind not in _READABLE_KINDS:
             raise ConfigError(
                 f"{table.label} is not a table or a view (relkind {table.kind}).", pipeline=self._pipeline,
                 hint="A materialised view or foreign table cannot say which rows are new; name its origin.",
@@ -256,7 +267,7 @@ class PostgresSource:
         return [(name, SPARK_TYPES.get(table.by_name[name].base_type, "string")) for name in names]
 
     def _check_cursor(self, fetch: Fetch, table: Table) -> None:
-        standby, readable = fetch(_MINE, [table.oid])[0]
+        standby, readable = fetch(_STANDBY_AND_RIGHT, [table.oid])[0]
         if standby:
             raise ConfigError(
                 f"the server of connection {self._connection.id!r} is a standby, which hides running transactions.",
@@ -283,18 +294,20 @@ class PostgresSource:
                 hint=f"Fill them, then ALTER TABLE {table.sql} ALTER {name} SET NOT NULL, or choose another cursor.",
             )
 
-    def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
+    def _plan_closed_bound(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
         """Return the table's greatest position, and a plan with the closed bound or the open candidate."""
-        if not any(todo.asks_bound for todo in request.todo):
+        if not any(todo.needs_bound for todo in request.todo):
             return None, Plan()
         self._refuse_nulls(fetch, table)
         greatest = greatest_position(fetch, table, self._cursor)
-        noted = candidate(fetch, table, self._cursor, greatest)
+        noted = candidate_position(fetch, table, self._cursor, greatest)
         kept = request.states.get(table.label)
-        tail = max(todo.start for todo in request.todo if todo.asks_bound)
+        tail = max(todo.start for todo in request.todo if todo.needs_bound)
         if noted is not None and noted <= tail:  # nothing new is visible, so there is nothing to wait for
             return greatest, Plan()
-        wait = min(self._wait, _MOMENT) if request.look else self._wait
-        closing = close(fetch, noted, Candidate.from_json(kept) if kept and "candidate" in kept else None, wait)
+        wait = min(self._wait, _LAG_WAIT_SECONDS) if request.look else self._wait
+        closing = wait_until_closed(
+            fetch, noted, CandidateBound.from_json(kept) if kept and "candidate" in kept else None, wait
+        )
         states = {table.label: closing.waiting.to_json() if closing.waiting else {}}
         return greatest, Plan(bounds={} if closing.bound is None else {table.label: closing.bound}, states=states)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ckpt.connectors.postgres.client import literal, quote
-from airflow_provider_ckpt.connectors.postgres.roles import block, grant_database, make_roles, text_array
-from airflow_provider_ckpt.connectors.postgres.timelines import FUNCTION, READ_FILE, SWITCHES
+from airflow_provider_ckpt.connectors.postgres.roles import anonymous_block, array_sql, create_roles, grant_database
+from airflow_provider_ckpt.connectors.postgres.timelines import HISTORY_FUNCTION, READ_FILE, TIMELINE_ENDS
 
 _GRANT_SEQUENCES = """
 DECLARE owned record;
@@ -47,11 +47,11 @@ class SourceRoles:
     def sql(self) -> str:
         """SQL script; it is idempotent."""
         here, reader = quote(self.schema), quote(self.reader)
-        function = f"{here}.{FUNCTION}()"
+        function = f"{here}.{HISTORY_FUNCTION}()"
         made = (
             f"CREATE OR REPLACE FUNCTION {function} "
             "RETURNS TABLE (timeline pg_catalog.int8, switched pg_catalog.pg_lsn) "
-            f"LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {literal(SWITCHES)}"
+            f"LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {literal(TIMELINE_ENDS)}"
         )
         guarded = (
             f"ALTER FUNCTION {function} OWNER TO CURRENT_USER",
@@ -60,10 +60,10 @@ class SourceRoles:
         )
         lines = [
             "BEGIN;",
-            *make_roles((self.reader,)),
+            *create_roles((self.reader,)),
             *grant_database("CONNECT", (self.reader,)),
             f"GRANT USAGE ON SCHEMA {here} TO {reader};",
-            block(
+            anonymous_block(
                 f"IF pg_catalog.has_function_privilege({literal(READ_FILE)}, 'EXECUTE') THEN "
                 + " ".join(f"EXECUTE {literal(statement)};" for statement in (made, *guarded))
                 + f" ELSE RAISE WARNING '% may not call {READ_FILE}, so the function that returns the history of "
@@ -72,6 +72,6 @@ class SourceRoles:
             *(f"GRANT SELECT ON {here}.{quote(table)} TO {reader};" for table in self.tables),
         ]
         if self.tables:
-            names = {"schema": literal(self.schema), "reader": literal(self.reader), "tables": text_array(self.tables)}
+            names = {"schema": literal(self.schema), "reader": literal(self.reader), "tables": array_sql(self.tables)}
             lines.append(f"DO {literal(_GRANT_SEQUENCES.format(**names))};")
         return "\n".join([*lines, "COMMIT;"]) + "\n"

@@ -70,7 +70,7 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class LateRowSign:
     """Sign that positions below the checkpoint were assigned since the last planning.
 
     :param seen: the observation, as a sentence

@@ -24,10 +24,10 @@ AUTO_RECORDS = 50_000
 AUTO_BYTES = 16_000_000
 """Greatest size of a batch of default size, in bytes."""
 
-_SMALL = 20_000
-"""Greatest number of records planned as one batch; more are split into at least :data:`_AT_LEAST` batches."""
+_ONE_BATCH_RECORDS = 20_000
+"""Greatest number of records planned as one batch; more are split into at least :data:`_MIN_BATCHES` batches."""
 
-_AT_LEAST = 4
+_MIN_BATCHES = 4
 
 _INDEX = """
 SELECT EXISTS (
@@ -45,7 +45,7 @@ WHERE c.oid = {0}::oid OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tr
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Split:
     """Result of splitting a range.
 
     :param batches: the batches, in order
@@ -58,7 +58,7 @@ class Cut:
     more: bool
 
 
-class Cutter:
+class Splitter:
     """Splitter of ranges of one table.
 
     :param fetch: runs a query
@@ -83,14 +83,14 @@ class Cutter:
     def batch_records(self, start: int, end: int) -> int:
         """Return the number of records for each batch of a range, by row size, and small enough for several lanes."""
         size, known = self._fetch(_SIZE, [self._table.oid])[0]
-        counted = self._count(start, end, _AT_LEAST * AUTO_RECORDS)
+        counted = self._count(start, end, _MIN_BATCHES * AUTO_RECORDS)
         records = max(known or 0, counted, 1)
         good = max(min(AUTO_RECORDS, AUTO_BYTES * records // max(size or 0, 1)), 1)
-        if counted <= _SMALL:
+        if counted <= _ONE_BATCH_RECORDS:
             return good
-        return min(good, -(-counted // _AT_LEAST))
+        return min(good, -(-counted // _MIN_BATCHES))
 
-    def cut(self, partition: str, start: int, end: int, records: int, most: int) -> Cut:
+    def cut(self, partition: str, start: int, end: int, records: int, most: int) -> Split:
         """Split positions ``[start, end)`` into batches.
 
         :param partition: the source partition's id
@@ -100,9 +100,9 @@ class Cutter:
         :param most: approximate number of records in all batches; at least one batch is returned
         """
         count = max(most // records, 1)
-        firsts = self._firsts(start, end, records, count + 1)
+        firsts = self._first_positions(start, end, records, count + 1)
         if not firsts:
-            return Cut((), 0, False)
+            return Split((), 0, False)
         more = len(firsts) > count
         edges = [start, *firsts[1:]] if more else [start, *firsts[1:], end]
         planned = [records] * (len(edges) - 1)
@@ -112,12 +112,12 @@ class Cutter:
             PlannedBatch(partition, Range(low, high), held)
             for low, high, held in zip(edges[:-1], edges[1:], planned, strict=True)
         ]
-        return Cut(batches, sum(planned), more)
+        return Split(batches, sum(planned), more)
 
     @staticmethod
-    def empty(partition: str, start: int, end: int) -> Cut:
+    def empty(partition: str, start: int, end: int) -> Split:
         """Return one batch for a range without rows."""
-        return Cut([PlannedBatch(partition, Range(start, end), 0)], 0, False)
+        return Split([PlannedBatch(partition, Range(start, end), 0)], 0, False)
 
     def _within(self, start: int, end: int) -> str:
         low, high = value_sql(self._kind, start), value_sql(self._kind, end)
@@ -130,12 +130,12 @@ class Cutter:
         )
         return int(found[0][0])
 
-    def _firsts(self, start: int, end: int, records: int, limit: int) -> list[int]:
+    def _first_positions(self, start: int, end: int, records: int, limit: int) -> list[int]:
         """Return the positions of the first row of each batch, at most ``limit``."""
-        query = self._skipping if self._indexed else self._numbering
+        query = self._skipping_query if self._indexed else self._numbering_query
         return [int(row[0]) for row in self._fetch(query(start, end, records, limit), [])]
 
-    def _skipping(self, start: int, end: int, records: int, limit: int) -> str:
+    def _skipping_query(self, start: int, end: int, records: int, limit: int) -> str:
         name, table, high = self._column, self._table.sql, value_sql(self._kind, end)
         return f"""
             WITH RECURSIVE first (at, number) AS (
@@ -152,7 +152,7 @@ class Cutter:
             )
             SELECT {position_sql(self._kind, "at")} FROM first WHERE at IS NOT NULL ORDER BY number"""
 
-    def _numbering(self, start: int, end: int, records: int, limit: int) -> str:
+    def _numbering_query(self, start: int, end: int, records: int, limit: int) -> str:
         name = self._column
         return f"""
             SELECT {position_sql(self._kind, "min(at)")} FROM (

@@ -135,7 +135,7 @@ class Table:
         return {column.name: column for column in self.columns}
 
 
-def describe(fetch: Fetch, name: str) -> Table | None:
+def describe_table(fetch: Fetch, name: str) -> Table | None:
     """Return the table of that name; None if there is none.
 
     :param fetch: runs a query

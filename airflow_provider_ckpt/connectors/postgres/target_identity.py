@@ -10,7 +10,7 @@ _REASONS = {
 }
 
 
-def compare(before: str, now: str) -> str | None:
+def describe_difference(before: str, now: str) -> str | None:
     """Return the differing parts and the usual reasons, as a clause; None if nothing differs or a text is no identity.
 
     :param before: earlier result of :func:`~.identity.table_identity`

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.postgres.row_count import RowCount
-from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe
+from airflow_provider_ckpt.connectors.postgres.row_count import RowCounter
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table
 from airflow_provider_ckpt.connectors.postgres.upsert_key import KeyColumn, describe_key
 from airflow_provider_ckpt.core.errors import ConfigError
 
@@ -28,7 +28,7 @@ SELECT pg_catalog.pg_is_in_recovery(),
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
+class TargetBehaviour:
     """Properties of a target that affect how rows are written and counted.
 
     :param rules: names of its rules on INSERT, and for upserts on UPDATE
@@ -47,7 +47,7 @@ class Behaviour:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetDescription:
     """Description of a target for a writer.
 
     :param table: the table
@@ -56,28 +56,28 @@ class Target:
     """
 
     table: Table
-    behaviour: Behaviour
+    behaviour: TargetBehaviour
     key: Sequence[KeyColumn]
 
-    def row_count(self, *, upsert: bool) -> RowCount:
+    def row_count(self, *, upsert: bool) -> RowCounter:
         """Return the counter of the rows that a transaction adds."""
-        return RowCount(self.table.oid, updates=upsert)
+        return RowCounter(self.table.oid, updates=upsert)
 
 
-def describe_target(fetch: Fetch, name: str, key: Sequence[str]) -> Target | None:
+def describe_target(fetch: Fetch, name: str, key: Sequence[str]) -> TargetDescription | None:
     """Return the target of that name; None if there is no such table.
 
     :param fetch: runs a query
     :param name: name in the notation of a pipeline
     :param key: the columns of ``sink.key``, for upserts
     """
-    table = describe(fetch, name)
+    table = describe_table(fetch, name)
     if table is None:
         return None
-    return Target(table, behaviour_of(fetch, table, upsert=bool(key)), describe_key(fetch, table, key))
+    return TargetDescription(table, read_behaviour(fetch, table, upsert=bool(key)), describe_key(fetch, table, key))
 
 
-def behaviour_of(fetch: Fetch, table: Table, *, upsert: bool) -> Behaviour:
+def read_behaviour(fetch: Fetch, table: Table, *, upsert: bool) -> TargetBehaviour:
     """Read a target's behaviour from the catalog.
 
     :param fetch: runs a query
@@ -86,7 +86,7 @@ def behaviour_of(fetch: Fetch, table: Table, *, upsert: bool) -> Behaviour:
     """
     kinds = [_ON_INSERT, _ON_UPDATE] if upsert else [_ON_INSERT]
     rules, row_security, counted = fetch(_BEHAVIOUR, [table.oid, kinds])[0]
-    return Behaviour(tuple(rules), row_security, counted)
+    return TargetBehaviour(tuple(rules), row_security, counted)
 
 
 def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:
@@ -98,7 +98,7 @@ def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> No
     :raises ConfigError: with the names of the rules and the correction
     """
     upsert = pipeline.sink.mode == "upsert"
-    behaviour = behaviour_of(fetch, table, upsert=upsert)
+    behaviour = read_behaviour(fetch, table, upsert=upsert)
     rules = ", ".join(behaviour.rules)
     if rules and (upsert or not pipeline.sink.rows_may_differ):
         remedy = "use mode: append" if upsert else "write sink.rows_may_differ: true, and rows go the rules' way"

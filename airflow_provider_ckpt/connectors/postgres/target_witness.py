@@ -4,7 +4,7 @@ With each new fence, and when a run that delivered something ends or fails, the 
 and columns of every table that holds rows (the target, its partitions and children), and for some rows a hash and the
 transaction that wrote them. TRUNCATE gives a table a new file, and so do VACUUM FULL, CLUSTER and an ALTER TABLE that
 rewrites it, but those preserve the rows. So a table with a new file has lost rows if it is empty now, or if the sampled
-rows are absent; the same holds for a partition that replaced another. :func:`_missing` has the rule.
+rows are absent; the same holds for a partition that replaced another. :func:`_describe_missing` has the rule.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 _SAMPLED_ROWS = 200
 """Number of sampled rows in all tables together: half of them the newest, half from the whole table."""
 
-_LEAST_ROWS = 20
+_MIN_SAMPLED_ROWS = 20
 """Least number of sampled rows of each table."""
 
 _SAMPLED_PAGES = 60
 """Number of pages that are read in all tables together."""
 
-_LEAST_PAGES = 6
+_MIN_SAMPLED_PAGES = 6
 """Least number of pages that are read in each table; a third of them are its last."""
 
 _SAMPLED_TABLES = 50
 """Greatest number of tables with sampled rows; of more, the largest are sampled."""
 
-_NAMED = 3
+_MAX_NAMED = 3
 """Greatest number of tables that a message names."""
 
 _TEXT_FORMS = {
@@ -41,14 +41,14 @@ _TEXT_FORMS = {
     "bytea_output": "hex",
     "extra_float_digits": "1",
 }
-_AS_TEXT = "SELECT " + ", ".join(
+_SET_TEXT_FORMS = "SELECT " + ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in _TEXT_FORMS.items()
 )
 """Statement that makes a row's text, and so its hash, independent of settings that a connection pooler may drop. It is
 sent in one message with the query, so both are one transaction, and the settings end with it."""
 
 _PARTS = f"""
-{_AS_TEXT};
+{_SET_TEXT_FORMS};
 WITH RECURSIVE tree (oid, place) AS (
     SELECT {{0}}::oid, ''::text COLLATE "C"
   UNION
@@ -95,7 +95,7 @@ WHERE ckpt_age <= {half} OR ckpt_place % greatest((ckpt_all + {half} - 1) / {hal
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TargetPart:
     """Table that holds rows of the target: the target itself, a partition or a child.
 
     :param name: schema and name, as SQL
@@ -119,7 +119,7 @@ class Part:
         return f"target {target.label}" if self.oid == target.oid else f"{self.name} of target {target.label}"
 
 
-def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
+def take_witness(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
     """Return a witness of the target as it is now, as a JSON-ready dict.
 
     :param fetch: runs a query
@@ -127,7 +127,7 @@ def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
     :param key: key columns of an upsert; empty for append. Only columns of the key, or else of the primary key, are
         hashed, since others may change; without either, all columns
     """
-    parts = _parts(fetch, table)
+    parts = _read_parts(fetch, table)
     stable = key or [name for (name,) in fetch(_PRIMARY_KEY, [table.oid])]
     columns = [name for name, column in table.by_name.items() if name in stable or not (stable or column.generated)]
     rows = _sample(fetch, columns, list(parts.values()))
@@ -138,20 +138,22 @@ def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivered: bool) -> str | None:
+def find_loss(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivered: bool) -> str | None:
     """Return a sentence with the evidence that delivered rows are gone; None if there is none.
 
     A witness of another table, such as the target's predecessor, is ignored.
 
     :param fetch: runs a query
     :param table: the target
-    :param witness: what :func:`take` returned
+    :param witness: what :func:`take_witness` returned
     :param delivered: whether the sink has receipts of rows, so that the target must have had rows
     """
     if witness.get("target", table.oid) != table.oid:
         return None
-    parts, kept = _parts(fetch, table), _kept(witness)
-    changed = [(part, kept[part.oid]) for part in parts.values() if _file(kept.get(part.oid)) not in (None, part.file)]
+    parts, kept = _read_parts(fetch, table), _stored_parts(witness)
+    changed = [
+        (part, kept[part.oid]) for part in parts.values() if _stored_file(kept.get(part.oid)) not in (None, part.file)
+    ]
     gone = [before for oid, before in kept.items() if oid not in parts]
     if delivered and not any(part.size for part in parts.values()):
         if changed:
@@ -159,17 +161,17 @@ def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivere
         if gone:
             return (
                 f"target {table.label} is empty, and what had held its rows was taken out of it since a run last "
-                f"looked ({_names(gone)})"
+                f"looked ({_names_text(gone)})"
             )
     emptied = [part.name for part, before in changed if before["size"] and not part.size]
     if emptied:
         return f"{', '.join(emptied)} of target {table.label} was truncated since a run last looked"
-    replaced = list(_replaced(parts, kept))
+    replaced = list(_replaced_partitions(parts, kept))
     for part, before in replaced:
         if before["size"] and not part.size:
             return f"{part.label(table)} is empty, and took the place of {before['name']}, which held rows"
     for part, before in [*changed, *replaced]:
-        missing = _missing(fetch, table, part, witness["columns"], before)
+        missing = _describe_missing(fetch, table, part, witness["columns"], before)
         if missing:
             what = "is in another file" if part.oid in kept else "is another table"
             return (
@@ -179,38 +181,38 @@ def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivere
     return None
 
 
-def taken_out(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def removed_partitions(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the names of partitions and children with rows that the target does not have any more; may be empty.
 
-    :param before: what :func:`take` returned before
+    :param before: what :func:`take_witness` returned before
     :param now: what it returned later
     """
     if before.get("target") != now.get("target"):
         return ""
-    later = _kept(now)
-    return _names([part for oid, part in _kept(before).items() if part["size"] and oid not in later])
+    later = _stored_parts(now)
+    return _names_text([part for oid, part in _stored_parts(before).items() if part["size"] and oid not in later])
 
 
-def _parts(fetch: Fetch, table: Table) -> dict[int, Part]:
-    return {row[0]: Part(*row) for row in fetch(_PARTS, [table.oid])}
+def _read_parts(fetch: Fetch, table: Table) -> dict[int, TargetPart]:
+    return {row[0]: TargetPart(*row) for row in fetch(_PARTS, [table.oid])}
 
 
-def _kept(witness: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+def _stored_parts(witness: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {int(oid): part for oid, part in witness.get("parts", {}).items()}
 
 
-def _file(kept: Mapping[str, Any] | None) -> int | None:
+def _stored_file(kept: Mapping[str, Any] | None) -> int | None:
     return None if kept is None else int(kept["file"])
 
 
-def _names(kept: Sequence[Mapping[str, Any]]) -> str:
+def _names_text(kept: Sequence[Mapping[str, Any]]) -> str:
     held = [part["name"] for part in kept if part["size"]] or [part["name"] for part in kept]
-    return ", ".join(held[:_NAMED]) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")
+    return ", ".join(held[:_MAX_NAMED]) + (f" and {len(held) - _MAX_NAMED} more" if len(held) > _MAX_NAMED else "")
 
 
-def _replaced(
-    parts: Mapping[int, Part], kept: Mapping[int, Mapping[str, Any]]
-) -> Iterator[tuple[Part, Mapping[str, Any]]]:
+def _replaced_partitions(
+    parts: Mapping[int, TargetPart], kept: Mapping[int, Mapping[str, Any]]
+) -> Iterator[tuple[TargetPart, Mapping[str, Any]]]:
     """Yield partitions that replaced a former partition of equal bounds, each with the witness of that one."""
     vacated = {before["place"]: before for oid, before in kept.items() if oid not in parts}
     for part in parts.values():
@@ -218,18 +220,20 @@ def _replaced(
             yield part, vacated[part.place]
 
 
-def _sample(fetch: Fetch, columns: Sequence[str], parts: Sequence[Part]) -> dict[int, dict[str, list[tuple[int, int]]]]:
+def _sample(
+    fetch: Fetch, columns: Sequence[str], parts: Sequence[TargetPart]
+) -> dict[int, dict[str, list[tuple[int, int]]]]:
     """Return hash and writing transaction of some rows of each table: the newest, and others."""
     readable = sorted((part for part in parts if part.readable and part.size), key=lambda part: -part.size)
     if not columns or not readable:
         return {}
     chosen = readable[:_SAMPLED_TABLES]
-    half = max(_LEAST_ROWS, _SAMPLED_ROWS // len(chosen)) // 2
-    pages = max(_LEAST_PAGES, _SAMPLED_PAGES // len(chosen))
+    half = max(_MIN_SAMPLED_ROWS, _SAMPLED_ROWS // len(chosen)) // 2
+    pages = max(_MIN_SAMPLED_PAGES, _SAMPLED_PAGES // len(chosen))
     queries = (
         _ROWS.format(
             oid=part.oid,
-            hash=_hash(columns),
+            hash=_hash_sql(columns),
             columns=", ".join(map(quote, columns)),
             name=part.name,
             size=part.size,
@@ -240,13 +244,15 @@ def _sample(fetch: Fetch, columns: Sequence[str], parts: Sequence[Part]) -> dict
         for part in chosen
     )
     found: dict[int, dict[str, list[tuple[int, int]]]] = {}
-    for oid, value, writer, new in fetch(f"{_AS_TEXT}; {' UNION ALL '.join(queries)}", []):
+    for oid, value, writer, new in fetch(f"{_SET_TEXT_FORMS}; {' UNION ALL '.join(queries)}", []):
         rows = found.setdefault(oid, {"newest": [], "others": []})
         rows["newest" if new else "others"].append((value, writer))
     return found
 
 
-def _missing(fetch: Fetch, table: Table, part: Part, columns: Sequence[str], before: Mapping[str, Any]) -> str | None:
+def _describe_missing(
+    fetch: Fetch, table: Table, part: TargetPart, columns: Sequence[str], before: Mapping[str, Any]
+) -> str | None:
     """Return how many sampled rows are left in a table with a new file; None if there is no evidence of a loss.
 
     VACUUM FULL and CLUSTER copy each row with the transaction that wrote it. So if one sampled row is found with its
@@ -264,12 +270,12 @@ def _missing(fetch: Fetch, table: Table, part: Part, columns: Sequence[str], bef
     if not newest or not set(columns) <= set(table.by_name) or not part.readable:
         return None
     hashes = ", ".join(str(value) for value, _ in newest | others)
-    found = f"FROM ONLY {part.name} WHERE {_hash(columns)} = ANY (ARRAY[{hashes}]::bigint[])"
+    found = f"FROM ONLY {part.name} WHERE {_hash_sql(columns)} = ANY (ARRAY[{hashes}]::bigint[])"
     written = ", ".join(f"({value}, {writer})" for value, writer in newest | others)
-    unmoved = f"SELECT EXISTS (SELECT {found} AND ({_hash(columns)}, xmin::text::bigint) IN ({written}))"
-    if fetch(f"{_AS_TEXT}; {unmoved}", [])[0][0]:
+    unmoved = f"SELECT EXISTS (SELECT {found} AND ({_hash_sql(columns)}, xmin::text::bigint) IN ({written}))"
+    if fetch(f"{_SET_TEXT_FORMS}; {unmoved}", [])[0][0]:
         return None
-    there = {value for (value,) in fetch(f"{_AS_TEXT}; SELECT DISTINCT {_hash(columns)} {found}", [])}
+    there = {value for (value,) in fetch(f"{_SET_TEXT_FORMS}; SELECT DISTINCT {_hash_sql(columns)} {found}", [])}
     rewritten = part.oid != before["oid"] or part.columns != before["columns"]
     wanted = {value for value, _ in (newest if rewritten else newest | others)}
     if wanted <= there:
@@ -278,5 +284,5 @@ def _missing(fetch: Fetch, table: Table, part: Part, columns: Sequence[str], bef
     return f"{f'only {kept}' if kept else 'none'} of {len(wanted)} rows"
 
 
-def _hash(columns: Sequence[str]) -> str:
+def _hash_sql(columns: Sequence[str]) -> str:
     return f"pg_catalog.hashtextextended(ROW({', '.join(map(quote, columns))})::text, 0)"

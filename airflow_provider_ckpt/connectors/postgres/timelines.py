@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
-FUNCTION = "ckpt_timeline_history"
+HISTORY_FUNCTION = "ckpt_timeline_history"
 """Name of the function that returns the history to an ordinary user."""
 
 READ_FILE = "pg_catalog.pg_read_file(text, bigint, bigint, boolean)"
 
-SWITCHES = r"""
+TIMELINE_ENDS = r"""
 SELECT line[1]::pg_catalog.int8 AS timeline, line[2]::pg_catalog.pg_lsn AS switched
 FROM pg_catalog.regexp_matches(
     pg_catalog.pg_read_file(
@@ -39,9 +39,9 @@ FROM (SELECT NOT pg_catalog.pg_is_in_recovery()
           AND pg_catalog.has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE') AS logs) AS server
 """
 _MAY_READ_FILES = f"SELECT pg_catalog.has_function_privilege('{READ_FILE}', 'EXECUTE')"
-_FUNCTION_THERE = f"""
+_FUNCTION_SCHEMA = f"""
 SELECT n.nspname::text FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-WHERE p.proname = '{FUNCTION}' AND p.pronargs = 0 AND p.prosecdef
+WHERE p.proname = '{HISTORY_FUNCTION}' AND p.pronargs = 0 AND p.prosecdef
   AND pg_catalog.has_function_privilege(p.proowner, '{READ_FILE}', 'EXECUTE')
   AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
 ORDER BY n.nspname LIMIT 1
@@ -50,7 +50,7 @@ ORDER BY n.nspname LIMIT 1
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class TimelineEnd:
     """End of an earlier timeline in a server's history.
 
     :param timeline: the timeline as 8 hexadecimal digits, the prefix of log file names
@@ -76,7 +76,7 @@ class ServerState:
     xid: int
     timeline: str | None
     log: str | None
-    history: Sequence[Switch] | None
+    history: Sequence[TimelineEnd] | None
 
     @property
     def branch(self) -> str | None:
@@ -96,23 +96,23 @@ def server_state(fetch: Fetch) -> ServerState:
     return ServerState(snapshot, xid, timeline, log, _history(fetch) if timeline else None)
 
 
-def reaches(place: str, other: str) -> bool:
+def is_at_or_beyond(place: str, other: str) -> bool:
     """Return whether one LSN is equal to or greater than another."""
-    return _number(place) >= _number(other)
+    return _parse_lsn(place) >= _parse_lsn(other)
 
 
-def _history(fetch: Fetch) -> Sequence[Switch] | None:
-    found = fetch(_FUNCTION_THERE, [])
+def _history(fetch: Fetch) -> Sequence[TimelineEnd] | None:
+    found = fetch(_FUNCTION_SCHEMA, [])
     if found:
-        rows = f"{quote(found[0][0])}.{FUNCTION}()"
+        rows = f"{quote(found[0][0])}.{HISTORY_FUNCTION}()"
     elif fetch(_MAY_READ_FILES, [])[0][0]:
-        rows = f"({SWITCHES}) AS history"
+        rows = f"({TIMELINE_ENDS}) AS history"
     else:
         return None
     switches = fetch(f"SELECT timeline, switched::text FROM {rows}", [])
-    return [Switch(f"{timeline:08X}", place) for timeline, place in switches] or None
+    return [TimelineEnd(f"{timeline:08X}", place) for timeline, place in switches] or None
 
 
-def _number(place: str) -> int:
+def _parse_lsn(place: str) -> int:
     high, low = place.split("/")
     return (int(high, 16) << 32) + int(low, 16)

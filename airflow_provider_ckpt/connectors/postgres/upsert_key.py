@@ -69,7 +69,7 @@ def describe_key(fetch: Fetch, target: Table, names: Sequence[str]) -> list[KeyC
     return [KeyColumn(column, found[0][0] if found else "") for column, found in zip(columns, collations, strict=True)]
 
 
-def refuse_unfit_key(fetch: Fetch, table: Table, names: Sequence[str], pipeline: str) -> None:
+def refuse_unsuitable_key(fetch: Fetch, table: Table, names: Sequence[str], pipeline: str) -> None:
     """Raise ConfigError if rows cannot be replaced by this key.
 
     :param fetch: runs a query

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.connectors.postgres.client import literal, quote
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
-from airflow_provider_ckpt.connectors.postgres.origin_tables import Origin, moved_in
+from airflow_provider_ckpt.connectors.postgres.origin_tables import Origin, newly_attached
 from airflow_provider_ckpt.connectors.postgres.sequences import SequenceState
 from airflow_provider_ckpt.connectors.postgres.server_signs import server_signs
-from airflow_provider_ckpt.connectors.postgres.source_witness import Sign, Witness
+from airflow_provider_ckpt.connectors.postgres.source_witness import LateRowSign, Witness
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.timelines import server_state
 from airflow_provider_ckpt.core.ranges import Range
@@ -90,7 +90,7 @@ class Watch:
             attached={item.oid: list(item.attached) for item in self._origins if item.attached},
         )
 
-    def signs(self, before: Witness) -> Iterator[Sign]:
+    def signs(self, before: Witness) -> Iterator[LateRowSign]:
         """Yield the signs that positions below the end of the last plan were given out since.
 
         :param before: the witness of the last planning
@@ -99,11 +99,11 @@ class Watch:
         if not before.reached:
             return
         for sequence in self._sequences:
-            yield from self._sequence(sequence, before)
-        yield from self._greatest(before)
-        yield from self._relations(before)
+            yield from self._sequence_signs(sequence, before)
+        yield from self._greatest_row_signs(before)
+        yield from self._relation_signs(before)
 
-    def rows(self, sign: Sign) -> list[Range] | None:
+    def rows(self, sign: LateRowSign) -> list[Range] | None:
         """Return where the rows lie that a sign speaks of; None if it speaks of none, or of too many stretches.
 
         :param sign: as :meth:`signs` gave it
@@ -120,7 +120,7 @@ class Watch:
         )
         return None if len(found) > _STRETCHES else [Range(start, end) for start, end in found]
 
-    def _sequence(self, now: SequenceState, before: Witness) -> Iterator[Sign]:
+    def _sequence_signs(self, now: SequenceState, before: Witness) -> Iterator[LateRowSign]:
         last, file, led = before.sequences.get(now.oid, (None, now.file, False))
         newest = now.last
         block = max(now.step, 1) - 1
@@ -131,29 +131,31 @@ class Watch:
             return
         if last is not None and (newest is None or newest < last):
             back = "its beginning" if newest is None else str(newest)
-            yield Sign(f"sequence {now.name} went back from {last} to {back}, so it gives out values that were read.")
+            yield LateRowSign(
+                f"sequence {now.name} went back from {last} to {back}, so it gives out values that were read."
+            )
         elif newest is None:
             return
-        elif file != now.file and self._late_near(before):
-            yield Sign(
+        elif file != now.file and self._is_greatest_row_late(before):
+            yield LateRowSign(
                 f"sequence {now.name} was restarted or altered, and rows below the checkpoint were written since."
             )
-        elif (last is None and (behind or self._dated)) or (
+        elif (last is None and (behind or self._has_readable_xids)) or (
             last is not None and last < newest and last + block < before.end - 1
         ):
             where = self._since(before, last, min(newest + block, before.end - 1), now.start)
             came = self._count(where)
             if came:
-                yield Sign(
+                yield LateRowSign(
                     f"sequence {now.name}, which stands at {newest}, was behind the checkpoint, and {_number(came)} "
                     "came below it at values that the sequence gave out since.",
                     raise_it,
                     where,
-                    moved=now.oid not in before.sequences and not (behind and self._dated),
+                    moved=now.oid not in before.sequences and not (behind and self._has_readable_xids),
                 )
         ahead = self._top is not None and self._top >= before.end and (newest or 0) + block < self._top
         if led and ahead:
-            yield Sign(
+            yield LateRowSign(
                 f"position {self._top} is ahead of sequence {now.name}, which stands at {now.last}: once that row is "
                 "read, all rows that the sequence numbers up to there would be passed by. Nothing is lost yet.",
                 f"{raise_it}, or take that row away",
@@ -169,62 +171,62 @@ class Watch:
         :param start: the value that the sequence gives out first
         """
         span = f"{self._cursor} <= {self._value(up_to)}"
-        dated = self._dated
+        dated = self._has_readable_xids
         if above is not None:
             span = f"{self._cursor} > {self._value(above)} AND {span}"
         elif not dated:
             span = f"{self._cursor} >= {self._value(start)} AND {span}"
-        return f"{span} AND {self._unseen(before)}" if dated else span
+        return f"{span} AND {self._unseen_condition(before)}" if dated else span
 
-    def _greatest(self, before: Witness) -> Iterator[Sign]:
-        if self._top is None or self._top >= before.end - 1 or self._vouched(before):
+    def _greatest_row_signs(self, before: Witness) -> Iterator[LateRowSign]:
+        if self._top is None or self._top >= before.end - 1 or self._rows_only_removed(before):
             return
-        if self._dated:
-            late = self._count(f"{self._cursor} = {self._value(self._top)} AND {self._unseen(before)}") > 0
+        if self._has_readable_xids:
+            late = self._count(f"{self._cursor} = {self._value(self._top)} AND {self._unseen_condition(before)}") > 0
         else:
             emptied = any(before.files.get(item.oid, item.file) != item.file for item in self._origins)
             late = emptied and before.top is not None and self._top < before.top
         if late:
-            yield Sign(
+            yield LateRowSign(
                 f"its greatest position is {self._top}, below the checkpoint, and the row there was written after the "
                 "last planning."
             )
 
-    def _vouched(self, before: Witness) -> bool:
+    def _rows_only_removed(self, before: Witness) -> bool:
         """Whether a sequence that gives out nothing below the checkpoint says that rows were only removed."""
         return any(
             item.last is not None and item.last + max(item.step, 1) - 1 >= before.end - 1 for item in self._sequences
         )
 
-    def _relations(self, before: Witness) -> Iterator[Sign]:
+    def _relation_signs(self, before: Witness) -> Iterator[LateRowSign]:
         """Partitions and heirs that were added, and relations whose rows were removed or written anew.
 
         Where one of the known relations is gone, another one may have taken its place, with other rows at the same
         positions.
         """
         replaced = bool(set(before.files) - {item.oid for item in self._origins})
-        again = moved_in(self._origins, before.attached)
+        again = newly_attached(self._origins, before.attached)
         for item in self._origins:
             if item.kind in ("p", "v"):
                 continue
             if item.oid not in before.files:
-                where, origin = self._below(before, item)
+                where, origin = self._condition_below(before, item)
                 if where and self._count(where, origin):
                     seen = f"{item.label} was added to it, with rows below the checkpoint."
-                    yield Sign(seen, where=where, origin=origin, moved=not replaced)
+                    yield LateRowSign(seen, where=where, origin=origin, moved=not replaced)
                 continue
             if item.oid in again:
-                where, origin = self._below(before, item, since=True)
+                where, origin = self._condition_below(before, item, since=True)
                 if where and self._count(where, origin):
                     seen = f"{item.label} was detached and attached again, with rows below the checkpoint."
-                    yield Sign(seen, where=where, origin=origin, moved=not replaced)
-            if item.file != before.files[item.oid] and self._late_near(before, item):
-                yield Sign(
+                    yield LateRowSign(seen, where=where, origin=origin, moved=not replaced)
+            if item.file != before.files[item.oid] and self._is_greatest_row_late(before, item):
+                yield LateRowSign(
                     f"all rows of {item.label} were removed or written anew since the last planning, as TRUNCATE and "
                     "some forms of ALTER TABLE do, and there are rows below the checkpoint."
                 )
 
-    def _below(self, before: Witness, item: Origin, *, since: bool = False) -> tuple[str, Origin | None]:
+    def _condition_below(self, before: Witness, item: Origin, *, since: bool = False) -> tuple[str, Origin | None]:
         """Return a condition for the rows of a relation below the end of the last plan, and where it is to be asked.
 
         A view may leave out some of them, so they are looked for in it. No condition where they cannot be known there.
@@ -232,9 +234,9 @@ class Watch:
         :param since: only those that came since the last planning, as far as rows tell that
         """
         end = self._value(before.end)
-        came = f" AND {self._unseen(before)}" if since else ""
+        came = f" AND {self._unseen_condition(before)}" if since else ""
         if self._table.kind != "v":
-            return f"{self._cursor} < {end}{came if self._dated else ''}", item
+            return f"{self._cursor} < {end}{came if self._has_readable_xids else ''}", item
         column = self._column(item)
         late = f"SELECT {column} FROM {item.sql} AS t WHERE {column} < {end}{came}"
         return (f"{self._cursor} IN ({late})" if column else ""), None
@@ -244,7 +246,7 @@ class Watch:
         name = self._columns.get(item.oid)
         return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
 
-    def _late_near(self, before: Witness, item: Origin | None = None) -> bool:
+    def _is_greatest_row_late(self, before: Witness, item: Origin | None = None) -> bool:
         """Whether the last row below the end of the last plan came after that.
 
         Where the rows below a view cannot be looked at, a sequence that was restarted as well has to do as evidence.
@@ -257,10 +259,10 @@ class Watch:
             if below_view is None:
                 return any(before.sequences.get(each.oid, (0, each.file))[1] != each.file for each in self._sequences)
             column, relation, more = below_view, item.sql, ""
-        elif not self._dated:
+        elif not self._has_readable_xids:
             return False
         greatest = f"SELECT max({column}) FROM {relation} WHERE {column} < {self._value(before.end)}{more}"
-        late = f"SELECT FROM {relation} AS t WHERE {column} = ({greatest}) AND {self._unseen(before)}{more}"
+        late = f"SELECT FROM {relation} AS t WHERE {column} = ({greatest}) AND {self._unseen_condition(before)}{more}"
         return bool(self._fetch(f"SELECT EXISTS ({late})", [])[0][0])
 
     def _count(self, where: str, item: Origin | None = None) -> int:
@@ -279,12 +281,12 @@ class Watch:
             return item.sql, ""
         return self._table.sql, f" AND tableoid = {item.oid:d}"
 
-    def _unseen(self, before: Witness) -> str:
+    def _unseen_condition(self, before: Witness) -> str:
         """Condition for rows ``t`` that the last planning could not see."""
         return f"NOT txid_visible_in_snapshot({_WRITTEN.format(row='t')}, {literal(before.snapshot)}::txid_snapshot)"
 
     @property
-    def _dated(self) -> bool:
+    def _has_readable_xids(self) -> bool:
         """Whether rows tell which transaction wrote them: a view's do not, nor do single columns."""
         return self._table.kind != "v" and bool(self._fetch(_MAY_READ, [self._table.oid])[0][0])
 

@@ -15,17 +15,17 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE, Content
-from airflow_provider_ckpt.connectors.postgres.claim import begin, fenced
-from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require
-from airflow_provider_ckpt.connectors.postgres.dead_letters import UnwrittenError, write_letters
-from airflow_provider_ckpt.connectors.postgres.durability import DURABLE
-from airflow_provider_ckpt.connectors.postgres.receipts import Bookkeeping, receipt_of, session_prefix
-from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER, RowCount
+from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS, BatchContent
+from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim, fenced_error
+from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
+from airflow_provider_ckpt.connectors.postgres.dead_letters import DeadLettersRefusedError, write_dead_letters
+from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
+from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, session_prefix, to_receipt
+from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER, RowCounter
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
-from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK, Rows, deliver_with_care
+from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS, RowWriter, write_good_rows
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
-from airflow_provider_ckpt.connectors.postgres.target_rules import Target, describe_target
+from airflow_provider_ckpt.connectors.postgres.target_rules import TargetDescription, describe_target
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import (
@@ -60,29 +60,29 @@ class PostgresWriter:
         self._key = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
         self._rows_may_differ = pipeline.sink.rows_may_differ
         self._queue = pipeline.dead_letter_queue
-        self._connection = require(connection, "sink")
+        self._connection = require_connection(connection, "sink")
         self._context = context
         self._open: Any = None
         self._cursor: Any = None
         self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
-        self._target: Target | None = None
-        self._senders: dict[tuple[pa.Schema, bool], Rows] = {}
+        self._target: TargetDescription | None = None
+        self._senders: dict[tuple[pa.Schema, bool], RowWriter] = {}
 
-    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Claim the receipt and write rows and dead letters; see :meth:`Writer.deliver`."""
         from adbc_driver_manager import Error
 
         try:
             content.counts(task, self._queue)
-            return self._with_letters(task, content)
+            return self._retry_dead_letters(task, content)
         except FencedError:
             self._roll_back()
             raise
         except CkptError as error:
             self._roll_back()
-            return _failed(task, error.info)
+            return _failed_outcome(task, error.info)
         except Error as error:
-            return _failed(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
+            return _failed_outcome(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
         except BaseException:  # the open transaction has its claim, which the next batch would commit
             self.close()
             raise
@@ -96,33 +96,33 @@ class PostgresWriter:
             with closing(opened), closing(cursor):
                 pass
 
-    def _with_letters(self, task: BatchTask, content: Content) -> Outcome:
+    def _retry_dead_letters(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Deliver the batch, and retry from the start while only its dead letters cannot be written."""
         for _ in range(self._queue.max_dlq_retries):
             try:
-                return self._transaction(task, content, Bookkeeping(self._connect().table.schema))
-            except UnwrittenError:
+                return self._transaction(task, content, BookkeepingTables(self._connect().table.schema))
+            except DeadLettersRefusedError:
                 self._roll_back()
-                time.sleep(LETTER_PAUSE)
-        return self._transaction(task, content, Bookkeeping(self._connect().table.schema))
+                time.sleep(DEAD_LETTER_RETRY_SECONDS)
+        return self._transaction(task, content, BookkeepingTables(self._connect().table.schema))
 
-    def _transaction(self, task: BatchTask, content: Content, books: Bookkeeping) -> Outcome:
+    def _transaction(self, task: BatchTask, content: BatchContent, books: BookkeepingTables) -> Outcome:
         """Deliver the batch with all rows at once; if bad data prevents that, once more without the bad records."""
         import pyarrow as pa
         from adbc_driver_manager import Error
 
         try:
-            return self._attempt(task, content, books, partial(self._at_once, task))
+            return self._attempt(task, content, books, partial(self._send_at_once, task))
         except pa.ArrowInvalid:
-            send = self._with_care(task, cast=True)
+            send = self._without_bad_records(task, cast=True)
         except Error as error:
             if not may_be_of_rows(error):
                 raise
-            send = self._with_care(task, cast=False)
+            send = self._without_bad_records(task, cast=False)
         self._run("ROLLBACK")
         return self._attempt(task, content, books, send)
 
-    def _attempt(self, task: BatchTask, content: Content, books: Bookkeeping, send: _Send) -> Outcome:
+    def _attempt(self, task: BatchTask, content: BatchContent, books: BookkeepingTables, send: _Send) -> Outcome:
         verdict = task.instruction.verdict
         counts = content.counts(task, self._queue)
         receipt = Receipt(
@@ -130,56 +130,56 @@ class PostgresWriter:
             content.positions,
         )  # fmt: skip
         count = self._connect().row_count(upsert=self._is_keyed(task))
-        settings = f"{DURABLE}, {count.start(content.rows.num_rows)}"
-        if not begin(receipt, self._context, books, self._cursor, settings):
+        settings = f"{SET_DURABLE_COMMIT}, {count.start(content.rows.num_rows)}"
+        if not begin_with_claim(receipt, self._context, books, self._cursor, settings):
             return self._found(task, books)
-        letters = content.letters
+        dead_letters = content.dead_letters
         if content.rows.num_rows:
             bad = send(content.rows)
             if bad:
                 own = content.original(bad)
                 counts = content.counts(task, self._queue, own)
-                recounted = [*self._key_of(task), counts.delivered, counts.dead_lettered]
+                recounted = [*self._batch_key(task), counts.delivered, counts.dead_lettered]
                 adbc_fetch(self._cursor)(books.recount, recounted)
-                letters = [*letters, *own]
-        if letters:
-            write_letters(self._cursor, task, self._context, letters, books)
-        self._run(f"{CHECK}; {self._observe(task, books, count)}; COMMIT")
-        types = Counter(letter.error.type.value for letter in letters)
+                dead_letters = [*dead_letters, *own]
+        if dead_letters:
+            write_dead_letters(self._cursor, task, self._context, dead_letters, books)
+        self._run(f"{CHECK_CONSTRAINTS}; {self._row_count_statement(task, books, count)}; COMMIT")
+        types = Counter(dead_letter.error.type.value for dead_letter in dead_letters)
         receipt = replace(receipt, counts=counts)
-        return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, letters=dict(types))
+        return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
 
-    def _observe(self, task: BatchTask, books: Bookkeeping, count: RowCount) -> str:
+    def _row_count_statement(self, task: BatchTask, books: BookkeepingTables, count: RowCounter) -> str:
         """Return the statement that compares the added with the sent rows, or only stores the number of added rows."""
         if not self._rows_may_differ:
             return count.check
-        return books.note_added(count.added).format(*map(literal, self._key_of(task)))
+        return books.store_added(count.added).format(*map(literal, self._batch_key(task)))
 
     def _is_keyed(self, task: BatchTask) -> bool:
         """Return whether the batch replaces rows by key.
 
         Replayed dead letters do not: the existing row may be newer, so a replayed record violates the constraint.
         """
-        return bool(self._key) and not task.key.letters
+        return bool(self._key) and not task.key.dead_letters
 
     def _now(self) -> datetime:
         """Return the server's time, computed from its clock when the connection was opened."""
         then, at = self._clock
         return then + timedelta(seconds=time.monotonic() - at)
 
-    def _key_of(self, task: BatchTask) -> list[Any]:
+    def _batch_key(self, task: BatchTask) -> list[Any]:
         return [self._context.ledger, self._context.pipeline, task.key.generation, task.key.partition, task.key.seq]
 
-    def _found(self, task: BatchTask, books: Bookkeeping) -> Outcome:
+    def _found(self, task: BatchTask, books: BookkeepingTables) -> Outcome:
         self._run("ROLLBACK")
-        receipt = receipt_of(adbc_fetch(self._cursor)(books.receipt, self._key_of(task))[0])
+        receipt = to_receipt(adbc_fetch(self._cursor)(books.receipt, self._batch_key(task))[0])
         return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, found=True)
 
-    def _sender(self, task: BatchTask, rows: pa.Table) -> Rows:
+    def _sender(self, task: BatchTask, rows: pa.Table) -> RowWriter:
         keyed = self._is_keyed(task)
         if (rows.schema, keyed) not in self._senders:
             target = self._connect()
-            self._senders[rows.schema, keyed] = Rows(
+            self._senders[rows.schema, keyed] = RowWriter(
                 self._cursor,
                 target.table,
                 rows.schema,
@@ -190,17 +190,17 @@ class PostgresWriter:
             )
         return self._senders[rows.schema, keyed]
 
-    def _at_once(self, task: BatchTask, rows: pa.Table) -> Mapping[int, ErrorInfo]:
+    def _send_at_once(self, task: BatchTask, rows: pa.Table) -> Mapping[int, ErrorInfo]:
         self._sender(task, rows).send(rows)
         return {}
 
-    def _with_care(self, task: BatchTask, *, cast: bool) -> _Send:
+    def _without_bad_records(self, task: BatchTask, *, cast: bool) -> _Send:
         def send(rows: pa.Table) -> Mapping[int, ErrorInfo]:
-            return deliver_with_care(rows, self._sender(task, rows), self._run, cast=cast)
+            return write_good_rows(rows, self._sender(task, rows), self._run, cast=cast)
 
         return send
 
-    def _connect(self) -> Target:
+    def _connect(self) -> TargetDescription:
         if self._open is None:
             name = f"{session_prefix(self._context)}{self._context.epoch}"
             self._open = open_adbc(self._connection, name, ErrorType.SINK)
@@ -246,16 +246,16 @@ class PostgresWriter:
         try:
             target = self._connect()
             key = [self._context.ledger, self._context.pipeline]
-            held = adbc_fetch(self._cursor)(Bookkeeping(target.table.schema).fence_epoch, key)
+            held = adbc_fetch(self._cursor)(BookkeepingTables(target.table.schema).fence_epoch, key)
         except CkptError as unreachable:
             return unreachable.info
         except Error as again:
             self.close()
             return error_info(again, ErrorType.SINK, doing, lost=True)
         if held and held[0][0] > self._context.epoch:
-            raise fenced(self._context, held[0][0]) from error
+            raise fenced_error(self._context, held[0][0]) from error
         return replace(error_info(error, ErrorType.SINK, doing, lost=True), whole=False)
 
 
-def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
+def _failed_outcome(task: BatchTask, error: ErrorInfo) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)

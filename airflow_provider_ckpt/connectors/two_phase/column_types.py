@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def storable(rows: pa.Table, what: str) -> pa.Table:
+def to_storable(rows: pa.Table, what: str) -> pa.Table:
     """Convert rows for a table: every column nullable, timestamps in microseconds of UTC.
 
     :param rows: the rows
@@ -20,8 +20,8 @@ def storable(rows: pa.Table, what: str) -> pa.Table:
     """
     import pyarrow as pa
 
-    schema = pa.schema([pa.field(field.name, plain(field.type)) for field in rows.schema])
-    refused = [f"{field.name} is {field.type}" for field in schema if not _known(field.type)]
+    schema = pa.schema([pa.field(field.name, normalized_type(field.type)) for field in rows.schema])
+    refused = [f"{field.name} is {field.type}" for field in schema if not _is_supported(field.type)]
     if refused:
         raise ConfigError(
             f"{what} cannot hold these columns: {'; '.join(refused)}.",
@@ -67,31 +67,31 @@ def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
     )
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
+def normalized_type(kind: pa.DataType) -> pa.DataType:
     """Return a type without what table formats ignore: nullability, and units and zones of timestamps."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC" if kind.tz else None)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(plain(kind.value_type))
+        return pa.list_(normalized_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, plain(field.type)) for field in kind])
+        return pa.struct([pa.field(field.name, normalized_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+        return pa.map_(normalized_type(kind.key_type), normalized_type(kind.item_type))
     return kind
 
 
-def _known(kind: pa.DataType) -> bool:
+def _is_supported(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     is_ = pa.types
     if is_.is_list(kind):
-        return _known(kind.value_type)
+        return _is_supported(kind.value_type)
     if is_.is_struct(kind):
-        return kind.num_fields > 0 and all(_known(field.type) for field in kind)
+        return kind.num_fields > 0 and all(_is_supported(field.type) for field in kind)
     if is_.is_map(kind):
-        return _known(kind.key_type) and _known(kind.item_type)
+        return _is_supported(kind.key_type) and _is_supported(kind.item_type)
     simple = (
         is_.is_boolean, is_.is_signed_integer, is_.is_float32, is_.is_float64, is_.is_decimal128, is_.is_date32,
         is_.is_timestamp, is_.is_string, is_.is_large_string, is_.is_binary, is_.is_large_binary,

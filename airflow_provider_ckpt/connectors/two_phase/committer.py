@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.connectors.two_phase.contention import Contention
-from airflow_provider_ckpt.connectors.two_phase.receipts import Entry, Receipts
-from airflow_provider_ckpt.connectors.two_phase.set_back import refuse_set_back
-from airflow_provider_ckpt.connectors.two_phase.staging import Staged, StagedWave
+from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt, ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.set_back import refuse_loss
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, StagedWave
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, IoError
@@ -42,7 +42,7 @@ class TableCommitter(ABC):
         self._pinned = pipeline.pinned
         self._target = target
         self._context = context
-        self._receipts: Receipts | None = None
+        self._receipts: ReceiptChain | None = None
 
     @abstractmethod
     def _open(self, wave: StagedWave) -> TableVersion:
@@ -51,7 +51,7 @@ class TableCommitter(ABC):
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
         """Commit the batches, and return the final outcome of each in the order given; see :class:`Committer`."""
         wave = StagedWave(staged)
-        contention = Contention(self._pipeline, self._target)
+        contention = CommitRetries(self._pipeline, self._target)
         try:
             while True:
                 version = self._look(wave)
@@ -73,7 +73,7 @@ class TableCommitter(ABC):
         :raises FencedError: if batches are still waiting and the version has a newer epoch
         """
         version = self._open(wave)
-        refuse_set_back(version, self._chain(version))
+        refuse_loss(version, self._chain(version))
         keys = {wave[index].key for index in wave.waiting}
         found = {entry.receipt.key: entry for entry in self._chain(version).find(version.head, keys)}
         for index, staged in list(wave.waiting.items()):
@@ -82,7 +82,7 @@ class TableCommitter(ABC):
                 continue
             same_attempt = (entry.receipt.epoch, entry.receipt.attempt) == (self._context.epoch, wave[index].attempt)
             if entry.file != staged.name:
-                wave.discard(index, staged, version.layout.table, letters=not same_attempt)
+                wave.discard(index, staged, version.layout.table, dead_letters=not same_attempt)
             wave.receipted(index, entry.receipt, ours=same_attempt and entry.file == staged.name)
         try:
             if wave.waiting:
@@ -93,8 +93,8 @@ class TableCommitter(ABC):
             raise
         return version
 
-    def _chain(self, version: TableVersion) -> Receipts:
-        self._receipts = self._receipts or Receipts(version.layout)
+    def _chain(self, version: TableVersion) -> ReceiptChain:
+        self._receipts = self._receipts or ReceiptChain(version.layout)
         return self._receipts
 
     def _refuse_misfits(self, wave: StagedWave, version: TableVersion) -> None:
@@ -104,7 +104,7 @@ class TableCommitter(ABC):
                 wave.not_attempted(index)
             else:
                 try:
-                    _refuse_gone(staged, version)
+                    _refuse_missing_files(staged, version)
                     version.refuse_misfit(staged)
                     continue
                 except CkptError as error:
@@ -135,7 +135,7 @@ class TableCommitter(ABC):
         }
         return version.commit([wave.waiting[index] for index in chosen.values()], self._context.epoch, number, note)
 
-    def _entry(self, outcome: Outcome, staged: Staged, at: datetime) -> Entry:
+    def _entry(self, outcome: Outcome, staged: StagedBatch, at: datetime) -> CommittedReceipt:
         receipt = Receipt(
             outcome.key,
             staged.range,
@@ -147,10 +147,10 @@ class TableCommitter(ABC):
             staged.bound,
             staged.positions,
         )
-        return Entry(receipt, staged.name)
+        return CommittedReceipt(receipt, staged.name)
 
 
-def _refuse_gone(staged: Staged, version: TableVersion) -> None:
+def _refuse_missing_files(staged: StagedBatch, version: TableVersion) -> None:
     for path in staged.data(version.layout.table):
         if not path.is_file():
             raise IoError(

@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.2
-_TELL_EVERY = 30.0
+_WARNING_INTERVAL = 30.0
 """Seconds between two warnings about lost races."""
 
 
-class Contention:
+class CommitRetries:
     """Retries of one commit, limited by the run's time budget instead of a number.
 
     :param pipeline: its name and time budget
@@ -69,7 +69,7 @@ class Contention:
         if worked:
             return
         now = time.monotonic()
-        if now - self._told >= _TELL_EVERY:
+        if now - self._told >= _WARNING_INTERVAL:
             self._told = now
             log.warning(
                 "%s: other writers took every version of %s for %.0f s (%d tries); retrying",

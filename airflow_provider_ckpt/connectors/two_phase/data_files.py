@@ -8,7 +8,7 @@ from pathlib import Path
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
 
 
-def damaged(files: Iterable[tuple[Path, int | None]]) -> Iterator[str]:
+def describe_damage(files: Iterable[tuple[Path, int | None]]) -> Iterator[str]:
     """Yield a sentence for each file that is missing, or whose size is not the recorded one.
 
     :param files: path and size in bytes, or None if the table does not record the size

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from airflow_provider_ckpt.connectors.local.dead_letters import LetterFiles, ReplayFiles
-from airflow_provider_ckpt.connectors.local.file_lists import KeptFileLists
-from airflow_provider_ckpt.connectors.local.filesystem import OWN, escape
+from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles, ReplayFiles
+from airflow_provider_ckpt.connectors.local.file_lists import StoredFileLists
+from airflow_provider_ckpt.connectors.local.filesystem import BOOKKEEPING_DIRECTORY, escape
 from airflow_provider_ckpt.core.batch import BatchKey
 
 DATA_PREFIX = "ckpt-"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """Paths of one pipeline and ledger at one table."""
 
     table: Path
@@ -31,7 +31,7 @@ class Layout:
     @property
     def own(self) -> Path:
         """Directory of the pipeline's bookkeeping."""
-        return self.table / OWN / escape(self.ledger) / escape(self.pipeline)
+        return self.table / BOOKKEEPING_DIRECTORY / escape(self.ledger) / escape(self.pipeline)
 
     def node(self, number: int) -> Path:
         """Return the file of a receipt node."""
@@ -48,17 +48,17 @@ class Layout:
         return ReplayFiles(self.own / "replays", self.pipeline)
 
     @property
-    def lists(self) -> KeptFileLists:
+    def lists(self) -> StoredFileLists:
         """Lists of source files."""
-        return KeptFileLists(self.own / "files", self.pipeline)
+        return StoredFileLists(self.own / "files", self.pipeline)
 
     @property
-    def letters(self) -> LetterFiles:
+    def dead_letters(self) -> DeadLetterFiles:
         """Dead letters beside the table."""
-        return LetterFiles(self.table, self.ledger, self.pipeline)
+        return DeadLetterFiles(self.table, self.ledger, self.pipeline)
 
 
-def new_stem(key: BatchKey, attempt: int, epoch: int) -> str:
+def new_file_prefix(key: BatchKey, attempt: int, epoch: int) -> str:
     """Return a unique prefix for the names of a batch's data files.
 
     :param key: the batch

@@ -27,22 +27,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
-from airflow_provider_ckpt.connectors.two_phase.layout import Layout
+from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError
 from airflow_provider_ckpt.core.ranges import Range, merge
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 
 _FORMAT = 1
-_CHANCE_BITS = 32
-_RUNS = 100
+_RANDOM_BITS = 32
+_MAX_RUNS = 100
 """Maximum number of runs of receipted batches in a node for each partition; of more runs, the highest are stored."""
-_NAMED = 3
+_MAX_NAMED = 3
 """Maximum number of partitions that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommittedReceipt:
     """A receipt and its staged files.
 
     :param receipt: the receipt
@@ -56,7 +56,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ReceiptedBatches:
     """Batches of one generation and partition that a node and all nodes before it receipted.
 
     :param seq: highest seq
@@ -68,21 +68,21 @@ class Reach:
     end: int
     runs: tuple[Range, ...]
 
-    def with_(self, seq: int, end: int) -> Reach:
+    def with_receipt(self, seq: int, end: int) -> ReceiptedBatches:
         """Return the reach after one more receipt."""
         runs = merge([*self.runs, Range(seq, seq + 1)])
-        return Reach(max(self.seq, seq), max(self.end, end), tuple(runs[-_RUNS:]))
+        return ReceiptedBatches(max(self.seq, seq), max(self.end, end), tuple(runs[-_MAX_RUNS:]))
 
     def names(self, seq: int) -> bool:
         """Return whether a batch is known to have a receipt."""
         return any(run.start <= seq < run.end for run in self.runs)
 
 
-_NOWHERE = Reach(-1, 0, ())
+_NO_BATCHES = ReceiptedBatches(-1, 0, ())
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ReceiptNode:
     """Receipts of one commit.
 
     :param previous: number of the node before it
@@ -94,27 +94,27 @@ class Node:
 
     previous: int | None
     version: int
-    entries: Sequence[Entry]
-    reach: Mapping[tuple[int, str], Reach]
+    entries: Sequence[CommittedReceipt]
+    reach: Mapping[tuple[int, str], ReceiptedBatches]
     cut: int | None = None
 
     def reaches(self, key: BatchKey) -> bool:
         """Return whether a batch may have a receipt in this node or an earlier one."""
-        return key.seq <= self.reach.get((key.generation, key.partition), _NOWHERE).seq
+        return key.seq <= self.reach.get((key.generation, key.partition), _NO_BATCHES).seq
 
     def names(self, key: BatchKey) -> bool:
         """Return whether a batch is known to have a receipt in this node or an earlier one."""
-        return self.reach.get((key.generation, key.partition), _NOWHERE).names(key.seq)
+        return self.reach.get((key.generation, key.partition), _NO_BATCHES).names(key.seq)
 
 
-class Receipts:
+class ReceiptChain:
     """Reader and writer of the chain of one pipeline; the caller passes its head, read from a version of the table."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
-        self._newest: tuple[int, Node] | None = None
+        self._newest: tuple[int, ReceiptNode] | None = None
 
-    def append(self, previous: int | None, entries: Sequence[Entry], *, version: int) -> int:
+    def append(self, previous: int | None, entries: Sequence[CommittedReceipt], *, version: int) -> int:
         """Write a node durably and return its number, to be committed as the new head.
 
         :param previous: head at the version that the commit builds on
@@ -125,12 +125,12 @@ class Receipts:
         reach = dict(self._node(previous).reach) if previous is not None else {}
         for entry in entries:
             key, end = entry.receipt.key, entry.receipt.range.end
-            reach[key.generation, key.partition] = reach.get((key.generation, key.partition), _NOWHERE).with_(
+            reach[key.generation, key.partition] = reach.get((key.generation, key.partition), _NO_BATCHES).with_receipt(
                 key.seq, end
             )
         return self._write(previous, previous=previous, version=version, entries=entries, reach=reach)
 
-    def begin_anew(self, head: int, lost: int, *, version: int) -> int:
+    def start_new_chain(self, head: int, lost: int, *, version: int) -> int:
         """Write a node durably whose chain ends before an unreadable one, and return its number.
 
         The receipts of newer nodes, which can be read, stay part of the chain.
@@ -161,7 +161,7 @@ class Receipts:
             return number
         return None
 
-    def find(self, head: int | None, keys: Iterable[BatchKey]) -> Iterator[Entry]:
+    def find(self, head: int | None, keys: Iterable[BatchKey]) -> Iterator[CommittedReceipt]:
         """Yield the entries of those batches that have one, newest first.
 
         :raises ReceiptsUnreadableError: if a node is missing or damaged, after the entries of newer nodes
@@ -198,7 +198,7 @@ class Receipts:
             return found
         return found
 
-    def beyond(self, head: int | None, known: Mapping[str, Known]) -> Iterator[Receipt]:
+    def beyond(self, head: int | None, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know yet, in the order of their keys.
 
         :raises ReceiptsUnreadableError: if a node is missing or damaged, after the receipts of newer nodes
@@ -227,8 +227,8 @@ class Receipts:
         *,
         previous: int | None,
         version: int,
-        entries: Sequence[Entry] = (),
-        reach: Mapping[tuple[int, str], Reach] | None = None,
+        entries: Sequence[CommittedReceipt] = (),
+        reach: Mapping[tuple[int, str], ReceiptedBatches] | None = None,
         cut: int | None = None,
     ) -> int:
         """Write a node durably and return its number, which is greater than that of the head before."""
@@ -243,21 +243,21 @@ class Receipts:
             ],
             "cut": cut,
         }
-        count = ((before or 0) >> _CHANCE_BITS) + 1
-        number = (count << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
+        count = ((before or 0) >> _RANDOM_BITS) + 1
+        number = (count << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
         write_durably(self._layout.node(number), json.dumps(document).encode(), exclusive=True)
         return number
 
-    def _walk(self, head: int | None) -> Iterator[Node]:
+    def _walk(self, head: int | None) -> Iterator[ReceiptNode]:
         cuts: set[int | None] = {None}
-        newer: Node | None = None
+        newer: ReceiptNode | None = None
         while head not in cuts and head is not None:
             newer = self._node(head, newer)
             yield newer
             cuts.add(newer.cut)
             head = newer.previous
 
-    def _node(self, number: int, newer: Node | None = None) -> Node:
+    def _node(self, number: int, newer: ReceiptNode | None = None) -> ReceiptNode:
         """Read a node.
 
         :param number: number of the node
@@ -267,9 +267,9 @@ class Receipts:
             return self._newest[1]
         path = self._layout.node(number)
         try:
-            node = _parse(json.loads(path.read_bytes()), number)
+            node = _parse_node(json.loads(path.read_bytes()), number)
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
-            lost = _told(newer) if newer is not None else "all receipts"
+            lost = _describe_lost(newer) if newer is not None else "all receipts"
             raise ReceiptsUnreadableError(
                 f"the receipts that the table {self._layout.table} names are missing or damaged: {path}. Without that "
                 f"file {lost} cannot be read.",
@@ -285,7 +285,7 @@ class Receipts:
         return node
 
 
-def _parse(document: Mapping[str, Any], number: int) -> Node:
+def _parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
     """Parse a node.
 
     :raises ValueError: if it is damaged; possibly another parsing error instead
@@ -295,22 +295,25 @@ def _parse(document: Mapping[str, Any], number: int) -> Node:
         raise TypeError("the number of a node or version is not an integer")
     if previous is not None and not 0 <= previous < number:
         raise ValueError("a node names a later one as its predecessor")
-    return Node(
+    return ReceiptNode(
         previous,
         version,
-        [Entry(Receipt.from_json(item), item["file"], version) for item in document["receipts"]],
-        {(int(generation), str(partition)): _reach(*how_far) for generation, partition, *how_far in document["reach"]},
+        [CommittedReceipt(Receipt.from_json(item), item["file"], version) for item in document["receipts"]],
+        {
+            (int(generation), str(partition)): _parse_receipted(*how_far)
+            for generation, partition, *how_far in document["reach"]
+        },
         cut,
     )
 
 
-def _reach(seq: int, end: int, runs: Sequence[Sequence[int]] | None = None) -> Reach:
+def _parse_receipted(seq: int, end: int, runs: Sequence[Sequence[int]] | None = None) -> ReceiptedBatches:
     """Parse what a node records about a partition; an early format had no runs."""
     found = [Range(seq, seq + 1)] if runs is None else [Range(int(start), int(after)) for start, after in runs]
-    return Reach(int(seq), int(end), tuple(found))
+    return ReceiptedBatches(int(seq), int(end), tuple(found))
 
 
-def _told(newer: Node) -> str:
+def _describe_lost(newer: ReceiptNode) -> str:
     """Return a description of the receipts before a node, for the error message."""
     told = []
     for (generation, partition), reach in sorted(newer.reach.items()):
@@ -320,5 +323,5 @@ def _told(newer: Node) -> str:
             seq -= 1
         if seq >= 0:
             told.append(f"{BatchKey(generation, partition, seq)}")
-    more = f" and of {len(told) - _NAMED} more partitions" if len(told) > _NAMED else ""
-    return f"the receipts up to {', '.join(told[:_NAMED])}{more}" if told else "older receipts"
+    more = f" and of {len(told) - _MAX_NAMED} more partitions" if len(told) > _MAX_NAMED else ""
+    return f"the receipts up to {', '.join(told[:_MAX_NAMED])}{more}" if told else "older receipts"

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
-from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError, SinkChangedError
 
 
 @dataclass(frozen=True, slots=True)
-class Setback:
+class TableLoss:
     """Evidence that rows or receipts of a pipeline are gone.
 
     :param message: what was found, as a sentence
@@ -34,7 +34,7 @@ class Setback:
     kept: int | None
 
 
-def find_setback(version: TableVersion, receipts: Receipts) -> Setback | None:
+def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None:
     """Return evidence of a restore, a rollback or lost receipts; None if nothing is missing or nothing was committed.
 
     :raises IoError: if the file system fails
@@ -44,27 +44,27 @@ def find_setback(version: TableVersion, receipts: Receipts) -> Setback | None:
     try:
         committed = receipts.version_of(version.head)
     except ReceiptsUnreadableError as error:
-        return Setback(error.message, None)
-    kept = version.went_back_to(max(committed, _accepted(version)))
+        return TableLoss(error.message, None)
+    kept = version.restored_version(max(committed, _accepted_version(version)))
     if kept is None or committed <= kept:
         return None
-    return Setback(
+    return TableLoss(
         f"the table {version.layout.table} has the content of its version {kept} again, as after a restore or a "
         f"rollback, and this pipeline has delivered rows up to version {committed}",
         kept,
     )
 
 
-def refuse_set_back(version: TableVersion, receipts: Receipts) -> None:
+def refuse_loss(version: TableVersion, receipts: ReceiptChain) -> None:
     """Raise an error if the table was set back since the run took it over.
 
     :raises SinkChangedError: stating what was found
     """
-    if (found := find_setback(version, receipts)) is not None:
+    if (found := find_loss(version, receipts)) is not None:
         raise _refusal(version, found)
 
 
-def begin_anew(version: TableVersion, receipts: Receipts, *, accepting: bool) -> int | None:
+def start_new_chain(version: TableVersion, receipts: ReceiptChain, *, accepting: bool) -> int | None:
     """Start a new chain of receipts if the old one cannot be read; return the number of its head, or None.
 
     A fence calls this. Newer nodes of the old chain, which can be read, become part of the new one.
@@ -75,7 +75,7 @@ def begin_anew(version: TableVersion, receipts: Receipts, *, accepting: bool) ->
     :raises SinkChangedError: if the table is not intact and no user accepted it
     :raises IoError: if the file system fails
     """
-    found = find_setback(version, receipts)
+    found = find_loss(version, receipts)
     if found is not None and not accepting:
         raise _refusal(version, found)
     if version.head is None or not accepting:
@@ -84,19 +84,19 @@ def begin_anew(version: TableVersion, receipts: Receipts, *, accepting: bool) ->
     if lost is None:
         return None
     try:
-        return receipts.begin_anew(version.head, lost, version=version.following)
+        return receipts.start_new_chain(version.head, lost, version=version.following)
     except OSError as error:
         raise io_error(error, f"write receipts in {version.layout.table}") from error
 
 
-def missing(version: TableVersion, receipts: Receipts, keys: Sequence[BatchKey]) -> list[BatchKey]:
+def batches_without_rows(version: TableVersion, receipts: ReceiptChain, keys: Sequence[BatchKey]) -> list[BatchKey]:
     """Return the batches that have no readable receipt, or whose rows were lost by a restore or rollback.
 
     :param version: the table
     :param receipts: its receipts
     :param keys: batches whose receipt the ledger has seen
     """
-    setback = find_setback(version, receipts)
+    setback = find_loss(version, receipts)
     if setback is None:
         held = receipts.held(version.head, keys)
     elif setback.kept is None:
@@ -110,21 +110,21 @@ def missing(version: TableVersion, receipts: Receipts, keys: Sequence[BatchKey])
     return [key for key in keys if key not in held]
 
 
-def accept(version: TableVersion) -> None:
+def record_accepted(version: TableVersion) -> None:
     """Record durably that the table is intact as of this version, or was accepted as it is.
 
     :raises IoError: if the file system fails
     """
     path = version.layout.accepted
     document = {"target": version.target, "version": version.current}
-    if _read(version) != document:
+    if _read_accepted(version) != document:
         try:
             write_durably(path, json.dumps(document).encode())
         except OSError as error:
             raise io_error(error, f"write {path}") from error
 
 
-def _refusal(version: TableVersion, found: Setback) -> SinkChangedError:
+def _refusal(version: TableVersion, found: TableLoss) -> SinkChangedError:
     return SinkChangedError(
         f"{found.message.rstrip('.')}. Nothing more was sent.",
         pipeline=version.layout.pipeline,
@@ -132,15 +132,15 @@ def _refusal(version: TableVersion, found: Setback) -> SinkChangedError:
     )
 
 
-def _accepted(version: TableVersion) -> int:
-    match _read(version):
+def _accepted_version(version: TableVersion) -> int:
+    match _read_accepted(version):
         case {"target": version.target, "version": int(number)}:
             return number
     return 0
 
 
-def _read(version: TableVersion) -> Any:
-    """Read the file that :func:`accept` wrote; return None if it is missing or damaged.
+def _read_accepted(version: TableVersion) -> Any:
+    """Read the file that :func:`record_accepted` wrote; return None if it is missing or damaged.
 
     Then no version counts as accepted.
     """

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedBatch:
     """A staged batch, as it is transferred in an outcome.
 
     :param range: positions of the batch
@@ -24,7 +24,7 @@ class Staged:
     :param counts: the batch's counts
     :param name: unique name of what was staged; None if the batch has no rows
     :param files: data files as the table format describes them; ``path`` is absolute or relative to the table
-    :param letters: path of its dead letters, or None
+    :param dead_letters: path of its dead letters, or None
     :param schema: columns of the rows, in the table format's own notation; None if the batch came without columns
     :param positions: positions of the records read, for the receipt
     """
@@ -35,12 +35,12 @@ class Staged:
     counts: Counts
     name: str | None
     files: Sequence[Mapping[str, Any]]
-    letters: str | None
+    dead_letters: str | None
     schema: str | None
     positions: str | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Staged:
+    def of(cls, outcome: Outcome) -> StagedBatch:
         """Return what an outcome says was staged."""
         data: Mapping[str, Any] = outcome.staged or {}
         return cls(
@@ -50,16 +50,16 @@ class Staged:
             Counts(**data["counts"]),
             data["name"],
             data["files"],
-            data["letters"],
+            data["dead_letters"],
             data["schema"],
             data["positions"],
         )
 
-    def outcome(self, task: BatchTask, letters: Mapping[str, int]) -> Outcome:
+    def outcome(self, task: BatchTask, dead_letters: Mapping[str, int]) -> Outcome:
         """Return the outcome that carries this; :meth:`of` is its inverse.
 
         :param task: the batch and its attempt
-        :param letters: number of dead letters by error type
+        :param dead_letters: number of dead letters by error type
         """
         data = {
             "range": [self.range.start, self.range.end],
@@ -68,22 +68,22 @@ class Staged:
             "counts": self.counts.to_json(),
             "name": self.name,
             "files": [dict(file) for file in self.files],
-            "letters": self.letters,
+            "dead_letters": self.dead_letters,
             "schema": self.schema,
             "positions": self.positions,
         }
-        return Outcome(task.key, task.attempt, AttemptOutcome.STAGED, letters=letters, staged=data)
+        return Outcome(task.key, task.attempt, AttemptOutcome.STAGED, dead_letters=dead_letters, staged=data)
 
     def data(self, table: Path) -> list[Path]:
         """Return the data files that were staged."""
         return [table / file["path"] for file in self.files]
 
-    def paths(self, table: Path, *, letters: bool = True) -> list[Path]:
+    def paths(self, table: Path, *, dead_letters: bool = True) -> list[Path]:
         """Return the files that were staged, with or without the dead letters."""
-        return [*self.data(table), Path(self.letters)] if letters and self.letters else self.data(table)
+        return [*self.data(table), Path(self.dead_letters)] if dead_letters and self.dead_letters else self.data(table)
 
 
-def discard(paths: Iterable[Path]) -> None:
+def remove_files(paths: Iterable[Path]) -> None:
     """Remove files that no commit ever named; best effort, since no reader uses them."""
     for path in paths:
         with suppress(OSError):
@@ -100,7 +100,7 @@ class StagedWave:
     def __init__(self, outcomes: Sequence[Outcome]) -> None:
         ordered = sorted(enumerate(outcomes), key=lambda item: item[1].key)
         self._outcomes = dict(enumerate(outcomes))
-        self.waiting = {i: Staged.of(o) for i, o in ordered if o.outcome is AttemptOutcome.STAGED}
+        self.waiting = {i: StagedBatch.of(o) for i, o in ordered if o.outcome is AttemptOutcome.STAGED}
         self.attempted: set[int] = set()
 
     def __getitem__(self, index: int) -> Outcome:
@@ -135,31 +135,31 @@ class StagedWave:
             outcome=AttemptOutcome(receipt.verdict.value),
             receipt=receipt,
             found=not (ours and index in self.attempted),
-            letters=self._outcomes[index].letters if ours else {},
+            dead_letters=self._outcomes[index].dead_letters if ours else {},
             staged=None,
         )
 
-    def discard(self, index: int, staged: Staged, table: Path, *, letters: bool = True) -> None:
+    def discard(self, index: int, staged: StagedBatch, table: Path, *, dead_letters: bool = True) -> None:
         """Remove what was staged of a batch, unless a commit of this wave named it.
 
         :param index: number of the batch in the wave
         :param staged: what was staged
         :param table: directory of the table
-        :param letters: whether to remove its dead letters, too
+        :param dead_letters: whether to remove its dead letters, too
         """
         if index not in self.attempted:
-            discard(staged.paths(table, letters=letters))
+            remove_files(staged.paths(table, dead_letters=dead_letters))
 
     def not_attempted(self, index: int) -> None:
         """Record that a batch was not attempted, since an earlier one failed."""
         self.waiting.pop(index)
         self._outcomes[index] = replace(
-            self._outcomes[index], outcome=AttemptOutcome.NOT_ATTEMPTED, letters={}, staged=None
+            self._outcomes[index], outcome=AttemptOutcome.NOT_ATTEMPTED, dead_letters={}, staged=None
         )
 
     def failed(self, index: int, error: CkptError) -> None:
         """Record that a batch failed; as far as known, it was not committed."""
         self.waiting.pop(index)
         self._outcomes[index] = replace(
-            self._outcomes[index], outcome=AttemptOutcome.FAILED, error=error.info, letters={}, staged=None
+            self._outcomes[index], outcome=AttemptOutcome.FAILED, error=error.info, dead_letters={}, staged=None
         )

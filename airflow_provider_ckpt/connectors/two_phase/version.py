@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_ckpt.connectors.two_phase.layout import Layout
-from airflow_provider_ckpt.connectors.two_phase.staging import Staged
+from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 
@@ -17,7 +17,7 @@ class TableVersion(ABC):
     :param layout: paths of the pipeline's files
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: TableLayout) -> None:
         self.layout = layout
 
     @property
@@ -46,7 +46,7 @@ class TableVersion(ABC):
         """Number of the version that the next commit creates."""
 
     @abstractmethod
-    def went_back_to(self, since: int) -> int | None:
+    def restored_version(self, since: int) -> int | None:
         """Return the older version whose content the table has again; None if it still has the content of ``since``.
 
         Changes by other writers (deletes, rewrites, additions) build on the older versions and are not reported.
@@ -55,14 +55,14 @@ class TableVersion(ABC):
         """
 
     @abstractmethod
-    def refuse_misfit(self, staged: Staged) -> None:
+    def refuse_misfit(self, staged: StagedBatch) -> None:
         """Raise an error if what was staged does not fit this table.
 
         :raises ConfigError: naming the columns
         """
 
     @abstractmethod
-    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+    def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
         """Add what was staged to the table, with the epoch and the head, as the next version or not at all.
 
         A fresh version shows whether it worked. No file is removed here.

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter, data_error
-from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
-from airflow_provider_ckpt.connectors.row_filter import without
-from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.staging import Staged, discard
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, record_error
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.row_filter import exclude_rows
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, remove_files
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError
@@ -32,7 +32,7 @@ V = TypeVar("V", bound=TableVersion)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFiles:
     """Data files of a batch; see :class:`Staged`."""
 
     name: str | None = None
@@ -50,25 +50,25 @@ class TableWriter(ABC, Generic[V]):
     def __init__(self, pipeline: Pipeline, context: SinkContext) -> None:
         self._pipeline = pipeline
         self._context = context
-        self._receipts: Receipts | None = None
+        self._receipts: ReceiptChain | None = None
 
     @abstractmethod
     def _fresh(self) -> V:
         """Return the version of the table to stage for."""
 
     @abstractmethod
-    def _fitting(self, rows: pa.Table, version: V) -> pa.Table:
+    def _convert_rows(self, rows: pa.Table, version: V) -> pa.Table:
         """Convert rows for the table format.
 
         :raises ConfigError: if they do not fit the table
         """
 
     @abstractmethod
-    def _unfit(self, rows: pa.Table, version: V) -> dict[int, ErrorInfo]:
+    def _record_errors(self, rows: pa.Table, version: V) -> dict[int, ErrorInfo]:
         """Return the errors of records that the table cannot store, by number."""
 
     @abstractmethod
-    def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> Written:
+    def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> WrittenFiles:
         """Write the rows durably, if there are any.
 
         :param task: the batch and its attempt
@@ -77,12 +77,12 @@ class TableWriter(ABC, Generic[V]):
         :param written: list to which each file is added before it is written
         """
 
-    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Stage the batch, unless it has its receipt already; see :class:`Writer`."""
         try:
             version = self._fresh()
             version.refuse_unless_current(self._context.epoch)
-            self._receipts = self._receipts or Receipts(version.layout)
+            self._receipts = self._receipts or ReceiptChain(version.layout)
             entry = next(self._receipts.find(version.head, [task.key]), None)
             if entry is not None:
                 outcome = AttemptOutcome(entry.receipt.verdict.value)
@@ -96,25 +96,25 @@ class TableWriter(ABC, Generic[V]):
     def close(self) -> None:
         """Do nothing: no file is held open."""
 
-    def _stage(self, task: BatchTask, content: Content, version: V) -> Outcome:
-        rows = self._fitting(content.rows, version)
-        errors = self._unfit(rows, version) if rows.num_rows else {}
+    def _stage(self, task: BatchTask, content: BatchContent, version: V) -> Outcome:
+        rows = self._convert_rows(content.rows, version)
+        errors = self._record_errors(rows, version) if rows.num_rows else {}
         own = content.original(errors) if errors else []
         counts = content.counts(task, self._pipeline.dead_letter_queue, own)
-        letters = sorted([*content.letters, *own], key=lambda letter: letter.position)
+        dead_letters = sorted([*content.dead_letters, *own], key=lambda dead_letter: dead_letter.position)
         if errors:
-            rows = without(rows, errors)
+            rows = exclude_rows(rows, errors)
         written: list[Path] = []
         try:
-            data = Written()
+            data = WrittenFiles()
             if rows.num_columns > 1:
-                data = self._write(task, rows.drop_columns([NUMBER]), version, written)
+                data = self._write(task, rows.drop_columns([ROW_NUMBER]), version, written)
             # Last, and never removed: the receipt of a duplicate of this attempt may name the same dead letters.
-            letters_file = self._write_letters(task, letters, version) if letters else None
+            letters_file = self._write_letters(task, dead_letters, version) if dead_letters else None
         except BaseException:
-            discard(written)
+            remove_files(written)
             raise
-        staged = Staged(
+        staged = StagedBatch(
             task.range,
             task.bound,
             task.instruction.verdict,
@@ -125,14 +125,14 @@ class TableWriter(ABC, Generic[V]):
             data.schema,
             content.positions,
         )
-        return staged.outcome(task, Counter(letter.error.type.value for letter in letters))
+        return staged.outcome(task, Counter(dead_letter.error.type.value for dead_letter in dead_letters))
 
-    def _write_letters(self, task: BatchTask, letters: list[DeadLetter], version: V) -> str:
+    def _write_letters(self, task: BatchTask, dead_letters: list[DeadLetter], version: V) -> str:
         retries = self._pipeline.dead_letter_queue.max_dlq_retries
-        return str(version.layout.letters.write(task, self._context, letters, retries))
+        return str(version.layout.dead_letters.write(task, self._context, dead_letters, retries))
 
 
-def nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
+def null_errors(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
     """Return the errors of records that have a null where the table does not allow one, by number.
 
     :param rows: rows with their numbers
@@ -145,6 +145,6 @@ def nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
         column = rows.column(name)
         if column.null_count:
             message = f"column {name} is NULL, and the table declares it NOT NULL"
-            for number in rows.column(NUMBER).filter(pc.is_null(column)).to_pylist():
-                errors[number] = data_error(ErrorType.SINK, message, _NOT_NULL)
+            for number in rows.column(ROW_NUMBER).filter(pc.is_null(column)).to_pylist():
+                errors[number] = record_error(ErrorType.SINK, message, _NOT_NULL)
     return errors

@@ -10,48 +10,55 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
-from airflow_provider_ckpt.core.actions import BEHIND_FENCE, BY_A_RUN, NEED_A_REASON, OF_THE_SINK, Act, require_reason
+from airflow_provider_ckpt.core.actions import (
+    NEED_NEW_EPOCH,
+    NEED_REASON,
+    NEED_RECEIPTS_READ,
+    SINK_ACTIONS,
+    Action,
+    require_reason,
+)
 from airflow_provider_ckpt.core.batch import Receipt
-from airflow_provider_ckpt.core.dead_letters import Forgotten
+from airflow_provider_ckpt.core.dead_letters import LostReplays
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerStateError
-from airflow_provider_ckpt.core.lease import nobody_is_dead
+from airflow_provider_ckpt.core.lease import assume_alive
 from airflow_provider_ckpt.ledger.commands import actions, proposals, reconcile, retention, sink_state
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
 from airflow_provider_ckpt.ledger.store import lease as leases
-from airflow_provider_ckpt.ledger.types import ActResult, Intent, Lease
-from airflow_provider_ckpt.ledger.unit_of_work import Work
+from airflow_provider_ckpt.ledger.types import ActionResult, Lease, StoredAction
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
-_ACT_TTL = timedelta(seconds=60)
+_ACTION_TTL = timedelta(seconds=60)
 """TTL of an action's lease; an action is one transaction, which releases the lease at its end."""
 
 
-class PeopleCommands(Session):
+class AdminCommands(Session):
     """Commands for users; each leaves an event with actor and reason."""
 
-    def act(
+    def action(
         self,
         pipeline: str,
-        act: Act,
+        action: Action,
         *,
-        who: str,
-        why: str | None = None,
-        is_dead: Callable[[str], bool] = nobody_is_dead,
+        actor: str,
+        reason: str | None = None,
+        is_dead: Callable[[str], bool] = assume_alive,
         dry_run: bool = False,
         receipts: Iterable[Receipt] = (),
         proposal: str | None = None,
-    ) -> ActResult:
+    ) -> ActionResult:
         """Carry out an action at once, after the stored ones, if no one holds the lease; else store it.
 
         Actions that need the sink's fence or its receipts, which are all of
-        :data:`~airflow_provider_ckpt.core.actions.BY_A_RUN`, are always stored; a run applies them by
-        :meth:`apply_intents`.
+        :data:`~airflow_provider_ckpt.core.actions.NEED_RECEIPTS_READ`, are always stored; a run applies them by
+        :meth:`apply_stored_actions`.
 
         :param pipeline: name of the pipeline
-        :param act: the action
-        :param who: the actor
-        :param why: the actor's reason, which the audit log stores
+        :param action: the action
+        :param actor: the actor
+        :param reason: the actor's reason, which the audit log stores
         :param is_dead: returns whether the lease's owner is certainly gone
         :param dry_run: return the state before and after, whoever holds the lease, and store nothing
         :param receipts: the sink's receipts, with which a dry run reconciles first
@@ -60,79 +67,85 @@ class PeopleCommands(Session):
         :raises LedgerStateError: if the action or the proposal does not fit; nothing is changed then
         """
         with self._writing() as connection:
-            status.known(connection, pipeline)
-            require_reason(act.kind, who, why, reason=act.kind in NEED_A_REASON and not dry_run)
+            status.require_pipeline(connection, pipeline)
+            require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON and not dry_run)
             if dry_run:
-                lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=True)
+                lease, _, _ = leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=True)
                 if found := list(receipts):
-                    reconcile.reconcile(Work(connection, lease, datetime.now(UTC)), found, Forgotten())
-                result = actions.apply(Work(connection, lease, datetime.now(UTC)), act, who=who, why=why)
+                    reconcile.reconcile(UnitOfWork(connection, lease, datetime.now(UTC)), found, LostReplays())
+                result = actions.apply(
+                    UnitOfWork(connection, lease, datetime.now(UTC)), action, actor=actor, reason=reason
+                )
                 connection.rollback()
                 return replace(result, applied=False)
-            if act.kind in OF_THE_SINK:
+            if action.kind in SINK_ACTIONS:
                 raise LedgerStateError(
-                    f"{act.kind.value.replace('_', ' ')} is not carried out by the ledger alone: it fences the sink "
+                    f"{action.kind.value.replace('_', ' ')} is not carried out by the ledger alone: it fences the sink "
                     "and reads its receipts first.",
                     pipeline=pipeline,
-                    hint=f"Use `airflow ckpt {act.kind.value.replace('_', '-')}`, or the recovery DAG.",
+                    hint=f"Use `airflow ckpt {action.kind.value.replace('_', '-')}`, or the recovery DAG.",
                 )
-            result = self._applied_or_stored(connection, pipeline, act, who, why, is_dead)
+            result = self._apply_or_store(connection, pipeline, action, actor, reason, is_dead)
             if proposal is not None:
-                _use(connection, proposal, act, result, pipeline, who)
+                _use_proposal(connection, proposal, action, result, pipeline, actor)
             return result
 
-    def _applied_or_stored(
+    def _apply_or_store(
         self,
         connection: Connection,
         pipeline: str,
-        act: Act,
-        who: str,
-        why: str | None,
+        action: Action,
+        actor: str,
+        reason: str | None,
         is_dead: Callable[[str], bool],
-    ) -> ActResult:
-        if act.kind in BY_A_RUN:
-            return ActResult(act, False, actions.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
+    ) -> ActionResult:
+        if action.kind in NEED_RECEIPTS_READ:
+            return ActionResult(
+                action, False, actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC))
+            )
         try:
-            lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)
+            lease, _, _ = leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
         except LeaseBusyError:
-            return ActResult(act, False, actions.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
-        work = Work(connection, lease, datetime.now(UTC))
-        actions.apply_waiting(work, leave=BY_A_RUN, keep_refused=True)
-        result = actions.apply(work, act, who=who, why=why)
+            return ActionResult(
+                action, False, actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC))
+            )
+        work = UnitOfWork(connection, lease, datetime.now(UTC))
+        actions.apply_stored_actions(work, leave=NEED_RECEIPTS_READ, keep_refused=True)
+        result = actions.apply(work, action, actor=actor, reason=reason)
         leases.release(connection, lease)
         return result
 
-    def act_under(
+    def act_under_lease(
         self,
         lease: Lease,
-        act: Act,
+        action: Action,
         *,
-        who: str,
-        why: str | None = None,
+        actor: str,
+        reason: str | None = None,
         proposal: str | None = None,
         accepted: AcceptedSink | None = None,
-    ) -> ActResult:
+    ) -> ActionResult:
         """Carry out an action under a lease whose holder has fenced the sink and reconciled.
 
         :param lease: the lease
-        :param act: the act
-        :param who: the person
-        :param why: the reason; kept in the audit trail
+        :param action: the act
+        :param actor: the person
+        :param reason: the reason; kept in the audit trail
         :param proposal: id of the approved proposal that this uses up, in the same transaction
         :param accepted: for an act on the sink, the losses that it accepts
         :raises ConfigError: if the actor, or a reason that the act needs, is missing
         :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
         """
-        require_reason(act.kind, who, why, reason=act.kind in NEED_A_REASON)
+        require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON)
         with self._command(lease) as work:
-            result = actions.apply(work, act, who=who, why=why)
+            result = actions.apply(work, action, actor=actor, reason=reason)
             if accepted is not None:
-                sink_state.note_accepted(work, accepted, who)
+                sink_state.note_accepted(work, accepted, actor)
             if proposal is not None:
-                _use(work.connection, proposal, act, result, lease.pipeline, who)
+                _use_proposal(work.connection, proposal, action, result, lease.pipeline, actor)
             return result
 
-    def apply_intents(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActResult]:
+    def apply_stored_actions(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActionResult]:
         """Apply the actions that were stored while the lease was held; return their results.
 
         :param lease: the lease
@@ -140,47 +153,47 @@ class PeopleCommands(Session):
         :param behind_fence: whether the sink has just been fenced and reconciled under this epoch
         """
         with self._command(lease, now) as work:
-            return actions.apply_waiting(work, leave=frozenset() if behind_fence else BEHIND_FENCE)
+            return actions.apply_stored_actions(work, leave=frozenset() if behind_fence else NEED_NEW_EPOCH)
 
-    def break_lease(self, pipeline: str, *, who: str, why: str) -> Lease:
+    def break_lease(self, pipeline: str, *, actor: str, reason: str) -> Lease:
         """Take the lease from its holder and release it; the holder's commands are refused from then on.
 
         Attempts that the holder left in flight wait for the next run, which fences and reconciles.
 
         :param pipeline: name of the pipeline
-        :param who: the actor
-        :param why: the actor's reason
+        :param actor: the actor
+        :param reason: the actor's reason
         :returns: the lease under the epoch that broke it
         :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
         """
-        require_reason("break lease", who, why, reason=True)
+        require_reason("break lease", actor, reason, required=True)
         with self._writing() as connection:
-            status.known(connection, pipeline)
-            lease, held, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, nobody_is_dead, force=True)
+            status.require_pipeline(connection, pipeline)
+            lease, held, _ = leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, assume_alive, force=True)
             leases.release(connection, lease)
-            detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "reason": why}
-            moment = leases.now(connection)
-            bulk_sql.insert(connection, tables.event, [events.row(lease, moment, "lease_broken", detail)])
+            detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "reason": reason}
+            moment = leases.database_time(connection)
+            bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_broken", detail)])
         return lease
 
-    def adopt(self, lease: Lease, ledger_id: str, *, who: str, why: str) -> None:
+    def adopt(self, lease: Lease, ledger_id: str, *, actor: str, reason: str) -> None:
         """Take over another ledger's receipts in the sink: from now on they are this pipeline's own.
 
         :param lease: the lease
         :param ledger_id: id of the ledger under which the sink stores them
-        :param who: the actor
-        :param why: the actor's reason
+        :param actor: the actor
+        :param reason: the actor's reason
         :raises ConfigError: if actor or reason is missing
         """
-        require_reason("adopt", who, why, reason=True)
+        require_reason("adopt", actor, reason, required=True)
         with self._command(lease, touch=()) as work:
             c = tables.pipeline.c
             here = c.name == lease.pipeline
             before = work.connection.execute(sa.select(c.adopted).where(here)).scalar_one()
             work.connection.execute(tables.pipeline.update().where(here).values(adopted=ledger_id))
-            sink_state.forget(work.connection, lease.pipeline)
-            detail = {"before": before or self.id, "after": ledger_id, "reason": why}
-            row = events.row(work.lease, work.now, "adopted", detail) | {"who": who}
+            sink_state.clear_state(work.connection, lease.pipeline)
+            detail = {"before": before or self.id, "after": ledger_id, "reason": reason}
+            row = events.event_row(work.lease, work.now, "adopted", detail) | {"actor": actor}
             bulk_sql.insert(work.connection, tables.event, [row])
 
     def sink_id(self, pipeline: str) -> str:
@@ -189,37 +202,39 @@ class PeopleCommands(Session):
             c = tables.pipeline.c
             return connection.execute(sa.select(c.adopted).where(c.name == pipeline)).scalar_one_or_none() or self.id
 
-    def forget(self, pipeline: str, *, who: str, why: str, is_dead: Callable[[str], bool] = nobody_is_dead) -> None:
+    def forget(self, pipeline: str, *, actor: str, reason: str, is_dead: Callable[[str], bool] = assume_alive) -> None:
         """Delete everything that the ledger knows of a pipeline except its audit log; the sink is not changed.
 
         The lease row stays too, so that epochs continue to grow if the name is used again.
 
         :param pipeline: name of the pipeline
-        :param who: the actor
-        :param why: the actor's reason
+        :param actor: the actor
+        :param reason: the actor's reason
         :param is_dead: returns whether the lease's owner is certainly gone
         :raises LeaseBusyError: while a run holds the lease
         :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
         """
-        require_reason("delete", who, why, reason=True)
+        require_reason("delete", actor, reason, required=True)
         with self._writing() as connection:
-            status.known(connection, pipeline)
-            lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)
+            status.require_pipeline(connection, pipeline)
+            lease, _, _ = leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
             for table in tables.metadata.sorted_tables:
                 if "pipeline" in table.c and table not in (tables.event, tables.lease):
                     connection.execute(table.delete().where(table.c.pipeline == pipeline))
             connection.execute(tables.pipeline.delete().where(tables.pipeline.c.name == pipeline))
             leases.release(connection, lease)
-            moment = leases.now(connection)
-            bulk_sql.insert(connection, tables.event, [events.row(lease, moment, "forgotten", {"reason": why})])
+            moment = leases.database_time(connection)
+            bulk_sql.insert(
+                connection, tables.event, [events.event_row(lease, moment, "forgotten", {"reason": reason})]
+            )
 
     def collect(
         self,
         pipeline: str,
         *,
         keep: timedelta,
-        who: str,
-        why: str | None = None,
+        actor: str,
+        reason: str | None = None,
         now: datetime | None = None,
         dry_run: bool = False,
     ) -> dict[str, int]:
@@ -227,28 +242,32 @@ class PeopleCommands(Session):
 
         :param pipeline: name of the pipeline
         :param keep: age from which rows may be deleted
-        :param who: the actor
-        :param why: the actor's reason, if it was given
+        :param actor: the actor
+        :param reason: the actor's reason, if it was given
         :param now: time at which the age is taken; the current time if None
         :param dry_run: only count
         :returns: number of deleted or merged rows, by what they hold
         :raises ConfigError: if the ledger does not know the pipeline
         """
-        require_reason("collect", who, why, reason=False)
+        require_reason("collect", actor, reason, required=False)
         moment = now or datetime.now(UTC)
-        return retention.Collection(self._writing, pipeline, keep, moment, dry=dry_run).run(who=who, why=why)
+        return retention.GarbageCollection(self._writing, pipeline, keep, moment, dry=dry_run).run(
+            actor=actor, reason=reason
+        )
 
-    def intents(self, pipeline: str) -> list[Intent]:
+    def intents(self, pipeline: str) -> list[StoredAction]:
         """Return the stored actions that have not been applied yet, oldest first."""
         with self._reading() as connection:
-            status.known(connection, pipeline)
-            return actions.waiting(connection, pipeline)
+            status.require_pipeline(connection, pipeline)
+            return actions.stored_actions(connection, pipeline)
 
 
-def _use(connection: Connection, proposal: str, act: Act, result: ActResult, pipeline: str, who: str) -> None:
+def _use_proposal(
+    connection: Connection, proposal: str, action: Action, result: ActionResult, pipeline: str, actor: str
+) -> None:
     """Use a proposal up, and record which approval the action is based on."""
-    detail = proposals.use(connection, proposal, act, result, pipeline=pipeline, who=who)
-    held = leases.lock(connection, pipeline)
-    moment = leases.now(connection)
-    author = Lease(pipeline, who, held.epoch if held else 0, timedelta(0), moment)
-    bulk_sql.insert(connection, tables.event, [events.row(author, moment, "approved", detail)])
+    detail = proposals.use_up(connection, proposal, action, result, pipeline=pipeline, actor=actor)
+    held = leases.lock_row(connection, pipeline)
+    moment = leases.database_time(connection)
+    author = Lease(pipeline, actor, held.epoch if held else 0, timedelta(0), moment)
+    bulk_sql.insert(connection, tables.event, [events.event_row(author, moment, "approved", detail)])

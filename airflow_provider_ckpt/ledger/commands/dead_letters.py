@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Entry, Reread
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, IndexEntry, RereadRange
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import dead_letters
@@ -13,38 +13,40 @@ from airflow_provider_ckpt.ledger.store import lease as leases
 
 
 @dataclass(frozen=True, slots=True)
-class LetterIndex:
+class DeadLetterIndex:
     """Index of a pipeline's dead letters.
 
     :param entries: entries of the index, in order
     :param rereads: ranges that were read again; older dead letters inside them no longer count
     """
 
-    entries: list[Entry]
-    rereads: list[Reread]
+    entries: list[IndexEntry]
+    rereads: list[RereadRange]
 
 
-class LetterCommands(Session):
+class DeadLetterCommands(Session):
     """Commands for the index of dead letters; actions that change their states are in ``admin.py``."""
 
-    def letters(self, pipeline: str) -> LetterIndex:
+    def dead_letters(self, pipeline: str) -> DeadLetterIndex:
         """Return the index, read in one snapshot.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            status.known(connection, pipeline)
-            return LetterIndex(dead_letters.load(connection, pipeline), dead_letters.rereads(connection, pipeline))
+            status.require_pipeline(connection, pipeline)
+            return DeadLetterIndex(
+                dead_letters.load(connection, pipeline), dead_letters.load_rereads(connection, pipeline)
+            )
 
-    def forgotten_replays(self, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
+    def unknown_replays(self, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
         """Return the side partitions that this ledger has never known; garbage-collected ones are known.
 
         :param partitions: generation of each side partition, by id
         """
         with self._reading() as connection:
-            return dead_letters.forgotten(connection, pipeline, partitions)
+            return dead_letters.unknown_side_partitions(connection, pipeline, partitions)
 
-    def name_letter_types(self, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
+    def set_error_types(self, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
         """Replace the error type ``unknown`` by the types that the sink reports.
 
         The lease row is locked meanwhile, so that no action interferes.
@@ -52,6 +54,6 @@ class LetterCommands(Session):
         :param types: dead letters of each attempt, counted by error type
         """
         with self._writing() as connection:
-            status.known(connection, pipeline)
-            leases.lock(connection, pipeline)
-            dead_letters.name_types(connection, pipeline, types)
+            status.require_pipeline(connection, pipeline)
+            leases.lock_row(connection, pipeline)
+            dead_letters.set_error_types(connection, pipeline, types)

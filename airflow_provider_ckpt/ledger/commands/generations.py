@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, partitions, tables
-from airflow_provider_ckpt.ledger.unit_of_work import Work
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
-def note(work: Work, events: Sequence[Event], why: str | None = None) -> None:
+def record_generations(work: UnitOfWork, events: Sequence[Event], reason: str | None = None) -> None:
     """Store the starts and ends of generations among some events, and add side partitions that were started.
 
     :param work: the command's unit of work
     :param events: events of a command
-    :param why: reason to store; by default the event's own
+    :param reason: reason to store; by default the event's own
     """
     for event in events:
         partition = work.machine.partitions.get(event.partition)
@@ -33,7 +33,7 @@ def note(work: Work, events: Sequence[Event], why: str | None = None) -> None:
             work.item(partition.id).state = {}  # the source's values describe positions that will be read again
         elif event.kind == "side_partition_started" and partition is not None:
             origin = work.item(event.detail["source"])
-            work.stored[partition.id] = partitions.Stored(
+            work.stored[partition.id] = partitions.LoadedPartition(
                 partition, origin.identity, None, event.detail.get("state", {})
             )
         else:
@@ -44,6 +44,6 @@ def note(work: Work, events: Sequence[Event], why: str | None = None) -> None:
             "partition": partition.id,
             "base": partition.base,
             "started_at": work.now,
-            "reason": why or event.detail.get("reason") or event.kind,
+            "reason": reason or event.detail.get("reason") or event.kind,
         }
         bulk_sql.insert(work.connection, tables.generation, [row])

@@ -16,10 +16,10 @@ from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, tables
 from airflow_provider_ckpt.ledger.store import events as trail
 from airflow_provider_ckpt.ledger.store import partitions as store
-from airflow_provider_ckpt.ledger.unit_of_work import Work
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
-def declare(work: Work, document: Mapping[str, Any]) -> None:
+def declare(work: UnitOfWork, document: Mapping[str, Any]) -> None:
     """Store the pipeline's declaration, and record an event with the changed keys."""
     columns = tables.pipeline.c
     here = columns.name == work.lease.pipeline
@@ -32,10 +32,12 @@ def declare(work: Work, document: Mapping[str, Any]) -> None:
         "before": {key: before[key] for key in changed if key in before},
         "after": {key: document[key] for key in changed if key in document},
     }
-    bulk_sql.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "declared", detail)])
+    bulk_sql.insert(work.connection, tables.event, [trail.event_row(work.lease, work.now, "declared", detail)])
 
 
-def start_partitions(work: Work, partitions: Mapping[SourcePartition, int], files: Sequence[SourceFile] = ()) -> None:
+def start_partitions(
+    work: UnitOfWork, partitions: Mapping[SourcePartition, int], files: Sequence[SourceFile] = ()
+) -> None:
     """Start new partitions at their declared base; known ones are not changed.
 
     :param work: the command's unit of work
@@ -44,13 +46,13 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int], file
     :raises LedgerStateError: if these files do not continue the pipeline's list
     :raises SourceError: if the source of a known partition was recreated or replaced since it was started
     """
-    fresh: list[store.Stored] = []
+    fresh: list[store.LoadedPartition] = []
     generation = work.machine.generation
     for source, base in partitions.items():
         known = work.stored.get(source.id)
         if known is None:
             fresh.append(
-                store.Stored(Partition(source.id, generation=generation, base=base), source.identity, None, {})
+                store.LoadedPartition(Partition(source.id, generation=generation, base=base), source.identity, None, {})
             )
         elif known.identity != source.identity:
             raise SourceError(
@@ -82,14 +84,16 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int], file
             for item in fresh
         ],
     )
-    _add_files(work, files)
+    _store_files(work, files)
     detail = {
         "partitions": {item.partition.id: {"base": item.partition.base, "identity": item.identity} for item in fresh}
     }
-    bulk_sql.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "partitions_started", detail)])
+    bulk_sql.insert(
+        work.connection, tables.event, [trail.event_row(work.lease, work.now, "partitions_started", detail)]
+    )
 
 
-def plan(work: Work, found: Plan) -> list[Batch]:
+def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
     """Store the result of a planning: batches, newly discovered files, bounds and the source's values.
 
     :raises LedgerStateError: if the pipeline is draining or stopped, a range does not continue its partition, or a file
@@ -100,14 +104,14 @@ def plan(work: Work, found: Plan) -> list[Batch]:
         item = work.item(planned.partition)
         partition = item.partition
         if planned.range.start != partition.planned_end:
-            store.complete(work.connection, work.lease.pipeline, item)  # to see whether it fills a gap
+            store.load_all_batches(work.connection, work.lease.pipeline, item)  # to see whether it fills a gap
         seq = partition.next_seq
         work.events += partition.plan(planned.range, records=planned.records)
         batches.append(partition.batches[seq])
         if planned.expired:
             lost = {"range": [planned.range.start, planned.range.end]}
             work.events.append(Event(EXPIRED, partition.id, partition.generation, seq, lost))
-    _add_files(work, found.files)
+    _store_files(work, found.files)
     for name, bound in found.bounds.items():
         work.item(name).bound = bound
     for name, state in found.states.items():
@@ -115,7 +119,7 @@ def plan(work: Work, found: Plan) -> list[Batch]:
     detail = {
         "batches": len(batches),
         "records": sum(batch.records or 0 for batch in batches),
-        "ranges": trail.spans(batches),
+        "ranges": trail.merged_ranges(batches),
         "files": len(found.files),
         "more": found.more,
     }
@@ -123,7 +127,7 @@ def plan(work: Work, found: Plan) -> list[Batch]:
     return batches
 
 
-def _add_files(work: Work, files: Sequence[SourceFile]) -> None:
+def _store_files(work: UnitOfWork, files: Sequence[SourceFile]) -> None:
     if not files:
         return
     pipeline = work.lease.pipeline
@@ -162,7 +166,7 @@ def _add_files(work: Work, files: Sequence[SourceFile]) -> None:
     )
 
 
-def begin(work: Work, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
+def begin_attempts(work: UnitOfWork, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
     """Begin an attempt of each batch; with at-most-once delivery this also resolves the batch.
 
     :param work: the command's unit of work
@@ -171,17 +175,17 @@ def begin(work: Work, keys: Sequence[BatchKey], *, run: str, at_most_once: bool)
     :param at_most_once: resolve the batches as ``sent``
     :raises LedgerStateError: if one of them cannot begin; then none does
     """
-    begun: list[Batch] = []
+    started: list[Batch] = []
     for key in keys:
         partition = work.partition(key)
         _, events = partition.begin(
             partition.planned(key.seq), epoch=work.lease.epoch, now=work.now, at_most_once=at_most_once, advance=False
         )
         work.events += events
-        begun.append(partition.batches[key.seq])
+        started.append(partition.batches[key.seq])
     if at_most_once:
-        dead_letters.sent(work.connection, work.lease.pipeline, begun, work.replays)
+        dead_letters.resolve_at_most_once(work.connection, work.lease.pipeline, started, work.replays)
         work.advance()
-    store.open_attempts(work.connection, work.lease.pipeline, begun, run, work.now)
-    work.write("begun", {"batches": len(begun), "ranges": trail.spans(begun), "run": run})
-    return begun
+    store.open_attempts(work.connection, work.lease.pipeline, started, run, work.now)
+    work.write("begun", {"batches": len(started), "ranges": trail.merged_ranges(started), "run": run})
+    return started

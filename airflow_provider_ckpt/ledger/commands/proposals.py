@@ -13,13 +13,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.actions import Act
+from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.proposals import Proposal, ProposalState, check, nothing_proposed
+from airflow_provider_ckpt.core.proposals import Proposal, ProposalState, no_proposal_error, require_state
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 from airflow_provider_ckpt.ledger.store import lease as leases
-from airflow_provider_ckpt.ledger.types import ActResult, ProposalRecord
+from airflow_provider_ckpt.ledger.types import ActionResult, ProposalRecord
 
 _P = tables.proposal.c
 _USABLE = (ProposalState.OPEN.value, ProposalState.APPROVED.value)
@@ -37,15 +37,15 @@ class ProposalCommands(Session):
         :param valid_for: time for which it can be approved and carried out
         """
         with self._writing() as connection:
-            moment = leases.now(connection)
+            moment = leases.database_time(connection)
             _void(connection, proposal.origin, moment)
             row = {
                 "id": proposal.id,
                 "pipeline": proposal.pipeline,
                 "origin": proposal.origin,
-                "act": proposal.act.to_json(),
-                "who": proposal.who,
-                "why": proposal.why,
+                "action": proposal.action.to_json(),
+                "actor": proposal.actor,
+                "reason": proposal.reason,
                 "digest": proposal.digest,
                 "subject": subject,
                 "body": body,
@@ -61,15 +61,15 @@ class ProposalCommands(Session):
         :param origin: the task
         """
         with self._writing() as connection:
-            _void(connection, origin, leases.now(connection))
+            _void(connection, origin, leases.database_time(connection))
 
-    def newest_proposal(self, origin: str) -> ProposalRecord | None:
+    def load_newest_proposal(self, origin: str) -> ProposalRecord | None:
         """Return the newest proposal of a task, or None if it has made none.
 
         :param origin: the task
         """
         with self._reading() as connection:
-            return _newest(connection, origin)
+            return _load_newest(connection, origin)
 
     def ask(self, origin: str) -> ProposalRecord:
         """Return the proposal to ask a user about; an approval that was not used yet is withdrawn.
@@ -78,47 +78,49 @@ class ProposalCommands(Session):
         :raises LedgerStateError: if there is none that can still be approved
         """
         with self._writing() as connection:
-            found = _newest(connection, origin)
+            found = _load_newest(connection, origin)
             if found is None:
-                raise nothing_proposed(origin)
+                raise no_proposal_error(origin)
             expected = ProposalState.APPROVED if found.state is ProposalState.APPROVED else ProposalState.OPEN
             _check(connection, found, expected)
             _check_digest(found, found.digest)
-            _become(connection, found.proposal.id, state=ProposalState.OPEN, answered_by=None, answered_at=None)
+            _update(connection, found.proposal.id, state=ProposalState.OPEN, answered_by=None, answered_at=None)
             return found
 
-    def answer(self, proposal_id: str, digest: str, *, approved: bool, who: str | None) -> None:
+    def answer(self, proposal_id: str, digest: str, *, approved: bool, actor: str | None) -> None:
         """Store a user's answer; repeating the same answer changes nothing.
 
         :param proposal_id: id that the question showed
         :param digest: digest that the question showed
         :param approved: whether it was approved; else it was rejected, or not answered in time
-        :param who: actor who answered, None if no one did
+        :param actor: actor who answered, None if no one did
         :raises LedgerStateError: if it can no longer be answered
         """
         with self._writing() as connection:
-            found = _locked(connection, proposal_id)
+            found = _load_locked(connection, proposal_id)
             if approved:
-                again = found.state is ProposalState.APPROVED and found.answered_by == who
+                again = found.state is ProposalState.APPROVED and found.answered_by == actor
                 _check(connection, found, ProposalState.APPROVED if again else ProposalState.OPEN)
                 _check_digest(found, digest)
                 if again:
                     return
             elif found.state is not ProposalState.OPEN:
                 return
-            state = ProposalState.APPROVED if approved and who else ProposalState.REJECTED
-            _become(connection, proposal_id, state=state, answered_by=who, answered_at=leases.now(connection))
+            state = ProposalState.APPROVED if approved and actor else ProposalState.REJECTED
+            _update(
+                connection, proposal_id, state=state, answered_by=actor, answered_at=leases.database_time(connection)
+            )
 
-    def approved_proposal(self, origin: str) -> ProposalRecord:
+    def load_approved_proposal(self, origin: str) -> ProposalRecord:
         """Return the proposal of a task that was approved and not carried out yet.
 
         :param origin: task that proposed it
         :raises LedgerStateError: if there is none
         """
         with self._reading() as connection:
-            found = _newest(connection, origin)
+            found = _load_newest(connection, origin)
             if found is None:
-                raise nothing_proposed(origin)
+                raise no_proposal_error(origin)
             _check(connection, found, ProposalState.APPROVED)
             _check_digest(found, found.digest)
             return found
@@ -130,46 +132,46 @@ class ProposalCommands(Session):
         :param refusal: reason for which it was refused
         """
         with self._writing() as connection:
-            found = _locked(connection, proposal_id)
+            found = _load_locked(connection, proposal_id)
             if found.state is ProposalState.APPROVED:
                 _end(connection, proposal_id, ProposalState.REFUSED, {"refusal": refusal})
 
 
-def use(
-    connection: Connection, proposal_id: str, act: Act, result: ActResult, *, pipeline: str, who: str
+def use_up(
+    connection: Connection, proposal_id: str, action: Action, result: ActionResult, *, pipeline: str, actor: str
 ) -> dict[str, Any]:
     """Use an approved proposal up in the transaction of its action.
 
     :param connection: connection inside a transaction
     :param proposal_id: its id
-    :param act: the action that was carried out or stored
+    :param action: the action that was carried out or stored
     :param result: the action's result
     :param pipeline: pipeline that was changed
-    :param who: actor in whose name it was changed
+    :param actor: actor in whose name it was changed
     :returns: detail for the audit log
     :raises LedgerStateError: if it is not approved, was used already, or is about another action
     """
-    found = _locked(connection, proposal_id)
+    found = _load_locked(connection, proposal_id)
     _check(connection, found, ProposalState.APPROVED)
     _check_digest(found, found.digest)
     proposal = found.proposal
-    if (proposal.pipeline, proposal.act.to_json(), found.answered_by) != (pipeline, act.to_json(), who):
+    if (proposal.pipeline, proposal.action.to_json(), found.answered_by) != (pipeline, action.to_json(), actor):
         raise LedgerStateError(
-            f"proposal {proposal_id} is a {proposal.act.kind.value} of pipeline {proposal.pipeline}, approved by "
+            f"proposal {proposal_id} is a {proposal.action.kind.value} of pipeline {proposal.pipeline}, approved by "
             f"{found.answered_by}, and not the action that is about to be carried out.",
             pipeline=pipeline,
         )
     _end(connection, proposal_id, ProposalState.CARRIED_OUT, {"applied": result.applied, "intent": result.intent})
-    return {"proposal": proposal.id, "digest": found.digest, "asked_by": proposal.who, "asked_in": proposal.origin}
+    return {"proposal": proposal.id, "digest": found.digest, "asked_by": proposal.actor, "asked_in": proposal.origin}
 
 
-def _newest(connection: Connection, origin: str) -> ProposalRecord | None:
+def _load_newest(connection: Connection, origin: str) -> ProposalRecord | None:
     query = sa.select(tables.proposal).where(_P.origin == origin).order_by(_P.created_at.desc(), _P.id).limit(1)
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else _record(row)
 
 
-def _locked(connection: Connection, proposal_id: str) -> ProposalRecord:
+def _load_locked(connection: Connection, proposal_id: str) -> ProposalRecord:
     query = sa.select(tables.proposal).where(_P.id == proposal_id).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
@@ -178,9 +180,9 @@ def _locked(connection: Connection, proposal_id: str) -> ProposalRecord:
 
 
 def _record(row: sa.RowMapping) -> ProposalRecord:
-    act = Act.from_json(row["act"])
+    action = Action.from_json(row["action"])
     return ProposalRecord(
-        Proposal(row["id"], row["pipeline"], act, row["origin"], row["who"], row["why"]),
+        Proposal(row["id"], row["pipeline"], action, row["origin"], row["actor"], row["reason"]),
         digest=row["digest"],
         subject=row["subject"],
         body=row["body"],
@@ -192,7 +194,9 @@ def _record(row: sa.RowMapping) -> ProposalRecord:
 
 
 def _check(connection: Connection, found: ProposalRecord, expected: ProposalState) -> None:
-    check(found.proposal, found.state, expected=expected, expired=leases.now(connection) >= found.expires_at)
+    require_state(
+        found.proposal, found.state, expected=expected, expired=leases.database_time(connection) >= found.expires_at
+    )
 
 
 def _check_digest(found: ProposalRecord, digest: str) -> None:
@@ -204,12 +208,12 @@ def _check_digest(found: ProposalRecord, digest: str) -> None:
         )
 
 
-def _become(connection: Connection, proposal_id: str, *, state: ProposalState, **values: Any) -> None:
+def _update(connection: Connection, proposal_id: str, *, state: ProposalState, **values: Any) -> None:
     connection.execute(tables.proposal.update().where(_P.id == proposal_id).values(state=state.value, **values))
 
 
 def _end(connection: Connection, proposal_id: str, state: ProposalState, result: Mapping[str, Any]) -> None:
-    _become(connection, proposal_id, state=state, result=dict(result), ended_at=leases.now(connection))
+    _update(connection, proposal_id, state=state, result=dict(result), ended_at=leases.database_time(connection))
 
 
 def _void(connection: Connection, origin: str, moment: datetime) -> None:

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_provider_ckpt.core import reconcile as decisions
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt, side_generation
-from airflow_provider_ckpt.core.dead_letters import Forgotten
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.dead_letters import LostReplays
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import generations
 from airflow_provider_ckpt.ledger.store import dead_letters, partitions
 from airflow_provider_ckpt.ledger.store import events as trail
 from airflow_provider_ckpt.ledger.types import Reconciliation
-from airflow_provider_ckpt.ledger.unit_of_work import Work
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
-def reconcile(work: Work, receipts: Iterable[Receipt], forgotten: Forgotten) -> Reconciliation:
+def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostReplays) -> Reconciliation:
     """Acknowledge known receipts, import the others, then fence attempts that older epochs left open.
 
     :param work: the command's unit of work
@@ -29,17 +29,17 @@ def reconcile(work: Work, receipts: Iterable[Receipt], forgotten: Forgotten) -> 
     :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
     """
     result = Reconciliation()
-    _recall(work, forgotten)
+    _restore_forgotten_replays(work, forgotten)
     by_partition: dict[str, list[Receipt]] = {}
     for receipt in receipts:
         work.machine.generation = max(work.machine.generation, receipt.key.generation)
         if not receipt.key.side or receipt.key.partition in work.stored:
             by_partition.setdefault(work.item(receipt.key.partition).partition.id, []).append(receipt)
-    for item in work.changing:
-        _reconcile(work, item, by_partition.get(item.partition.id, []), result)
+    for item in work.touched_partitions:
+        _reconcile_partition(work, item, by_partition.get(item.partition.id, []), result)
     _give_up_unconfirmed(work)
     news = [*result.acked, *result.imported]
-    dead_letters.index(
+    dead_letters.update_index(
         work.connection, work.lease.pipeline, [(receipt, {}) for receipt in news], work.replays, forgotten
     )
     work.write(
@@ -48,38 +48,42 @@ def reconcile(work: Work, receipts: Iterable[Receipt], forgotten: Forgotten) -> 
             "acked": len(result.acked),
             "imported": len(result.imported),
             "fenced": len(result.fenced),
-            "counts": trail.total(receipt.counts for receipt in news),
+            "counts": trail.sum_counts(receipt.counts for receipt in news),
         },
     )
     return result
 
 
-def _recall(work: Work, forgotten: Forgotten) -> None:
+def _restore_forgotten_replays(work: UnitOfWork, forgotten: LostReplays) -> None:
     """Add forgotten replays as side partitions again: batches with a receipt are imported, the others will be sent."""
     for name, replay in forgotten.replays.items():
         key = BatchKey(side_generation(name), name, 0)
         if key.source in work.stored:
             _, events = work.machine.recall(key.source, key.generation, replay)
-            generations.note(work, events, "the ledger had forgotten it")
+            generations.record_generations(work, events, "the ledger had forgotten it")
             work.events += events
 
 
-def _reconcile(work: Work, item: partitions.Stored, receipts: list[Receipt], result: Reconciliation) -> None:
+def _reconcile_partition(
+    work: UnitOfWork, item: partitions.LoadedPartition, receipts: list[Receipt], result: Reconciliation
+) -> None:
     rest: dict[BatchKey, Receipt] = {}
     for receipt in receipts:
         if item.confirm(receipt):
             result.acked.append(receipt)
         else:
             rest[receipt.key] = receipt
-    for events in decisions.by_generation(item.partition, rest.values(), epoch=work.lease.epoch):
-        _note(work, events, rest, result)
+    for events in decisions.reconcile_by_generation(item.partition, rest.values(), epoch=work.lease.epoch):
+        _record_events(work, events, rest, result)
         if item.rewound:
-            generations.note(work, events)
+            generations.record_generations(work, events)
             work.store()
-            result.caught_up[item.partition.id] = Known(item.partition.generation, item.partition.base)
+            result.caught_up[item.partition.id] = KnownReceipts(item.partition.generation, item.partition.base)
 
 
-def _note(work: Work, events: Sequence[Event], rest: Mapping[BatchKey, Receipt], result: Reconciliation) -> None:
+def _record_events(
+    work: UnitOfWork, events: Sequence[Event], rest: Mapping[BatchKey, Receipt], result: Reconciliation
+) -> None:
     for event in events:
         key = BatchKey(event.generation, event.partition, -1 if event.seq is None else event.seq)
         if event.kind == "acked":
@@ -92,9 +96,9 @@ def _note(work: Work, events: Sequence[Event], rest: Mapping[BatchKey, Receipt],
     work.events += events
 
 
-def _give_up_unconfirmed(work: Work) -> None:
+def _give_up_unconfirmed(work: UnitOfWork) -> None:
     """Stop waiting for receipts of at-most-once batches of older epochs; whether they arrived will never be known."""
-    for item in work.changing:
+    for item in work.touched_partitions:
         for seq, batch in list(item.unconfirmed.items()):
             if batch.epoch is not None and batch.epoch < work.lease.epoch:
                 item.merged.append(item.unconfirmed.pop(seq))

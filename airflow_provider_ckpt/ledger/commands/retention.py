@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
-from airflow_provider_ckpt.core.recovery import superfluous
+from airflow_provider_ckpt.core.recovery import deletable_snapshots
 from airflow_provider_ckpt.ledger.commands import sink_state
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, receipts, tables
@@ -25,18 +25,18 @@ from airflow_provider_ckpt.ledger.store import lease as leases
 from airflow_provider_ckpt.ledger.types import Lease
 
 _PORTION = 10_000
-_THIN_AFTER = timedelta(days=1)
-_LAST = 2**63 - 1
+_FULL_HISTORY = timedelta(days=1)
+_GREATEST_POSITION = 2**63 - 1
 
 _A, _B, _E, _G = tables.attempt.c, tables.batch.c, tables.event.c, tables.generation.c
-_I, _M, _P, _R = tables.intent.c, tables.mark.c, tables.partition.c, tables.receipt.c
+_I, _M, _P, _R = tables.stored_action.c, tables.partition_snapshot.c, tables.partition.c, tables.receipt.c
 
-Writing = Callable[[], AbstractContextManager[Connection]]
-Found = tuple[int, bool]
+OpenTransaction = Callable[[], AbstractContextManager[Connection]]
+PortionResult = tuple[int, bool]
 """Number of rows in a portion, and whether there may be more."""
 
 
-class Collection:
+class GarbageCollection:
     """Garbage collection of one pipeline.
 
     :param writing: opens a command's transaction
@@ -46,49 +46,49 @@ class Collection:
     :param dry: only count
     """
 
-    def __init__(self, writing: Writing, pipeline: str, keep: timedelta, now: datetime, *, dry: bool) -> None:
+    def __init__(self, writing: OpenTransaction, pipeline: str, keep: timedelta, now: datetime, *, dry: bool) -> None:
         self._writing = writing
         self._pipeline = pipeline
         self._now = now
         self._cutoff = now - keep
         self._dry = dry
 
-    def run(self, *, who: str, why: str | None) -> dict[str, int]:
+    def run(self, *, actor: str, reason: str | None) -> dict[str, int]:
         """Delete and merge rows, one transaction per portion, and record one event.
 
-        :param who: the actor
-        :param why: the actor's reason, if it was given
+        :param actor: the actor
+        :param reason: the actor's reason, if it was given
         :returns: number of rows, by what they hold
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._writing() as connection:
-            status.known(connection, self._pipeline)
-        steps: dict[str, Callable[[Connection], Found]] = {
+            status.require_pipeline(connection, self._pipeline)
+        steps: dict[str, Callable[[Connection], PortionResult]] = {
             "side_partitions": self._side_partitions,
             "receipts": self._receipts,
             "merged_receipts": self._merge,
             "superseded_batches": lambda connection: self._delete(connection, tables.batch, self._superseded()),
             "attempts": lambda connection: self._delete(connection, tables.attempt, self._attempts()),
-            "intents": lambda connection: self._delete(connection, tables.intent, self._intents()),
+            "intents": lambda connection: self._delete(connection, tables.stored_action, self._intents()),
             "proposals": lambda connection: self._delete(connection, tables.proposal, self._proposals()),
             "marks": self._marks,
             "events": self._events,
         }
         counts = {name: self._repeat(step) for name, step in steps.items()}
         if not self._dry:
-            self._tell(counts, who, why)
+            self._tell(counts, actor, reason)
         return counts
 
-    def _repeat(self, step: Callable[[Connection], Found]) -> int:
+    def _repeat(self, step: Callable[[Connection], PortionResult]) -> int:
         total, more = 0, True
         while more:
             with self._writing() as connection:
-                leases.lock(connection, self._pipeline)
+                leases.lock_row(connection, self._pipeline)
                 found, more = step(connection)
             total += found
         return total
 
-    def _delete(self, connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> Found:
+    def _delete(self, connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> PortionResult:
         if self._dry:
             return connection.execute(sa.select(sa.func.count()).select_from(table).where(where)).scalar_one(), False
         keys = list(table.primary_key)
@@ -118,7 +118,7 @@ class Collection:
         )
         return sa.and_(_B.pipeline == self._pipeline, _B.state == BatchState.SUPERSEDED.value, ~young)
 
-    def _done_sides(self, connection: Connection) -> list[sa.RowMapping]:
+    def _finished_side_partitions(self, connection: Connection) -> list[sa.RowMapping]:
         """Return the side partitions that ended before the cutoff and whose range recovery no longer checks."""
         rows = connection.execute(sa.select(tables.partition).where(_P.pipeline == self._pipeline)).mappings().all()
         low = {row["partition"]: row["low"] for row in rows if row["side_end"] is None}
@@ -131,12 +131,12 @@ class Collection:
             and row["committed"] == row["side_end"]
             and row["partition"] not in live
             and (row["moved_at"] is None or row["moved_at"] < self._cutoff)
-            and row["side_end"] <= low.get(_looked_at(row), _LAST)
+            and row["side_end"] <= low.get(_recovering_partition(row), _GREATEST_POSITION)
         ]
 
-    def _side_partitions(self, connection: Connection) -> Found:
+    def _side_partitions(self, connection: Connection) -> PortionResult:
         """End the generations of finished side partitions with their sums; :meth:`_receipts` deletes their receipts."""
-        done = self._done_sides(connection)
+        done = self._finished_side_partitions(connection)
         if self._dry or not done:
             return len(done), False
         place = ("pipeline", "generation", "partition")
@@ -150,16 +150,16 @@ class Collection:
         ]
         bulk_sql.update(connection, tables.generation, ended)
         gone = [{"pipeline": self._pipeline, "partition": row["partition"]} for row in done]
-        bulk_sql.delete(connection, tables.mark, gone)
+        bulk_sql.delete(connection, tables.partition_snapshot, gone)
         bulk_sql.delete(connection, tables.partition, gone)
         return len(done), False
 
-    def _receipts(self, connection: Connection) -> Found:
+    def _receipts(self, connection: Connection) -> PortionResult:
         """Delete receipts of generations that ended before the cutoff; their sums stay with the generation."""
         long_ago = sa.and_(_G.pipeline == self._pipeline, _G.ended_at < self._cutoff)
         places = [tuple(row) for row in connection.execute(sa.select(_G.generation, _G.partition).where(long_ago))]
         if self._dry:
-            places += [(row["generation"], row["partition"]) for row in self._done_sides(connection)]
+            places += [(row["generation"], row["partition"]) for row in self._finished_side_partitions(connection)]
         total = 0
         for generation, partition in places:
             here = sa.and_(_R.pipeline == self._pipeline, _R.generation == generation, _R.partition == partition)
@@ -169,7 +169,7 @@ class Collection:
                 return total, True
         return total, False
 
-    def _merge(self, connection: Connection) -> Found:
+    def _merge(self, connection: Connection) -> PortionResult:
         """Merge receipts of ended generations that are still one per batch, as the low watermark never reached them."""
         single = sa.and_(_G.pipeline == self._pipeline, _G.single_from.is_not(None), _G.ended_at >= self._cutoff)
         rows = connection.execute(sa.select(_G.generation, _G.partition, _G.single_from).where(single)).all()
@@ -180,7 +180,7 @@ class Collection:
             below = None
             if not self._dry:
                 below = connection.execute(ahead.limit(1).offset(_PORTION)).scalar_one_or_none()
-            stretch = receipts.Stretch(generation, partition, start, _LAST if below is None else below)
+            stretch = receipts.RowRange(generation, partition, start, _GREATEST_POSITION if below is None else below)
             total += receipts.compact(connection, self._pipeline, [stretch], dry=self._dry)
             if not self._dry:
                 row = {"pipeline": self._pipeline, "generation": generation, "partition": partition}
@@ -189,7 +189,7 @@ class Collection:
                 return total, True
         return total, False
 
-    def _marks(self, connection: Connection) -> Found:
+    def _marks(self, connection: Connection) -> PortionResult:
         """Delete snapshots that no look-up and no low watermark needs; after a day only one per hour is kept."""
         query = sa.select(_M.partition, _M.at, _M.generation, _M.planned_end).where(_M.pipeline == self._pipeline)
         by_partition: dict[str, list[Any]] = {}
@@ -204,14 +204,14 @@ class Collection:
                 row.at for row in marks if row.generation == stand["generation"] and row.planned_end > stand["low"]
             )
             cutoff = min(self._cutoff, next(needed, self._cutoff))
-            times = superfluous([row.at for row in marks], cutoff=cutoff, thin_before=self._now - _THIN_AFTER)
+            times = deletable_snapshots([row.at for row in marks], cutoff=cutoff, thin_before=self._now - _FULL_HISTORY)
             gone += [{"pipeline": self._pipeline, "partition": name, "at": at} for at in times]
         if self._dry:
             return len(gone), False
-        bulk_sql.delete(connection, tables.mark, gone[:_PORTION])
+        bulk_sql.delete(connection, tables.partition_snapshot, gone[:_PORTION])
         return len(gone[:_PORTION]), len(gone) > _PORTION
 
-    def _events(self, connection: Connection) -> Found:
+    def _events(self, connection: Connection) -> PortionResult:
         """Old events but the newest: without it SQLite would give its number again, and readers go by numbers.
 
         Accepted losses of the sink stay as well, since an audit would report them as new ones.
@@ -228,16 +228,16 @@ class Collection:
             connection.execute(tables.pipeline.update().where(own).values(collected_to=ids[-1]))
         return len(ids), len(ids) == _PORTION
 
-    def _tell(self, counts: dict[str, int], who: str, why: str | None) -> None:
+    def _tell(self, counts: dict[str, int], actor: str, reason: str | None) -> None:
         with self._writing() as connection:
-            held = leases.lock(connection, self._pipeline)
+            held = leases.lock_row(connection, self._pipeline)
             epoch = 0 if held is None else held.epoch
-            author = Lease(self._pipeline, who, epoch, timedelta(0), self._now)
-            detail = {"rows": counts, "before": self._cutoff.isoformat(), "reason": why}
-            bulk_sql.insert(connection, tables.event, [events.row(author, self._now, "collected", detail)])
+            author = Lease(self._pipeline, actor, epoch, timedelta(0), self._now)
+            detail = {"rows": counts, "before": self._cutoff.isoformat(), "reason": reason}
+            bulk_sql.insert(connection, tables.event, [events.event_row(author, self._now, "collected", detail)])
 
 
-def _looked_at(row: sa.RowMapping) -> str | None:
+def _recovering_partition(row: sa.RowMapping) -> str | None:
     """Return the source partition whose recovery needs a side partition's receipts; None for dead letter replays."""
     key = BatchKey(row["generation"], row["partition"], 0)
-    return None if key.letters else key.source
+    return None if key.dead_letters else key.source

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
-from airflow_provider_ckpt.core.dead_letters import Forgotten
-from airflow_provider_ckpt.core.lease import TAKEOVERS, nobody_is_dead
+from airflow_provider_ckpt.core.dead_letters import LostReplays
+from airflow_provider_ckpt.core.lease import TAKEOVERS, assume_alive
 from airflow_provider_ckpt.ledger.commands import plan as planning
 from airflow_provider_ckpt.ledger.commands import reconcile as reconciling
 from airflow_provider_ckpt.ledger.commands import settle as settling
@@ -17,11 +17,11 @@ from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
 from airflow_provider_ckpt.ledger.store import lease as leases
 from airflow_provider_ckpt.ledger.types import Lease, Reconciliation, Settlement
-from airflow_provider_ckpt.ledger.unit_of_work import Touch
+from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourcePartition
-    from airflow_provider_ckpt.core.policy import Policy
+    from airflow_provider_ckpt.core.policy import DeliveryPolicy
     from airflow_provider_ckpt.core.wave import Outcome
 
 
@@ -35,7 +35,7 @@ class RunCommands(Session):
         ttl: timedelta,
         *,
         at_least: int = 0,
-        is_dead: Callable[[str], bool] = nobody_is_dead,
+        is_dead: Callable[[str], bool] = assume_alive,
         force: bool = False,
     ) -> Lease:
         """Take the pipeline's lease under a new epoch if it is free, expired, already this owner's, or a dead owner's.
@@ -49,11 +49,13 @@ class RunCommands(Session):
         :raises LeaseBusyError: if another owner holds it; names the owner and the expiry
         """
         with self._writing() as connection:
-            lease, held, why = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead, force=force)
-            taken = why in TAKEOVERS
+            lease, held, reason = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead, force=force)
+            taken = reason in TAKEOVERS
             kind = "lease_taken_over" if taken else "lease_acquired"
-            detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "why": why.value}
-            bulk_sql.insert(connection, tables.event, [events.row(lease, leases.now(connection), kind, detail)])
+            detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "reason": reason.value}
+            bulk_sql.insert(
+                connection, tables.event, [events.event_row(lease, leases.database_time(connection), kind, detail)]
+            )
         return replace(lease, taken_over=taken)
 
     def renew(self, lease: Lease) -> None:
@@ -68,8 +70,8 @@ class RunCommands(Session):
         """Release the lease; if it is already released or taken over, nothing happens."""
         with self._writing() as connection:
             if leases.release(connection, lease):
-                moment = leases.now(connection)
-                bulk_sql.insert(connection, tables.event, [events.row(lease, moment, "lease_released", {})])
+                moment = leases.database_time(connection)
+                bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_released", {})])
 
     def attach(self, pipeline: str, epoch: int, owner: str) -> Lease:
         """Return and renew the lease that another process of the same run acquired.
@@ -117,7 +119,7 @@ class RunCommands(Session):
         :raises LedgerStateError: if the pipeline is draining or stopped, or a range does not continue its partition
         """
         names = {batch.partition for batch in plan.batches} | set(plan.bounds) | set(plan.states)
-        touch: Touch = dict.fromkeys(names, ())
+        touch: TouchedBatches = dict.fromkeys(names, ())
         with self._command(lease, now, touch) as work:
             return planning.plan(work, plan)
 
@@ -134,7 +136,7 @@ class RunCommands(Session):
         :raises LedgerStateError: if a batch is not planned, is due later, or the pipeline is draining or stopped
         """
         with self._command(lease, now, _numbers(keys)) as work:
-            return planning.begin(work, keys, run=run, at_most_once=at_most_once)
+            return planning.begin_attempts(work, keys, run=run, at_most_once=at_most_once)
 
     def reconcile(
         self,
@@ -143,7 +145,7 @@ class RunCommands(Session):
         *,
         now: datetime,
         window: timedelta | None = None,
-        forgotten: Forgotten | None = None,
+        forgotten: LostReplays | None = None,
     ) -> Reconciliation:
         """Make the ledger agree with the sink's receipts, then fence attempts that older epochs left open.
 
@@ -151,13 +153,13 @@ class RunCommands(Session):
         :param receipts: the sink's receipts, read after it was fenced; all are read before the transaction begins
         :param now: time of the command
         :param window: distance of the low watermark behind the checkpoint; without one it is the checkpoint
-        :param forgotten: replays of dead letters that :meth:`forgotten_replays` returned, as the sink stores them
+        :param forgotten: replays of dead letters that :meth:`unknown_replays` returned, as the sink stores them
         :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
         """
         found = list(receipts)
         with self._command(lease, now) as work:
-            result = reconciling.reconcile(work, found, forgotten or Forgotten())
-            settling.follow(work, window)
+            result = reconciling.reconcile(work, found, forgotten or LostReplays())
+            settling.move_low_watermark(work, window)
             return result
 
     def settle(
@@ -166,7 +168,7 @@ class RunCommands(Session):
         outcomes: Sequence[Outcome],
         *,
         now: datetime,
-        policy: Policy,
+        policy: DeliveryPolicy,
         unit: Callable[[], float],
         window: timedelta | None = None,
         patience: timedelta | None = None,
@@ -208,12 +210,12 @@ class RunCommands(Session):
         found = list(receipts)
         touch = {key.partition for lane in lanes for key in lane} | {receipt.key.partition for receipt in found}
         with self._command(lease, now, touch) as work:
-            return settling.lost(work, lanes, found, alone=alone, limit=limit, window=window)
+            return settling.settle_lost_wave(work, lanes, found, alone=alone, limit=limit, window=window)
 
     def cancel(self, lease: Lease, *, now: datetime) -> list[BatchKey]:
         """Cancel every open attempt of this lease; return the batches."""
         with self._command(lease, now) as work:
-            return settling.cancel(work)
+            return settling.cancel_open_attempts(work)
 
 
 def _numbers(keys: Iterable[BatchKey]) -> dict[str, list[int]]:

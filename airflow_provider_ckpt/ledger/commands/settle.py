@@ -20,21 +20,31 @@ from airflow_provider_ckpt.core.batch import (
 )
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.policy import Decision, Drop, FailRun, Halt, Hold, Policy, Reject, Retry, decide
+from airflow_provider_ckpt.core.policy import (
+    Decision,
+    DeliveryPolicy,
+    FailRun,
+    HaltRun,
+    HoldBatch,
+    RejectBatch,
+    RetryBatch,
+    SkipBatch,
+    decide,
+)
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, low_watermark, partitions, tables
 from airflow_provider_ckpt.ledger.store import events as trail
 from airflow_provider_ckpt.ledger.types import Settlement
-from airflow_provider_ckpt.ledger.unit_of_work import Work
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
-UNREPORTED = ErrorInfo(ErrorType.GENERIC, "the lane reported that the batch failed, without an error")
+NO_ERROR_REPORTED = ErrorInfo(ErrorType.GENERIC, "the lane reported that the batch failed, without an error")
 """Error of a failed outcome that carries none; like any error without a rule it halts the pipeline."""
 
-Fresh = list[tuple[Receipt, dict[str, int]]]
+NewReceipts = list[tuple[Receipt, dict[str, int]]]
 
 
-def take(work: Work, receipt: Receipt) -> bool:
+def apply_receipt(work: UnitOfWork, receipt: Receipt) -> bool:
     """Resolve the batch of a receipt; return whether the receipt was unknown.
 
     If the receipt has another range than the batch it is imported: the sink is right, and ranges without a receipt are
@@ -47,8 +57,8 @@ def take(work: Work, receipt: Receipt) -> bool:
         return True
     partition = item.partition
     batch = partition.batches.get(receipt.key.seq) if receipt.key.generation == partition.generation else None
-    if batch is not None and batch.begun and batch.range != receipt.range and batch.receipt is None:
-        partitions.complete(work.connection, work.lease.pipeline, item)
+    if batch is not None and batch.started and batch.range != receipt.range and batch.receipt is None:
+        partitions.load_all_batches(work.connection, work.lease.pipeline, item)
         work.events += partition.import_receipts([receipt], advance=False)
         return True
     events = partition.ack(receipt, advance=False)
@@ -57,10 +67,10 @@ def take(work: Work, receipt: Receipt) -> bool:
 
 
 def settle(
-    work: Work,
+    work: UnitOfWork,
     outcomes: Sequence[Outcome],
     *,
-    policy: Policy,
+    policy: DeliveryPolicy,
     unit: Callable[[], float],
     window: timedelta | None = None,
 ) -> Settlement:
@@ -72,29 +82,29 @@ def settle(
     :param unit: returns a random number in [-1, 1] for each delay's jitter
     :param window: distance of the low watermark behind the checkpoint
     """
-    fresh: Fresh = []
+    fresh: NewReceipts = []
     decisions: dict[BatchKey, Decision] = {}
     errors: dict[type[Decision], ErrorInfo] = {}
     for outcome in outcomes:
         if outcome.receipt is not None:
-            if take(work, outcome.receipt):
-                fresh.append((outcome.receipt, dict(outcome.letters)))
+            if apply_receipt(work, outcome.receipt):
+                fresh.append((outcome.receipt, dict(outcome.dead_letters)))
             continue
-        batch = work.open_batch(outcome.key)
+        batch = work.batch_in_flight(outcome.key)
         if batch is None or batch.attempts != outcome.attempt:
-            work.events.append(_ignored(outcome))
+            work.events.append(_ignored_outcome(outcome))
         elif outcome.outcome is AttemptOutcome.FAILED:
-            error = _storable(outcome.error or UNREPORTED)
+            error = _storable(outcome.error or NO_ERROR_REPORTED)
             decision = decide(batch, error, policy, now=work.now, unit=unit())
-            _carry_out(work, batch, error, decision)
+            _apply_decision(work, batch, error, decision)
             decisions[outcome.key] = decision
             errors.setdefault(type(decision), error)
         else:
-            _give_back(work, batch, outcome.outcome)
+            _return_to_planned(work, batch, outcome.outcome)
     work.advance()
-    _finish(work, "settled", fresh, window)
+    _store_result(work, "settled", fresh, window)
     return Settlement(
-        [receipt for receipt, _ in fresh], decisions, errors.get(Halt), errors.get(FailRun), work.checkpoint
+        [receipt for receipt, _ in fresh], decisions, errors.get(HaltRun), errors.get(FailRun), work.checkpoint
     )
 
 
@@ -109,26 +119,26 @@ def _without_nul(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
-def _carry_out(work: Work, batch: Batch, error: ErrorInfo, decision: Decision) -> None:
+def _apply_decision(work: UnitOfWork, batch: Batch, error: ErrorInfo, decision: Decision) -> None:
     partition = work.partition(batch.key)
     planned, events = partition.fail(
         partition.sending(batch.key.seq),
         error,
-        not_before=decision.not_before if isinstance(decision, Retry) else None,
-        next_round=isinstance(decision, Retry) and decision.next_round,
-        counts=not isinstance(decision, FailRun | Halt),
+        not_before=decision.not_before if isinstance(decision, RetryBatch) else None,
+        next_round=isinstance(decision, RetryBatch) and decision.next_round,
+        counts=not isinstance(decision, FailRun | HaltRun),
     )
-    if isinstance(decision, Reject):
+    if isinstance(decision, RejectBatch):
         events += partition.instruct(planned, Instruction.REJECT, reason=error.message)
-    elif isinstance(decision, Drop):
+    elif isinstance(decision, SkipBatch):
         events += partition.instruct(planned, Instruction.VOID, reason=error.message)
-    elif isinstance(decision, Hold):
+    elif isinstance(decision, HoldBatch):
         events += partition.hold(planned, reason=error.message)[1]
     work.ended(batch.key, AttemptOutcome.FAILED, error.type)
     work.events += events
 
 
-def _give_back(work: Work, batch: Batch, outcome: AttemptOutcome) -> None:
+def _return_to_planned(work: UnitOfWork, batch: Batch, outcome: AttemptOutcome) -> None:
     """Set a batch back to planned whose attempt ended without a verdict and through no fault of its own."""
     partition = work.partition(batch.key)
     back: Mapping[AttemptOutcome, Callable[..., tuple[object, list[Event]]]] = {
@@ -141,7 +151,7 @@ def _give_back(work: Work, batch: Batch, outcome: AttemptOutcome) -> None:
     work.ended(batch.key, known)
 
 
-def _ignored(outcome: Outcome) -> Event:
+def _ignored_outcome(outcome: Outcome) -> Event:
     key = outcome.key
     detail: dict[str, Any] = {"outcome": outcome.outcome.value, "attempt": outcome.attempt}
     if outcome.error:
@@ -149,8 +159,8 @@ def _ignored(outcome: Outcome) -> Event:
     return Event("outcome_ignored", key.partition, key.generation, key.seq, detail)
 
 
-def lost(
-    work: Work,
+def settle_lost_wave(
+    work: UnitOfWork,
     lanes: Sequence[Sequence[BatchKey]],
     receipts: Iterable[Receipt],
     *,
@@ -170,10 +180,10 @@ def lost(
     :param limit: number of deaths at which the batch is held
     :param window: distance of the low watermark behind the checkpoint
     """
-    fresh: Fresh = [(receipt, {}) for receipt in receipts if take(work, receipt)]
+    fresh: NewReceipts = [(receipt, {}) for receipt in receipts if apply_receipt(work, receipt)]
     decisions: dict[BatchKey, Decision] = {}
     for lane in lanes:
-        open_ones = [batch for key in lane if (batch := work.open_batch(key)) is not None]
+        open_ones = [batch for key in lane if (batch := work.batch_in_flight(key)) is not None]
         for first, batch in zip([True] + [False] * len(open_ones), open_ones, strict=False):
             partition = work.partition(batch.key)
             ticket = partition.sending(batch.key.seq)
@@ -181,19 +191,19 @@ def lost(
             if first and alone:
                 work.events += partition.died_alone(ticket, limit=limit)
                 if partition.batches[batch.key.seq].state is BatchState.HELD:
-                    decisions[batch.key] = Hold()
+                    decisions[batch.key] = HoldBatch()
                 continue
             planned, events = partition.abandon(ticket)
             work.events += events + (partition.run_alone(planned) if first else [])
     work.advance()
-    _finish(work, "lost", fresh, window)
+    _store_result(work, "lost", fresh, window)
     return Settlement([receipt for receipt, _ in fresh], decisions, checkpoint=work.checkpoint)
 
 
-def cancel(work: Work) -> list[BatchKey]:
+def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
     """Cancel every open attempt of this lease; return the batches."""
     cancelled: list[BatchKey] = []
-    for partition in open_partitions(work):
+    for partition in touched_partitions(work):
         for seq, batch in partition.in_flight.items():
             if batch.epoch == work.lease.epoch:
                 work.events += partition.cancel(partition.sending(seq))[1]
@@ -203,32 +213,34 @@ def cancel(work: Work) -> list[BatchKey]:
     return cancelled
 
 
-def open_partitions(work: Work) -> list[Partition]:
+def touched_partitions(work: UnitOfWork) -> list[Partition]:
     """Return every partition that the command may change."""
-    return [item.partition for item in work.changing]
+    return [item.partition for item in work.touched_partitions]
 
 
-def follow(work: Work, window: timedelta | None) -> None:
+def move_low_watermark(work: UnitOfWork, window: timedelta | None) -> None:
     """Move the low watermark after a command has written its changes, whether or not its partitions moved.
 
     :param window: distance of the low watermark behind the checkpoint
     """
-    events = _follow(work, window, idle=True)
+    events = _move_low_watermark(work, window, idle=True)
     work.store()
-    bulk_sql.insert(work.connection, tables.event, trail.noteworthy(work.lease, work.now, events))
+    bulk_sql.insert(work.connection, tables.event, trail.event_rows(work.lease, work.now, events))
 
 
-def _follow(work: Work, window: timedelta | None, *, idle: bool = False) -> list[Event]:
-    return low_watermark.follow(work.connection, work.lease.pipeline, work.changing, window, work.now, idle=idle)
+def _move_low_watermark(work: UnitOfWork, window: timedelta | None, *, idle: bool = False) -> list[Event]:
+    return low_watermark.move_low_watermarks(
+        work.connection, work.lease.pipeline, work.touched_partitions, window, work.now, idle=idle
+    )
 
 
-def _finish(work: Work, kind: str, fresh: Fresh, window: timedelta | None) -> None:
-    work.events += _follow(work, window)
-    dead_letters.index(work.connection, work.lease.pipeline, fresh, work.replays)
+def _store_result(work: UnitOfWork, kind: str, fresh: NewReceipts, window: timedelta | None) -> None:
+    work.events += _move_low_watermark(work, window)
+    dead_letters.update_index(work.connection, work.lease.pipeline, fresh, work.replays)
     receipts = [receipt for receipt, _ in fresh]
     detail = {
-        "receipts": trail.spans(receipts),
-        "counts": trail.total(receipt.counts for receipt in receipts),
-        "transitions": trail.tally(work.events),
+        "receipts": trail.merged_ranges(receipts),
+        "counts": trail.sum_counts(receipt.counts for receipt in receipts),
+        "transitions": trail.count_kinds(work.events),
     }
     work.write(kind, detail)

@@ -14,10 +14,10 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, BatchState
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_standing import SinkStanding, Unaccepted
+from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState, UnfinishedAcceptance
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
-from airflow_provider_ckpt.ledger.store.receipted_batches import Receipted
-from airflow_provider_ckpt.ledger.unit_of_work import Work
+from airflow_provider_ckpt.ledger.store.receipted_batches import ReceiptedBatches
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 _B, _E, _G = tables.batch.c, tables.event.c, tables.generation.c
 _N, _P = tables.pipeline.c, tables.partition.c
@@ -28,25 +28,25 @@ ACCEPTED = "sink_accepted"
 _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 
 
-def standing(connection: Connection, pipeline: str) -> SinkStanding:
+def load_expected_state(connection: Connection, pipeline: str) -> ExpectedSinkState:
     """Return the state in which the sink was left.
 
     Epoch, target and location are None as long as no batch began there: such a sink has nothing to lose.
     """
     columns = (_N.sink_epoch, _N.sink_target, _N.sink_location, _N.sink_unaccepted)
     row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
-    begun = sa.exists().where(_B.pipeline == pipeline, _B.attempts > 0)
+    started = sa.exists().where(_B.pipeline == pipeline, _B.attempts > 0)
     written = sa.or_(
         sa.exists().where(_B.pipeline == pipeline, _B.state.in_(_WRITTEN)),
         sa.exists().where(_P.pipeline == pipeline, _P.batches > 0),
         sa.exists().where(_G.pipeline == pipeline, _G.batches > 0),
     )
-    ever_begun, ever_written = connection.execute(sa.select(begun, written)).one()
+    ever_begun, ever_written = connection.execute(sa.select(started, written)).one()
     if row is None or not (ever_begun or ever_written):
-        return SinkStanding()
+        return ExpectedSinkState()
     epoch, target, location, document = row
-    unaccepted = None if document is None else Unaccepted.from_json(document)
-    return SinkStanding(epoch, target, location, ever_written, unaccepted)
+    unfinished_acceptance = None if document is None else UnfinishedAcceptance.from_json(document)
+    return ExpectedSinkState(epoch, target, location, ever_written, unfinished_acceptance)
 
 
 def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
@@ -57,13 +57,13 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
     lost, one of them is in it, or the newest fence. So of a side partition that has ended nothing is asked for once a
     newer epoch is raised: it delivers no more, and its receipts lie further back in the sink with every run.
     """
-    raised = standing(connection, pipeline).epoch
+    raised = load_expected_state(connection, pipeline).epoch
     found: set[BatchKey] = set()
     ended = sa.and_(_P.side_end.is_not(None), _P.committed == _P.side_end)
     rows = connection.execute(sa.select(_P.partition, _P.receipted, ended).where(_P.pipeline == pipeline))
     for partition, document, has_ended in rows:
         if document is not None:
-            known = Receipted.from_json(document)
+            known = ReceiptedBatches.from_json(document)
             if has_ended and known.epoch != raised:
                 continue
             numbers = known.numbers if known.epoch == raised else [known.runs[-1][1]]
@@ -77,7 +77,7 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
     return sorted(found)
 
 
-def by_key(connection: Connection, pipeline: str) -> bool:
+def replaces_by_key(connection: Connection, pipeline: str) -> bool:
     """Return whether the sink replaces rows by key, according to the newest run's declaration."""
     document = connection.execute(sa.select(_N.document).where(_N.name == pipeline)).scalar_one()
     return bool(document) and document.get("sink", {}).get("mode") == "upsert"
@@ -89,7 +89,7 @@ def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(least)}
 
 
-def skipped(connection: Connection, pipeline: str) -> dict[tuple[int, str], list[Range]]:
+def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str], list[Range]]:
     """Return the skipped ranges by generation and partition, as far back as the audit log goes."""
     rows = connection.execute(
         sa.select(_E.generation, _E.partition, _E.detail).where(_E.pipeline == pipeline, _E.kind == "skipped")
@@ -101,26 +101,26 @@ def skipped(connection: Connection, pipeline: str) -> dict[tuple[int, str], list
     return found
 
 
-def note(work: Work, now: SinkStanding) -> None:
+def store_state(work: UnitOfWork, now: ExpectedSinkState) -> None:
     """Store the state of the sink under this epoch; record an event if target or location have changed."""
     pipeline = work.lease.pipeline
-    before = standing(work.connection, pipeline)
+    before = load_expected_state(work.connection, pipeline)
     values = {"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}
     work.connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(values))
     if (before.target, before.location) != (now.target, now.location):
         detail = {"before": to_json(before), "after": to_json(now)}
-        bulk_sql.insert(work.connection, tables.event, [events.row(work.lease, work.now, "sink_noted", detail)])
+        bulk_sql.insert(work.connection, tables.event, [events.event_row(work.lease, work.now, "sink_noted", detail)])
 
 
-def note_unaccepted(work: Work, seen: Unaccepted) -> None:
-    """Store the evidence of a sink that is about to be accepted; :func:`forget` deletes it."""
+def note_unaccepted(work: UnitOfWork, seen: UnfinishedAcceptance) -> None:
+    """Store the evidence of a sink that is about to be accepted; :func:`clear_state` deletes it."""
     here = _N.name == work.lease.pipeline
     work.connection.execute(tables.pipeline.update().where(here).values(sink_unaccepted=seen.to_json()))
 
 
-def note_accepted(work: Work, accepted: AcceptedSink, who: str) -> None:
+def note_accepted(work: UnitOfWork, accepted: AcceptedSink, actor: str) -> None:
     """Keep what an audit is not to ask of the sink any more, in an event."""
-    row = events.row(work.lease, work.now, ACCEPTED, accepted.to_json()) | {"who": who}
+    row = events.event_row(work.lease, work.now, ACCEPTED, accepted.to_json()) | {"actor": actor}
     bulk_sql.insert(work.connection, tables.event, [row])
 
 
@@ -131,13 +131,13 @@ def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
     return AcceptedSink.from_json(newest.detail) if newest is not None and newest.kind == ACCEPTED else AcceptedSink()
 
 
-def forget(connection: Connection, pipeline: str) -> None:
+def clear_state(connection: Connection, pipeline: str) -> None:
     """Delete the stored state of the sink; the next run stores it again once it has fenced the sink."""
     nothing = {"sink_epoch": None, "sink_target": None, "sink_location": None, "sink_unaccepted": None}
     connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(nothing))
     connection.execute(tables.partition.update().where(_P.pipeline == pipeline).values(receipted=None))
 
 
-def to_json(known: SinkStanding) -> dict[str, Any]:
+def to_json(known: ExpectedSinkState) -> dict[str, Any]:
     """Return a JSON-ready dict of epoch, target and location."""
     return {"epoch": known.epoch, "target": known.target, "location": known.location}

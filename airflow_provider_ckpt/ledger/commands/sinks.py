@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_standing import SinkStanding, Unaccepted
+from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState, UnfinishedAcceptance
 from airflow_provider_ckpt.ledger.commands import sink_state
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.types import Lease
@@ -15,22 +15,22 @@ from airflow_provider_ckpt.ledger.types import Lease
 class SinkCommands(Session):
     """Commands and queries for a pipeline's sink; see ``sink_state.py``."""
 
-    def sink_standing(self, pipeline: str) -> SinkStanding:
+    def expected_sink_state(self, pipeline: str) -> ExpectedSinkState:
         """Return the state in which the newest run left the sink."""
         with self._reading() as connection:
-            return sink_state.standing(connection, pipeline)
+            return sink_state.load_expected_state(connection, pipeline)
 
     def expected_receipts(self, pipeline: str) -> list[BatchKey]:
         """Return the batches whose receipt the sink must hold; see ``sink_state.py`` for the choice."""
         with self._reading() as connection:
             return sink_state.expected_receipts(connection, pipeline)
 
-    def note_sink(self, lease: Lease, standing: SinkStanding) -> None:
+    def store_sink_state(self, lease: Lease, standing: ExpectedSinkState) -> None:
         """Store the state of the sink after its fence was raised to the lease's epoch."""
         with self._command(lease, touch=()) as work:
-            sink_state.note(work, standing)
+            sink_state.store_state(work, standing)
 
-    def note_unaccepted(self, lease: Lease, seen: Unaccepted) -> None:
+    def note_unaccepted(self, lease: Lease, seen: UnfinishedAcceptance) -> None:
         """Store the evidence of a sink that a user is about to accept, before its fence is raised.
 
         Runs are refused from then on until an action on the sink has been carried out.
@@ -46,4 +46,4 @@ class SinkCommands(Session):
     def skipped_ranges(self, pipeline: str) -> Mapping[tuple[int, str], list[Range]]:
         """Return the skipped ranges by generation and partition, as far back as the audit log goes."""
         with self._reading() as connection:
-            return sink_state.skipped(connection, pipeline)
+            return sink_state.skipped_ranges(connection, pipeline)

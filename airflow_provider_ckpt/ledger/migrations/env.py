@@ -25,8 +25,8 @@ given = context.config.attributes.get("connection")
 if given is not None:
     _run(given)
 else:
-    address = engines.parse(context.config.get_main_option("sqlalchemy.url") or "")
-    engine = engines.create(address)
-    with engines.writing(engine, engines.describe(address)) as opened:
+    address = engines.parse_url(context.config.get_main_option("sqlalchemy.url") or "")
+    engine = engines.create_engine(address)
+    with engines.open_transaction(engine, engines.describe(address)) as opened:
         _run(opened)
     engine.dispose()

@@ -20,10 +20,10 @@ from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.store import partitions, tables
 
-ATTEMPTS = "AttemptsMatchBatches"
+ATTEMPTS_MATCH_BATCHES = "AttemptsMatchBatches"
 """Invariant: every batch in flight has exactly one open attempt, and no other batch has one."""
 
-LETTERS = "DeadLettersAreIndexed"
+DEAD_LETTERS_ARE_INDEXED = "DeadLettersAreIndexed"
 """Invariant: the dead letter index holds as many records as the receipts count."""
 
 
@@ -35,22 +35,22 @@ def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, An
     :param quick: leave out what only the whole history can show
     :raises ConfigError: if the ledger does not know the pipeline
     """
-    status.known(connection, pipeline)
+    status.require_pipeline(connection, pipeline)
     epoch = _epoch(connection, pipeline)
     stored = status.partitions(connection, pipeline)
     found: list[Violation] = []
     accounted: dict[str, dict[str, Any]] = {}
     read = 0
     for item in stored.values():
-        passed = _passed(connection, pipeline, item, quick=quick)
+        passed = _passed_receipts(connection, pipeline, item, quick=quick)
         read += len(passed)
-        passed += _sent(item, passed, quick=quick)
-        found += _check(item, passed, epoch, quick=quick)
+        passed += _unconfirmed_receipts(item, passed, quick=quick)
+        found += _violations(item, passed, epoch, quick=quick)
         accounted[item.partition.id] = _account(item, passed)
-    found += _attempts(connection, pipeline, stored)
+    found += _attempt_violations(connection, pipeline, stored)
     if not quick:
-        found += _letters(connection, pipeline)
-    names = [*STATE_CHECKS, STALE_EPOCH, ATTEMPTS, *([] if quick else [LETTERS])]
+        found += _dead_letter_violations(connection, pipeline)
+    names = [*STATE_CHECKS, STALE_EPOCH, ATTEMPTS_MATCH_BATCHES, *([] if quick else [DEAD_LETTERS_ARE_INDEXED])]
     return {
         "pipeline": pipeline,
         "ok": not found,
@@ -73,19 +73,25 @@ def _epoch(connection: Connection, pipeline: str) -> int:
     return connection.execute(sa.select(c.epoch).where(c.pipeline == pipeline)).scalar_one_or_none() or 0
 
 
-def _passed(connection: Connection, pipeline: str, item: partitions.Stored, *, quick: bool) -> list[RangeReceipt]:
+def _passed_receipts(
+    connection: Connection, pipeline: str, item: partitions.LoadedPartition, *, quick: bool
+) -> list[RangeReceipt]:
     partition = item.partition
     last_at = partition.committed if quick else None
     return ranges.of_partition(connection, pipeline, partition.id, partition.generation, last_at=last_at)
 
 
-def _sent(item: partitions.Stored, passed: Sequence[RangeReceipt], *, quick: bool) -> list[RangeReceipt]:
+def _unconfirmed_receipts(
+    item: partitions.LoadedPartition, passed: Sequence[RangeReceipt], *, quick: bool
+) -> list[RangeReceipt]:
     """Return receipts for batches below the checkpoint that were sent at most once and never confirmed."""
     first = passed[0].range.start if quick and passed else item.partition.base
     return [RangeReceipt.of(batch) for batch in item.unconfirmed.values() if batch.range.start >= first]
 
 
-def _check(item: partitions.Stored, passed: Sequence[RangeReceipt], epoch: int, *, quick: bool) -> list[Violation]:
+def _violations(
+    item: partitions.LoadedPartition, passed: Sequence[RangeReceipt], epoch: int, *, quick: bool
+) -> list[Violation]:
     partition = item.partition
     base = partition.base
     if quick and passed:
@@ -96,7 +102,7 @@ def _check(item: partitions.Stored, passed: Sequence[RangeReceipt], epoch: int, 
         partition.base = base
 
 
-def _account(item: partitions.Stored, passed: Sequence[RangeReceipt]) -> dict[str, Any]:
+def _account(item: partitions.LoadedPartition, passed: Sequence[RangeReceipt]) -> dict[str, Any]:
     """Account for every position from the base to the planned end: receipted, in a batch, or unaccounted for."""
     partition = item.partition
     counts = sum((receipt.counts for receipt in passed), Counts())
@@ -119,7 +125,9 @@ def _account(item: partitions.Stored, passed: Sequence[RangeReceipt]) -> dict[st
     }
 
 
-def _attempts(connection: Connection, pipeline: str, stored: dict[str, partitions.Stored]) -> list[Violation]:
+def _attempt_violations(
+    connection: Connection, pipeline: str, stored: dict[str, partitions.LoadedPartition]
+) -> list[Violation]:
     c = tables.attempt.c
     rows = connection.execute(
         sa.select(c.generation, c.partition, c.seq).where(c.pipeline == pipeline, c.outcome.is_(None))
@@ -130,12 +138,14 @@ def _attempts(connection: Connection, pipeline: str, stored: dict[str, partition
     wrong = dict.fromkeys(flying - opened.keys(), "is in flight without an open attempt")
     wrong |= dict.fromkeys(opened.keys() - flying - sent, "has an open attempt, not being in flight")
     wrong |= {key: f"has {number} open attempts" for key, number in opened.items() if number > 1}
-    return [Violation(ATTEMPTS, key.partition, f"{key} {what}") for key, what in wrong.items()]
+    return [Violation(ATTEMPTS_MATCH_BATCHES, key.partition, f"{key} {what}") for key, what in wrong.items()]
 
 
-def _letters(connection: Connection, pipeline: str) -> list[Violation]:
-    letters, receipt, batch = tables.dead_letter.c, tables.receipt.c, tables.batch
-    indexed = connection.execute(sa.select(sa.func.sum(letters.records)).where(letters.pipeline == pipeline)).scalar()
+def _dead_letter_violations(connection: Connection, pipeline: str) -> list[Violation]:
+    dead_letters, receipt, batch = tables.dead_letter.c, tables.receipt.c, tables.batch
+    indexed = connection.execute(
+        sa.select(sa.func.sum(dead_letters.records)).where(dead_letters.pipeline == pipeline)
+    ).scalar()
     merged = connection.execute(
         sa.select(sa.func.sum(receipt.dead_lettered)).where(receipt.pipeline == pipeline)
     ).scalar()
@@ -145,4 +155,8 @@ def _letters(connection: Connection, pipeline: str) -> list[Violation]:
     told = int(merged or 0) + sum(document["counts"]["dead_lettered"] for document in pending)
     if int(indexed or 0) >= told:
         return []
-    return [Violation(LETTERS, "", f"receipts count {told} dead letters, and {int(indexed or 0)} are indexed")]
+    return [
+        Violation(
+            DEAD_LETTERS_ARE_INDEXED, "", f"receipts count {told} dead letters, and {int(indexed or 0)} are indexed"
+        )
+    ]

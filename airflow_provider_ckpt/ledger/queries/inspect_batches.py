@@ -39,7 +39,7 @@ def inspect(connection: Connection, pipeline: str, what: BatchKey | str | None) 
 
 def _unresolved(connection: Connection, pipeline: str) -> dict[str, Any]:
     """Return every batch that blocks a checkpoint, and ranges that no batch covers."""
-    phase = status.known(connection, pipeline).phase
+    phase = status.require_pipeline(connection, pipeline).phase
     stored = status.partitions(connection, pipeline)
     blocking = [batch for item in stored.values() for batch in item.partition.blocking.values()]
     return {
@@ -122,7 +122,7 @@ def _batch(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, An
         **known,
         "remark": None if found is not None else _remark(key, part.generation),
         "attempt_history": _attempts(connection, pipeline, key),
-        "dead_letters": _letters(connection, pipeline, key),
+        "dead_letters": _dead_letters(connection, pipeline, key),
         "events": _events(connection, pipeline, key),
     }
 
@@ -154,8 +154,8 @@ def _remark(key: BatchKey, generation: int) -> str:
     return "resolved: the checkpoint has passed it, and its receipt is merged with its neighbours'"
 
 
-def _item(connection: Connection, pipeline: str, name: str) -> partitions.Stored:
-    phase = Phase(status.known(connection, pipeline).phase)
+def _item(connection: Connection, pipeline: str, name: str) -> partitions.LoadedPartition:
+    phase = Phase(status.require_pipeline(connection, pipeline).phase)
     stored = partitions.load(connection, pipeline, phase, batches_of=[name])
     if name not in stored:
         known = ", ".join(list(stored)[:10]) or "none yet"
@@ -163,7 +163,7 @@ def _item(connection: Connection, pipeline: str, name: str) -> partitions.Stored
     return stored[name]
 
 
-def _gaps(item: partitions.Stored) -> list[list[int]]:
+def _gaps(item: partitions.LoadedPartition) -> list[list[int]]:
     return [[gap.start, gap.end] for gap in item.partition.gaps()]
 
 
@@ -181,7 +181,7 @@ def _newest_receipts(connection: Connection, pipeline: str, name: str, generatio
     return range_receipts.of_partition(connection, pipeline, name, generation, last_at=last_at)
 
 
-def _of(table: sa.Table, pipeline: str, key: BatchKey) -> sa.ColumnElement[bool]:
+def _belongs_to(table: sa.Table, pipeline: str, key: BatchKey) -> sa.ColumnElement[bool]:
     c = table.c
     return sa.and_(
         c.pipeline == pipeline, c.generation == key.generation, c.partition == key.partition, c.seq == key.seq
@@ -192,7 +192,7 @@ def _attempts(connection: Connection, pipeline: str, key: BatchKey) -> list[dict
     c = tables.attempt.c
     rows = connection.execute(
         sa.select(c.attempt, c.epoch, c.run, c.began_at, c.ended_at, c.outcome, c.error_type)
-        .where(_of(tables.attempt, pipeline, key))
+        .where(_belongs_to(tables.attempt, pipeline, key))
         .order_by(c.attempt)
     )
     return [
@@ -209,11 +209,11 @@ def _attempts(connection: Connection, pipeline: str, key: BatchKey) -> list[dict
     ]
 
 
-def _letters(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, int]:
+def _dead_letters(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, int]:
     c = tables.dead_letter.c
     rows = connection.execute(
         sa.select(c.error_type, sa.func.sum(c.records).label("records"))
-        .where(_of(tables.dead_letter, pipeline, key))
+        .where(_belongs_to(tables.dead_letter, pipeline, key))
         .group_by(c.error_type)
         .order_by(c.error_type)
     )
@@ -223,6 +223,6 @@ def _letters(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, 
 def _events(connection: Connection, pipeline: str, key: BatchKey) -> list[dict[str, Any]]:
     c = tables.event.c
     rows = connection.execute(
-        sa.select(tables.event).where(_of(tables.event, pipeline, key)).order_by(c.id.desc()).limit(_EVENTS)
+        sa.select(tables.event).where(_belongs_to(tables.event, pipeline, key)).order_by(c.id.desc()).limit(_EVENTS)
     )
-    return [status.as_json(row) for row in rows.mappings()][::-1]
+    return [status.event_to_json(row) for row in rows.mappings()][::-1]

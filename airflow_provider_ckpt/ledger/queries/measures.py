@@ -7,13 +7,13 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.dead_letters import OPEN
+from airflow_provider_ckpt.core.dead_letters import REPLAYABLE
 from airflow_provider_ckpt.core.recovery import EXPIRED
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.types import Measures
 
-_P, _M, _D, _E = tables.partition.c, tables.mark.c, tables.dead_letter.c, tables.event.c
+_P, _M, _D, _E = tables.partition.c, tables.partition_snapshot.c, tables.dead_letter.c, tables.event.c
 
 
 def measure(connection: Connection, pipeline: str, after: int | None) -> Measures:
@@ -25,16 +25,16 @@ def measure(connection: Connection, pipeline: str, after: int | None) -> Measure
     """
     parked, oldest = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(_D.records), 0), sa.func.min(_D.at)).where(
-            _D.pipeline == pipeline, _D.state.in_([state.value for state in OPEN])
+            _D.pipeline == pipeline, _D.state.in_([state.value for state in REPLAYABLE])
         )
     ).one()
     newest = status.last_event(connection, pipeline)
     expired = [] if after is None else _expired(connection, pipeline, after)
-    since = min((row[0] for row in connection.execute(_standing(pipeline))), default=None)
+    since = min((row[0] for row in connection.execute(_last_moves(pipeline))), default=None)
     return Measures(newest, int(parked), oldest, since, expired)
 
 
-def _standing(pipeline: str) -> sa.Select[datetime]:
+def _last_moves(pipeline: str) -> sa.Select[datetime]:
     """Select when the checkpoint last moved, for each partition with work planned beyond it.
 
     A partition's ``moved_at`` also changes when work is planned. Its history holds earlier snapshots, so the first
@@ -48,7 +48,7 @@ def _standing(pipeline: str) -> sa.Select[datetime]:
     )
     return (
         sa.select(sa.func.coalesce(sa.func.min(_M.at), _P.moved_at))
-        .select_from(tables.partition.outerjoin(tables.mark, same))
+        .select_from(tables.partition.outerjoin(tables.partition_snapshot, same))
         .where(_P.pipeline == pipeline, _P.committed < _P.planned_end, _P.moved_at.is_not(None))
         .group_by(_P.partition, _P.moved_at)
     )

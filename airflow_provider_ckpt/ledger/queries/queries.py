@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
-from airflow_provider_ckpt.core.recovery import Missing, Shown, missing
+from airflow_provider_ckpt.core.receipts import KnownReceipts, RangeReceipt
+from airflow_provider_ckpt.core.recovery import MissingRange, SourceComparison, find_missing
 from airflow_provider_ckpt.ledger.queries import audit as audits
 from airflow_provider_ckpt.ledger.queries import inspect_batches, recorded
 from airflow_provider_ckpt.ledger.queries import measures as measuring
@@ -23,10 +23,10 @@ from airflow_provider_ckpt.ledger.types import Measures, PartitionRecord
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import SourceFile
     from airflow_provider_ckpt.core.ranges import Range
-    from airflow_provider_ckpt.core.sink_comparison import Recorded
+    from airflow_provider_ckpt.core.sink_comparison import LedgerSnapshot
 
 
-class Views(Session):
+class Queries(Session):
     """Queries; each reads one snapshot and takes no lease."""
 
     def partitions(self, pipeline: str) -> dict[str, PartitionRecord]:
@@ -34,10 +34,10 @@ class Views(Session):
         with self._reading() as connection:
             return {name: item.record for name, item in reads.partitions(connection, pipeline).items()}
 
-    def collected(self, pipeline: str) -> dict[str, Known]:
+    def collected(self, pipeline: str) -> dict[str, KnownReceipts]:
         """Return the end positions of garbage-collected side partitions; receipts up to there are known."""
         with self._reading() as connection:
-            return partition_history.collected(connection, pipeline)
+            return partition_history.collected_ends(connection, pipeline)
 
     def files(self, pipeline: str, ranges: Sequence[Range] | None = None) -> list[SourceFile]:
         """Return discovered files by ordinal, all or those that overlap one of the ranges."""
@@ -50,7 +50,7 @@ class Views(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            reads.known(connection, pipeline)
+            reads.require_pipeline(connection, pipeline)
             return ranges.load(connection, pipeline)
 
     def events(self, pipeline: str, limit: int = 100) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ class Views(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            reads.known(connection, pipeline)
+            reads.require_pipeline(connection, pipeline)
             return reads.events(connection, pipeline, limit)
 
     def positions_at(self, pipeline: str, at: datetime) -> dict[str, int]:
@@ -70,7 +70,7 @@ class Views(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            reads.known(connection, pipeline)
+            reads.require_pipeline(connection, pipeline)
             return partition_history.positions_at(connection, pipeline, at)
 
     def recovery_plan(
@@ -80,8 +80,8 @@ class Views(Session):
         settle_lag: timedelta,
         now: datetime | None = None,
         window: timedelta | None = None,
-        shown: Shown | None = None,
-    ) -> list[Missing]:
+        shown: SourceComparison | None = None,
+    ) -> list[MissingRange]:
         """Return what is unaccounted for above the low watermarks, each position once; see ``core/recovery.py``.
 
         :param pipeline: name of the pipeline
@@ -101,7 +101,7 @@ class Views(Session):
                 pipeline=pipeline,
                 hint="Run it once: source.start_from says where it begins.",
             )
-        return missing(known, before=moment - settle_lag, shown=shown)
+        return find_missing(known, before=moment - settle_lag, shown=shown)
 
     def subscribe(
         self,
@@ -111,7 +111,7 @@ class Views(Session):
         settle_lag: timedelta = timedelta(0),
         now: datetime | None = None,
         window: timedelta | None = None,
-        shown: Shown | None = None,
+        shown: SourceComparison | None = None,
     ) -> Subscription:
         """Return a reader of what is missing now and of all later events, without gaps or duplicates.
 
@@ -125,12 +125,12 @@ class Views(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         moment = now or datetime.now(UTC)
-        found: list[Missing] = []
+        found: list[MissingRange] = []
         if after is None:
             with self._reading() as connection:
                 known = reads.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
                 after = reads.last_event(connection, pipeline)
-            found = missing(known, before=moment - settle_lag, shown=shown)
+            found = find_missing(known, before=moment - settle_lag, shown=shown)
         return Subscription(self._reading, pipeline, found, after)
 
     def audit(self, pipeline: str, *, quick: bool = False) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Views(Session):
         with self._reading() as connection:
             return audits.audit(connection, pipeline, quick=quick)
 
-    def recorded(self, pipeline: str) -> Recorded:
+    def recorded(self, pipeline: str) -> LedgerSnapshot:
         """Return the ledger's view of receipts and dead letters, for comparison with the sink.
 
         :raises ConfigError: if the ledger does not know the pipeline

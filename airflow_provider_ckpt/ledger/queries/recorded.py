@@ -7,24 +7,24 @@ from collections import Counter
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.sink_comparison import Recorded
+from airflow_provider_ckpt.core.sink_comparison import LedgerSnapshot
 from airflow_provider_ckpt.ledger.commands import sink_state
 from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.store import dead_letters
 
 
-def load(connection: Connection, pipeline: str) -> Recorded:
+def load(connection: Connection, pipeline: str) -> LedgerSnapshot:
     """Return receipts, batches, generations and numbers of dead letters.
 
     :raises ConfigError: if the ledger does not know the pipeline
     """
-    status.known(connection, pipeline)
+    status.require_pipeline(connection, pipeline)
     stored = status.partitions(connection, pipeline).values()
     named: Counter[AttemptKey] = Counter()
     for entry in dead_letters.load(connection, pipeline):
-        named[entry.letters.source] += entry.letters.records
-    return Recorded(
+        named[entry.dead_letters.source] += entry.dead_letters.records
+    return LedgerSnapshot(
         ranges.load(connection, pipeline),
         {
             batch.key: batch
@@ -33,6 +33,6 @@ def load(connection: Connection, pipeline: str) -> Recorded:
         },
         {item.partition.id: item.partition.generation for item in stored},
         named,
-        busy=status.leased(connection, pipeline),
+        busy=status.is_leased(connection, pipeline),
         accepted=sink_state.accepted(connection, pipeline),
     )

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.receipts import RangeReceipt
-from airflow_provider_ckpt.core.recovery import Account, low_watermark
+from airflow_provider_ckpt.core.recovery import PartitionAccount, low_watermark
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
 from airflow_provider_ckpt.ledger.store import lease as leases
@@ -26,8 +26,8 @@ from airflow_provider_ckpt.ledger.store import partition_history, tables
 from airflow_provider_ckpt.ledger.store import partitions as store
 from airflow_provider_ckpt.ledger.types import Totals
 
-_REMEMBERED = 1000
-_LISTED = 100
+_EVENTS_SEARCHED = 1000
+_LIST_LIMIT = 100
 
 
 def pipelines(connection: Connection) -> list[str]:
@@ -36,7 +36,7 @@ def pipelines(connection: Connection) -> list[str]:
     return list(connection.execute(sa.select(column).order_by(column)).scalars())
 
 
-def known(connection: Connection, pipeline: str) -> sa.Row[Any]:
+def require_pipeline(connection: Connection, pipeline: str) -> sa.Row[Any]:
     """Return the pipeline's row.
 
     :raises ConfigError: if there is none; names similar pipelines
@@ -51,7 +51,7 @@ def known(connection: Connection, pipeline: str) -> sa.Row[Any]:
     return row
 
 
-def partitions(connection: Connection, pipeline: str) -> dict[str, store.Stored]:
+def partitions(connection: Connection, pipeline: str) -> dict[str, store.LoadedPartition]:
     """Return every partition with its batches; empty if the pipeline has never run."""
     column = tables.pipeline.c
     phase = connection.execute(sa.select(column.phase).where(column.name == pipeline)).scalar_one_or_none()
@@ -69,16 +69,16 @@ def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None)
     query = sa.select(c.ordinal, c.path, c.base, c.size, c.etag).where(c.pipeline == pipeline).order_by(c.ordinal)
     if wanted is None:
         return [SourceFile(*row) for row in connection.execute(query)]
-    spans = merge(wanted)
-    if not spans:
+    ranges = merge(wanted)
+    if not ranges:
         return []
-    query = query.where(c.base < spans[-1].end, c.base + c.size > spans[0].start)
-    starts = [span.start for span in spans]
+    query = query.where(c.base < ranges[-1].end, c.base + c.size > ranges[0].start)
+    starts = [span.start for span in ranges]
     found = []
     for row in connection.execute(query):
         file = SourceFile(*row)
         at = bisect_right(starts, file.base + file.size - 1) - 1
-        if file.size and at >= 0 and spans[at].end > file.base:
+        if file.size and at >= 0 and ranges[at].end > file.base:
             found.append(file)
     return found
 
@@ -92,10 +92,10 @@ def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, 
     """
     c = tables.event.c
     rows = connection.execute(sa.select(tables.event).where(c.pipeline == pipeline).order_by(c.id.desc()).limit(limit))
-    return [as_json(row) for row in rows.mappings()][::-1]
+    return [event_to_json(row) for row in rows.mappings()][::-1]
 
 
-def as_json(row: sa.RowMapping) -> dict[str, Any]:
+def event_to_json(row: sa.RowMapping) -> dict[str, Any]:
     """Return an event, JSON-ready."""
     recorded = row["recorded_at"]
     return dict(row) | {"at": row["at"].isoformat(), "recorded_at": recorded.isoformat() if recorded else None}
@@ -110,7 +110,7 @@ def events_after(connection: Connection, pipeline: str, after: int, limit: int) 
     :param limit: maximum number of events
     :raises LedgerStateError: if some of them were garbage-collected
     """
-    gone = known(connection, pipeline).collected_to
+    gone = require_pipeline(connection, pipeline).collected_to
     if gone is not None and after < gone:
         raise LedgerStateError(
             f"events up to {gone} were garbage-collected, so the events after {after} are incomplete.",
@@ -121,7 +121,7 @@ def events_after(connection: Connection, pipeline: str, after: int, limit: int) 
     rows = connection.execute(
         sa.select(tables.event).where(c.pipeline == pipeline, c.id > after).order_by(c.id).limit(limit)
     )
-    return [as_json(row) for row in rows.mappings()]
+    return [event_to_json(row) for row in rows.mappings()]
 
 
 def last_event(connection: Connection, pipeline: str) -> int:
@@ -132,7 +132,7 @@ def last_event(connection: Connection, pipeline: str) -> int:
 
 def accounts(
     connection: Connection, pipeline: str, *, now: datetime, settle_lag: timedelta, window: timedelta | None
-) -> list[Account]:
+) -> list[PartitionAccount]:
     """Return what the ledger knows of each partition above its low watermark.
 
     :param connection: connection on a snapshot
@@ -141,11 +141,11 @@ def accounts(
     :param settle_lag: age at which a partition's state counts as settled
     :param window: distance at which the low watermark would be by now; if None, it is taken as stored
     """
-    known(connection, pipeline)
+    require_pipeline(connection, pipeline)
     stored = partitions(connection, pipeline)
     rows = {name: item.before_row for name, item in stored.items()}
-    settled = partition_history.stands(connection, pipeline, now - settle_lag, rows)
-    ago = partition_history.stands(connection, pipeline, now - window, rows) if window else {}
+    settled = partition_history.snapshots_at(connection, pipeline, now - settle_lag, rows)
+    ago = partition_history.snapshots_at(connection, pipeline, now - window, rows) if window else {}
     found = []
     for name, item in stored.items():
         part = item.partition
@@ -153,7 +153,7 @@ def accounts(
         low = low_watermark(item.low, part.committed, was if was and was.generation == part.generation else None)
         receipts = ranges.of_partition(connection, pipeline, name, part.generation, last_at=low)
         receipts += map(RangeReceipt.of, item.unconfirmed.values())
-        found.append(Account(part, low, receipts, settled.get(name)))
+        found.append(PartitionAccount(part, low, receipts, settled.get(name)))
     return found
 
 
@@ -165,10 +165,10 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
     :param pipeline: name of the pipeline
     :raises ConfigError: if the ledger does not know it
     """
-    row = known(connection, pipeline)
+    row = require_pipeline(connection, pipeline)
     stored = partitions(connection, pipeline)
     batches = [batch for item in stored.values() for batch in item.partition.batches.values()]
-    receipts = {name: _newest(connection, pipeline, item.partition) for name, item in stored.items()}
+    receipts = {name: _newest_receipts(connection, pipeline, item.partition) for name, item in stored.items()}
     waiting = [b for b in batches if b.state is BatchState.PLANNED and b.error is not None]
     held = [b for b in batches if b.state is BatchState.HELD]
     return {
@@ -183,15 +183,15 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
         "batches": _by_state(batches),
         "records": Totals().plus(item.totals for item in stored.values()).to_json(),
         "receipts": {name: lines for name, lines in receipts.items() if lines},
-        "held": [_waiting(batch) for batch in held[:_LISTED]],
-        "waiting": [_waiting(batch) for batch in waiting[:_LISTED]],
-        "dead_letters": _letters(connection, pipeline),
+        "held": [_waiting_batch(batch) for batch in held[:_LIST_LIMIT]],
+        "waiting": [_waiting_batch(batch) for batch in waiting[:_LIST_LIMIT]],
+        "dead_letters": _dead_letters(connection, pipeline),
         "events": events(connection, pipeline, 20),
     }
 
 
-def _newest(connection: Connection, pipeline: str, partition: Partition) -> list[list[int]]:
-    found = ranges.newest(connection, pipeline, partition.id, partition.generation, limit=_LISTED)
+def _newest_receipts(connection: Connection, pipeline: str, partition: Partition) -> list[list[int]]:
+    found = ranges.newest(connection, pipeline, partition.id, partition.generation, limit=_LIST_LIMIT)
     return [[r.range.start, r.range.end, r.batches, *r.counts.to_json().values()] for r in found]
 
 
@@ -199,13 +199,17 @@ def _begun_by(connection: Connection, pipeline: str) -> str | None:
     """Return who last began batches, if the newest events contain it."""
     c = tables.event.c
     newest = (
-        sa.select(c.id, c.kind, c.who).where(c.pipeline == pipeline).order_by(c.id.desc()).limit(_REMEMBERED).subquery()
+        sa.select(c.id, c.kind, c.actor)
+        .where(c.pipeline == pipeline)
+        .order_by(c.id.desc())
+        .limit(_EVENTS_SEARCHED)
+        .subquery()
     )
-    begun = sa.select(newest.c.who).where(newest.c.kind == "begun").order_by(newest.c.id.desc()).limit(1)
-    return connection.execute(begun).scalar_one_or_none()
+    started = sa.select(newest.c.actor).where(newest.c.kind == "begun").order_by(newest.c.id.desc()).limit(1)
+    return connection.execute(started).scalar_one_or_none()
 
 
-def leased(connection: Connection, pipeline: str) -> bool:
+def is_leased(connection: Connection, pipeline: str) -> bool:
     """Return whether a run holds the lease now."""
     return bool(_lease(connection, pipeline)["held"])
 
@@ -215,11 +219,11 @@ def _lease(connection: Connection, pipeline: str) -> dict[str, Any]:
     row = connection.execute(sa.select(c.owner, c.epoch, c.expires_at).where(c.pipeline == pipeline)).one_or_none()
     if row is None:
         return {"owner": None, "epoch": 0, "expires": None, "held": False}
-    held = row.owner is not None and row.expires_at > leases.now(connection)
+    held = row.owner is not None and row.expires_at > leases.database_time(connection)
     return {"owner": row.owner, "epoch": row.epoch, "expires": row.expires_at.isoformat(), "held": held}
 
 
-def _partition(item: store.Stored) -> dict[str, Any]:
+def _partition(item: store.LoadedPartition) -> dict[str, Any]:
     part: Partition = item.partition
     return {
         "id": part.id,
@@ -247,7 +251,7 @@ def _by_state(batches: list[Batch]) -> dict[str, int]:
     return dict(sorted(totals.items()))
 
 
-def _waiting(batch: Batch) -> dict[str, Any]:
+def _waiting_batch(batch: Batch) -> dict[str, Any]:
     return {
         "batch": str(batch.key),
         "range": [batch.range.start, batch.range.end],
@@ -259,7 +263,7 @@ def _waiting(batch: Batch) -> dict[str, Any]:
     }
 
 
-def _letters(connection: Connection, pipeline: str) -> dict[str, int]:
+def _dead_letters(connection: Connection, pipeline: str) -> dict[str, int]:
     """Return the number of dead letters that wait for a user or a replay, by error type."""
     c = tables.dead_letter.c
     rows = connection.execute(

@@ -13,10 +13,10 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.recovery import Missing
+from airflow_provider_ckpt.core.recovery import MissingRange
 from airflow_provider_ckpt.ledger.queries import status
 
-_AT_ONCE = 1000
+_PAGE_SIZE = 1000
 
 
 class Subscription:
@@ -34,7 +34,7 @@ class Subscription:
         self,
         reading: Callable[[], AbstractContextManager[Connection]],
         pipeline: str,
-        missing: Sequence[Missing],
+        missing: Sequence[MissingRange],
         after: int,
     ) -> None:
         self._reading = reading
@@ -42,7 +42,7 @@ class Subscription:
         self.missing = tuple(missing)
         self.after = after
 
-    def poll(self, limit: int = _AT_ONCE) -> list[dict[str, Any]]:
+    def poll(self, limit: int = _PAGE_SIZE) -> list[dict[str, Any]]:
         """Return the events since the last call, in order, JSON-ready.
 
         :param limit: maximum number of events; the next call returns the others

@@ -18,31 +18,31 @@ from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 
-_B = tables.batch.c
+_BATCH = tables.batch.c
 BATCH_COLUMNS = (
-    _B.generation,
-    _B.partition,
-    _B.seq,
-    _B.range_start,
-    _B.range_end,
-    _B.state,
-    _B.records,
-    _B.instruction,
-    _B.attempts,
-    _B.failures,
-    _B.finished,
-    _B.round,
-    _B.deaths,
-    _B.alone,
-    _B.not_before,
-    _B.epoch,
-    _B.cancelled,
-    _B.error,
-    _B.receipt,
+    _BATCH.generation,
+    _BATCH.partition,
+    _BATCH.seq,
+    _BATCH.range_start,
+    _BATCH.range_end,
+    _BATCH.state,
+    _BATCH.records,
+    _BATCH.instruction,
+    _BATCH.attempts,
+    _BATCH.failures,
+    _BATCH.finished,
+    _BATCH.round,
+    _BATCH.deaths,
+    _BATCH.alone,
+    _BATCH.not_before,
+    _BATCH.epoch,
+    _BATCH.cancelled,
+    _BATCH.error,
+    _BATCH.receipt,
 )
 """Columns in the order in which :func:`batch_from` takes them."""
 
-_KINDS = 8
+_MAX_SHARED_UPDATES = 8
 
 Change = tuple[Batch | None, Batch]
 """Batch as its row has it, or None if it has no row, and batch as it is now."""
@@ -101,20 +101,22 @@ def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
     }
 
 
-def every(connection: Connection, pipeline: str, partitions: Iterable[str] | None) -> Iterable[Any]:
+def load_all(connection: Connection, pipeline: str, partitions: Iterable[str] | None) -> Iterable[Any]:
     """Return the rows of all batches in order, or of those of some partitions.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param partitions: ids of the partitions; None for all
     """
-    query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline)
+    query = sa.select(*BATCH_COLUMNS).where(_BATCH.pipeline == pipeline)
     if partitions is not None:
-        query = query.where(_B.partition.in_(sorted(set(partitions))))
-    return connection.execute(query.order_by(_B.generation, _B.partition, _B.seq)).all()
+        query = query.where(_BATCH.partition.in_(sorted(set(partitions))))
+    return connection.execute(query.order_by(_BATCH.generation, _BATCH.partition, _BATCH.seq)).all()
 
 
-def some(connection: Connection, pipeline: str, partitions: Iterable[str], keys: Iterable[BatchKey]) -> Iterable[Any]:
+def load_some(
+    connection: Connection, pipeline: str, partitions: Iterable[str], keys: Iterable[BatchKey]
+) -> Iterable[Any]:
     """Return the rows of some batches, and of all resolved or cancelled batches of some partitions.
 
     A row may occur twice.
@@ -124,23 +126,25 @@ def some(connection: Connection, pipeline: str, partitions: Iterable[str], keys:
     :param partitions: ids of the partitions
     :param keys: the batches
     """
-    ahead = sa.or_(_B.state.in_([state.value for state in RESOLVED]), _B.cancelled)
-    query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline, _B.partition.in_(sorted(partitions)), ahead)
+    ahead = sa.or_(_BATCH.state.in_([state.value for state in RESOLVED]), _BATCH.cancelled)
+    query = sa.select(*BATCH_COLUMNS).where(
+        _BATCH.pipeline == pipeline, _BATCH.partition.in_(sorted(partitions)), ahead
+    )
     found = connection.execute(query).all()
-    if wanted := runs(pipeline, keys):
-        named = connection.execute(_named(connection.dialect.name), {"given": bulk_sql.as_json(wanted)})
+    if wanted := key_runs(pipeline, keys):
+        named = connection.execute(_rows_of_runs(connection.dialect.name), {"given": bulk_sql.as_json(wanted)})
         return [*found, *named.all()]
     return found
 
 
 @lru_cache
-def _named(dialect: str) -> sa.Select[Any]:
-    outer = bulk_sql.given(
+def _rows_of_runs(dialect: str) -> sa.Select[Any]:
+    outer = bulk_sql.given_rows(
         dialect, tables.batch, ("pipeline", "generation", "partition"), numbers=(bulk_sql.FIRST, bulk_sql.LAST)
     )
-    where = [_B[name] == outer.c[name] for name in ("pipeline", "generation", "partition")]
-    found = bulk_sql.for_each(
-        dialect, outer, tables.batch, *where, _B.seq.between(outer.c[bulk_sql.FIRST], outer.c[bulk_sql.LAST])
+    where = [_BATCH[name] == outer.c[name] for name in ("pipeline", "generation", "partition")]
+    found = bulk_sql.look_up_each(
+        dialect, outer, tables.batch, *where, _BATCH.seq.between(outer.c[bulk_sql.FIRST], outer.c[bulk_sql.LAST])
     )
     return found.with_only_columns(*(found.selected_columns[column.name] for column in BATCH_COLUMNS))
 
@@ -164,17 +168,21 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
         changes = tuple((name, value) for name, value in row.items() if value != before[name])
         if not changes:  # a repeated action gives an equal batch
             continue
-        if was.error is batch.error and was.receipt is batch.receipt and (changes in alike or len(alike) < _KINDS):
+        if (
+            was.error is batch.error
+            and was.receipt is batch.receipt
+            and (changes in alike or len(alike) < _MAX_SHARED_UPDATES)
+        ):
             alike.setdefault(changes, []).append(batch.key)
         else:
             single.append(row)
     bulk_sql.insert(connection, tables.batch, fresh)
     bulk_sql.upsert(connection, tables.batch, single)
     for changes, keys in alike.items():
-        bulk_sql.update_runs(connection, tables.batch, "seq", runs(pipeline, keys), dict(changes))
+        bulk_sql.update_runs(connection, tables.batch, "seq", key_runs(pipeline, keys), dict(changes))
 
 
-def runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
+def key_runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
     """Return batches as rows of runs of numbers, as :mod:`~airflow_provider_ckpt.ledger.store.bulk_sql` takes them."""
     places: dict[tuple[int, str], list[int]] = {}
     for key in keys:

@@ -47,7 +47,7 @@ def insert_values(connection: Connection, table: sa.Table, names: Names, rows: S
     :param rows: values of each row, in the order of the names
     """
     if len(rows) > 1 and connection.dialect.name != SQLITE:
-        copy.copy(connection, table, names, rows)
+        copy.copy_rows(connection, table, names, rows)
     elif rows:
         statement = _insert(connection.dialect.name, table, names)
         _execute(connection, statement, [dict(zip(names, row, strict=True)) for row in rows])
@@ -136,7 +136,7 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return [(ordered[start], ordered[end - 1]) for start, end in zip(starts, ends, strict=True)] if ordered else []
 
 
-def given(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: Names = ()) -> sa.FromClause:
+def given_rows(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: Names = ()) -> sa.FromClause:
     """Return the rows in the JSON parameter ``given`` as a relation.
 
     :param dialect: name of the SQL dialect
@@ -155,7 +155,7 @@ def given(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: Names
     return records.render_derived(name="given", with_types=True)
 
 
-def for_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def look_up_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Select the rows of a table that belong to each row of another relation, looked up by index.
 
     PostgreSQL would read a big table as a whole if it estimates that enough rows match; ``OFFSET 0`` keeps the look-up
@@ -181,8 +181,8 @@ def as_json(rows: Rows) -> str:
 @lru_cache
 def _insert(dialect: str, table: sa.Table, names: Names) -> Upsert:
     if dialect == SQLITE:
-        return sqlite.insert(table).values(_new(dialect, table, names))
-    from_rows = given(dialect, table, names)
+        return sqlite.insert(table).values(_given_columns(dialect, table, names))
+    from_rows = given_rows(dialect, table, names)
     return cast("Upsert", postgresql.insert(table).from_select(names, sa.select(*from_rows.c)))
 
 
@@ -204,7 +204,7 @@ def _upsert(dialect: str, table: sa.Table, names: Names, added: Names, grown: Na
 
 @lru_cache
 def _update(dialect: str, table: sa.Table, names: Names, unset: str | None) -> sa.Update:
-    new = _new(dialect, table, names)
+    new = _given_columns(dialect, table, names)
     keys = [name for name in names if table.c[name].primary_key]
     where = [table.c[name] == new[name] for name in keys]
     if unset is not None:
@@ -214,7 +214,7 @@ def _update(dialect: str, table: sa.Table, names: Names, unset: str | None) -> s
 
 @lru_cache
 def _update_runs(dialect: str, table: sa.Table, names: Names, number: str, values: Names) -> sa.Update:
-    new = _new(dialect, table, names, (FIRST, LAST))
+    new = _given_columns(dialect, table, names, (FIRST, LAST))
     where = [table.c[name] == new[name] for name in names]
     span = table.c[number].between(new[FIRST], new[LAST])
     changes = {name: sa.bindparam(f"new_{name}", type_=table.c[name].type) for name in values}
@@ -223,19 +223,21 @@ def _update_runs(dialect: str, table: sa.Table, names: Names, number: str, value
 
 @lru_cache
 def _delete(dialect: str, table: sa.Table, names: Names, number: str | None) -> sa.Delete:
-    new = _new(dialect, table, names, () if number is None else (FIRST, LAST))
+    new = _given_columns(dialect, table, names, () if number is None else (FIRST, LAST))
     where = [table.c[name] == new[name] for name in names]
     if number is not None:
         where.append(table.c[number].between(new[FIRST], new[LAST]))
     return table.delete().where(*where)
 
 
-def _new(dialect: str, table: sa.Table, names: Names, numbers: Names = ()) -> dict[str, sa.ColumnElement[Any]]:
+def _given_columns(
+    dialect: str, table: sa.Table, names: Names, numbers: Names = ()
+) -> dict[str, sa.ColumnElement[Any]]:
     """Return the columns of the given rows: of the JSON parameter, or SQLite's parameters of each row."""
     if dialect == SQLITE:
         kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
         return {name: sa.bindparam(f"given_{name}", type_=kind) for name, kind in kinds.items()}
-    return {column.name: column for column in given(dialect, table, names, numbers=numbers).c}
+    return {column.name: column for column in given_rows(dialect, table, names, numbers=numbers).c}
 
 
 def _execute(

@@ -23,7 +23,7 @@ def _json(value: Any) -> str:
     return _escaped(json.dumps(value))
 
 
-_TEXT: Mapping[type, Callable[[Any], str]] = {
+_TO_TEXT: Mapping[type, Callable[[Any], str]] = {
     type(None): lambda _: "\\N",
     bool: lambda value: "t" if value else "f",
     int: str,
@@ -34,17 +34,17 @@ _TEXT: Mapping[type, Callable[[Any], str]] = {
 }
 
 
-def _texts(column: tuple[Any, ...]) -> Iterable[str]:
+def _column_texts(column: tuple[Any, ...]) -> Iterable[str]:
     """Return the values of one column as COPY text; columns of one value or of integers need no look-up per value."""
     first = column[0]
     if column.count(first) == len(column) and set(map(type, column)) == {type(first)}:
-        return [_TEXT[type(first)](first)] * len(column)
+        return [_TO_TEXT[type(first)](first)] * len(column)
     if set(map(type, column)) == {int}:
         return map(str, column)
-    return [_TEXT[type(value)](value) for value in column]
+    return [_TO_TEXT[type(value)](value) for value in column]
 
 
-def copy(connection: Connection, table: sa.Table, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+def copy_rows(connection: Connection, table: sa.Table, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Insert rows, none of which may exist already.
 
     :param connection: connection inside a transaction
@@ -56,7 +56,7 @@ def copy(connection: Connection, table: sa.Table, names: Sequence[str], rows: It
     """
     quote = connection.dialect.identifier_preparer.quote
     statement = f"COPY {quote(table.name)} ({', '.join(map(quote, names))}) FROM STDIN"
-    lines = map("\t".join, zip(*map(_texts, zip(*rows, strict=True)), strict=True))
+    lines = map("\t".join, zip(*map(_column_texts, zip(*rows, strict=True)), strict=True))
     dbapi: Any = connection.dialect.loaded_dbapi
     driver: Any = connection.connection.driver_connection
     content = io.BytesIO("\n".join(lines).encode(dbapi.extensions.encodings[driver.encoding]))

@@ -39,7 +39,7 @@ off because statements touch few rows whatever the planner estimates, and compil
 """
 
 
-def parse(url: str) -> URL:
+def parse_url(url: str) -> URL:
     """Parse a ledger's URL for SQLAlchemy.
 
     :param url: ``postgresql://…`` (psycopg2) or ``sqlite:///path``
@@ -72,7 +72,7 @@ def describe(url: URL) -> str:
     return f"PostgreSQL {user}{url.host or 'local socket'}{port}/{url.database or ''}"
 
 
-def create(url: URL) -> Engine:
+def create_engine(url: URL) -> Engine:
     """Create an engine on the ledger; it does not connect yet, and never creates a missing SQLite file."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(Path(str(url.database)).absolute())
@@ -117,7 +117,7 @@ def _sqlite(path: Path) -> Engine:
 
 
 @contextmanager
-def clear_errors(place: str) -> Iterator[None]:
+def translate_errors(place: str) -> Iterator[None]:
     """Turn driver errors into one-line errors.
 
     :param place: location of the ledger, see :func:`describe`
@@ -160,14 +160,19 @@ def _hint(line: str) -> str:
 
 
 @contextmanager
-def writing(engine: Engine, place: str, patience: timedelta | None = None) -> Iterator[Connection]:
+def open_transaction(engine: Engine, place: str, patience: timedelta | None = None) -> Iterator[Connection]:
     """Open one command's transaction: either all of it is stored or nothing.
 
     :param engine: engine on the ledger
     :param place: location of the ledger, see :func:`describe`
     :param patience: limit on the duration of a statement and on waiting for another command; None for the default
     """
-    with clear_errors(place), engine.connect() as connection, _within(connection, patience), connection.begin():
+    with (
+        translate_errors(place),
+        engine.connect() as connection,
+        _sqlite_timeout(connection, patience),
+        connection.begin(),
+    ):
         if patience is not None and engine.dialect.name == "postgresql":
             limit = f"{max(round(patience.total_seconds() * 1000), 1)}ms"
             settings = (sa.func.set_config(name, limit, True) for name in ("statement_timeout", "lock_timeout"))
@@ -176,7 +181,7 @@ def writing(engine: Engine, place: str, patience: timedelta | None = None) -> It
 
 
 @contextmanager
-def _within(connection: Connection, patience: timedelta | None) -> Iterator[None]:
+def _sqlite_timeout(connection: Connection, patience: timedelta | None) -> Iterator[None]:
     """Limit the time that SQLite waits for its write lock; the setting belongs to the connection."""
     if patience is None or connection.dialect.name != "sqlite":
         yield
@@ -190,9 +195,9 @@ def _within(connection: Connection, patience: timedelta | None) -> Iterator[None
 
 
 @contextmanager
-def reading(engine: Engine, place: str) -> Iterator[Connection]:
+def open_snapshot(engine: Engine, place: str) -> Iterator[Connection]:
     """Open a consistent snapshot that blocks no command."""
-    with clear_errors(place), engine.connect() as connection:
+    with translate_errors(place), engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             yield connection.execution_options(ckpt_begin="BEGIN")
         else:

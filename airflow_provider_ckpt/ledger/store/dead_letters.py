@@ -14,17 +14,17 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt, Verdict, side_generation
 from airflow_provider_ckpt.core.dead_letters import (
-    OPEN,
-    UNTYPED,
+    REPLAYABLE,
+    UNKNOWN_TYPE,
     AttemptKey,
-    Entry,
-    Forgotten,
-    Letters,
-    LetterState,
+    DeadLetters,
+    DeadLetterState,
+    IndexEntry,
+    LostReplays,
     Replay,
-    Reread,
-    move,
-    read_again,
+    RereadRange,
+    newest_reread,
+    update_entries,
 )
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
@@ -32,14 +32,14 @@ from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 _D = tables.dead_letter.c
 _AT_ONCE = 500
 
-Fresh = Sequence[tuple[Receipt, Mapping[str, int]]]
+NewReceipts = Sequence[tuple[Receipt, Mapping[str, int]]]
 """Receipts that the ledger did not know, each with its dead letters counted by error type.
 
 Types come from a lane's report; dead letters beyond those that it names get the type ``unknown``.
 """
 
 
-def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | None = None) -> list[Entry]:
+def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | None = None) -> list[IndexEntry]:
     """Return the entries of the index in order, all of them or those of some batches.
 
     :param connection: connection inside a transaction
@@ -53,7 +53,7 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
     places: dict[tuple[int, str], list[int]] = {}
     for key in set(batches):
         places.setdefault((key.generation, key.partition), []).append(key.seq)
-    found: list[Entry] = []
+    found: list[IndexEntry] = []
     for (generation, partition), numbers in sorted(places.items()):
         here = query.where(_D.generation == generation, _D.partition == partition).order_by(*order)
         for at in range(0, len(numbers), _AT_ONCE):
@@ -62,7 +62,7 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
     return found
 
 
-def rereads(connection: Connection, pipeline: str) -> list[Reread]:
+def load_rereads(connection: Connection, pipeline: str) -> list[RereadRange]:
     """Return the ranges that rewinds and replays of ranges have read again."""
     g, p = tables.generation.c, tables.partition.c
     limit = sa.select(p.side_end).where(p.pipeline == pipeline, p.partition == g.partition).scalar_subquery()
@@ -72,13 +72,13 @@ def rereads(connection: Connection, pipeline: str) -> list[Reread]:
     found = []
     for generation, partition, base, committed, side_end in rows:
         key = BatchKey(generation, partition, 0)
-        if not key.letters:
+        if not key.dead_letters:
             end = (side_end if side_end is not None else committed) if key.side else None
-            found.append(Reread(key.source, generation, base, end))
+            found.append(RereadRange(key.source, generation, base, end))
     return found
 
 
-def forgotten(connection: Connection, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
+def unknown_side_partitions(connection: Connection, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
     """Return the side partitions that this ledger has never known, in order.
 
     :param connection: connection inside a transaction
@@ -91,12 +91,12 @@ def forgotten(connection: Connection, pipeline: str, partitions: Mapping[str, in
     return sorted(name for name, generation in partitions.items() if (generation, name) not in known)
 
 
-def index(
+def update_index(
     connection: Connection,
     pipeline: str,
-    fresh: Fresh,
+    fresh: NewReceipts,
     replays: Mapping[str, Replay],
-    recalled: Forgotten = Forgotten(),  # noqa: B008  # immutable
+    recalled: LostReplays = LostReplays(),  # noqa: B008  # immutable
 ) -> None:
     """Add the dead letters of receipts to the index, and update those that a replay has sent.
 
@@ -106,27 +106,29 @@ def index(
     :param replays: dead letters that each side partition replays, by its id
     :param recalled: those of the replays that the ledger had forgotten
     """
-    plain = [item for item in fresh if not item[0].key.letters]
-    bulk_sql.insert_missing(connection, tables.dead_letter, [row for r, t in plain for row in _new(pipeline, r, t)])
+    plain = [item for item in fresh if not item[0].key.dead_letters]
+    bulk_sql.insert_missing(
+        connection, tables.dead_letter, [row for r, t in plain for row in _new_rows(pipeline, r, t)]
+    )
     receipts: dict[str, list[tuple[Receipt, Mapping[str, int]]]] = {name: [] for name in recalled.replays}
     for item in fresh:
-        if item[0].key.letters and item[0].key.partition in replays:
+        if item[0].key.dead_letters and item[0].key.partition in replays:
             receipts.setdefault(item[0].key.partition, []).append(item)
     for name in sorted(receipts, key=side_generation):  # a later replay may send what an earlier one parked again
         if name in recalled.replays:
-            _recall(connection, pipeline, name, recalled)
+            _restore_replay(connection, pipeline, name, recalled)
         for receipt, types in receipts[name]:
-            _replayed(connection, pipeline, receipt, types, replays[name])
+            _apply_replay_receipt(connection, pipeline, receipt, types, replays[name])
 
 
-def _recall(connection: Connection, pipeline: str, name: str, recalled: Forgotten) -> None:
-    sent = recalled.replays[name].letters
-    types = {source: recalled.types[source] for source in {letters.source for letters in sent}}
-    name_types(connection, pipeline, types)
-    become(connection, pipeline, sent, LetterState.REPLAYING, name)
+def _restore_replay(connection: Connection, pipeline: str, name: str, recalled: LostReplays) -> None:
+    sent = recalled.replays[name].dead_letters
+    types = {source: recalled.types[source] for source in {dead_letters.source for dead_letters in sent}}
+    set_error_types(connection, pipeline, types)
+    set_state(connection, pipeline, sent, DeadLetterState.REPLAYING, name)
 
 
-def _replayed(
+def _apply_replay_receipt(
     connection: Connection, pipeline: str, receipt: Receipt, types: Mapping[str, int], replay: Replay
 ) -> None:
     """Update the index after a batch of a replay got its verdict.
@@ -134,101 +136,111 @@ def _replayed(
     Its dead letters are replayed, or parked again if the batch was skipped. Dead letters that the replay itself
     produced are added as parked again.
     """
-    sent = [placed.letters for placed in replay.within(receipt.range)]
-    entries = load(connection, pipeline, {letters.key for letters in sent})
+    sent = [placed.dead_letters for placed in replay.within(receipt.range)]
+    entries = load(connection, pipeline, {dead_letters.key for dead_letters in sent})
     if receipt.verdict is Verdict.VOID:
-        put_back(connection, pipeline, sent)
+        park_again(connection, pipeline, sent)
         return
-    own = {letters.source for letters in sent}
-    known = [entry for entry in entries if entry.letters.source in own]
-    _, changed = move(
-        entries, sent, {*OPEN, LetterState.REPLAYING}, state=LetterState.REPLAYED, replay=receipt.key.partition
+    own = {dead_letters.source for dead_letters in sent}
+    known = [entry for entry in entries if entry.dead_letters.source in own]
+    _, changed = update_entries(
+        entries,
+        sent,
+        {*REPLAYABLE, DeadLetterState.REPLAYING},
+        state=DeadLetterState.REPLAYED,
+        replay=receipt.key.partition,
     )
     _store(connection, pipeline, changed)
     if receipt.counts.dead_lettered and known:
         span = Range(min(e.range.start for e in known), max(e.range.end for e in known))
         more = {"replays": 1 + max(e.replays for e in known), "range_start": span.start, "range_end": span.end}
-        rows = [row | more for row in _new(pipeline, receipt, types)]
+        rows = [row | more for row in _new_rows(pipeline, receipt, types)]
         bulk_sql.insert_missing(connection, tables.dead_letter, rows)
 
 
-def sent(connection: Connection, pipeline: str, begun: Iterable[Batch], replays: Mapping[str, Replay]) -> None:
+def resolve_at_most_once(
+    connection: Connection, pipeline: str, started: Iterable[Batch], replays: Mapping[str, Replay]
+) -> None:
     """Set dead letters of at-most-once replays to replayed when their attempt begins, like records of such batches.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param begun: batches whose attempt begins
+    :param started: batches whose attempt begins
     :param replays: dead letters that each side partition replays, by its id
     """
-    for batch in begun:
+    for batch in started:
         if batch.key.partition in replays:
-            own = [placed.letters for placed in replays[batch.key.partition].within(batch.range)]
-            entries = load(connection, pipeline, {letters.key for letters in own})
-            _, changed = move(entries, own, {LetterState.REPLAYING}, state=LetterState.REPLAYED)
+            own = [placed.dead_letters for placed in replays[batch.key.partition].within(batch.range)]
+            entries = load(connection, pipeline, {dead_letters.key for dead_letters in own})
+            _, changed = update_entries(entries, own, {DeadLetterState.REPLAYING}, state=DeadLetterState.REPLAYED)
             _store(connection, pipeline, changed)
 
 
-def put_back(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> None:
+def park_again(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> None:
     """Park dead letters again whose replay was skipped.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param letters: the dead letters
+    :param dead_letters: the dead letters
     """
-    entries = load(connection, pipeline, {item.key for item in letters})
-    for state in OPEN:
-        chosen = [entry for entry in entries if entry.at_rest is state]
-        _, changed = move(chosen, letters, {LetterState.REPLAYING}, state=state, replay=None)
+    entries = load(connection, pipeline, {item.key for item in dead_letters})
+    for state in REPLAYABLE:
+        chosen = [entry for entry in entries if entry.parked_state is state]
+        _, changed = update_entries(chosen, dead_letters, {DeadLetterState.REPLAYING}, state=state, replay=None)
         _store(connection, pipeline, changed)
 
 
-def replay_lost(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> None:
+def park_lost_replays(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> None:
     """Park dead letters again whose replay the sink has lost; the sink lost that replay's own dead letters as well.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param letters: the dead letters
+    :param dead_letters: the dead letters
     """
-    entries = load(connection, pipeline, {item.key for item in letters})
-    for state in OPEN:
-        chosen = [entry for entry in entries if entry.at_rest is state]
-        _, changed = move(chosen, letters, {LetterState.REPLAYED}, state=state, replay=None)
+    entries = load(connection, pipeline, {item.key for item in dead_letters})
+    for state in REPLAYABLE:
+        chosen = [entry for entry in entries if entry.parked_state is state]
+        _, changed = update_entries(chosen, dead_letters, {DeadLetterState.REPLAYED}, state=state, replay=None)
         _store(connection, pipeline, changed)
 
 
-def still_open(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> list[Letters]:
+def select_open(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> list[DeadLetters]:
     """Return those dead letters that may be replayed or discarded, in the given order.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param letters: dead letters to look up
+    :param dead_letters: dead letters to look up
     """
-    stretches = rereads(connection, pipeline)
+    stretches = load_rereads(connection, pipeline)
     entries = [
         entry
-        for entry in load(connection, pipeline, {item.key for item in letters})
-        if read_again(entry, stretches) is None
+        for entry in load(connection, pipeline, {item.key for item in dead_letters})
+        if newest_reread(entry, stretches) is None
     ]
-    return [part for item in letters for part in move(entries, [item], OPEN)[0]]
+    return [part for item in dead_letters for part in update_entries(entries, [item], REPLAYABLE)[0]]
 
 
-def become(
-    connection: Connection, pipeline: str, letters: Sequence[Letters], state: LetterState, replay: str | None = None
+def set_state(
+    connection: Connection,
+    pipeline: str,
+    dead_letters: Sequence[DeadLetters],
+    state: DeadLetterState,
+    replay: str | None = None,
 ) -> None:
     """Set the state of those dead letters that are parked.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param letters: dead letters to change
+    :param dead_letters: dead letters to change
     :param state: their new state
     :param replay: id of the side partition that replays them, if one does
     """
-    entries = load(connection, pipeline, {item.key for item in letters})
-    _, changed = move(entries, letters, OPEN, state=state, replay=replay)
+    entries = load(connection, pipeline, {item.key for item in dead_letters})
+    _, changed = update_entries(entries, dead_letters, REPLAYABLE, state=state, replay=replay)
     _store(connection, pipeline, changed)
 
 
-def name_types(connection: Connection, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
+def set_error_types(connection: Connection, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
     """Replace the error type ``unknown`` by the types that the sink reports.
 
     An attempt's dead letters keep their types once any of them was replayed or discarded.
@@ -237,45 +249,45 @@ def name_types(connection: Connection, pipeline: str, types: Mapping[AttemptKey,
     :param pipeline: name of the pipeline
     :param types: dead letters of each attempt, counted by error type
     """
-    entries: dict[AttemptKey, list[Entry]] = {}
+    entries: dict[AttemptKey, list[IndexEntry]] = {}
     for entry in load(connection, pipeline, {source.key for source in types}):
-        entries.setdefault(entry.letters.source, []).append(entry)
-    changed: list[tuple[Entry, list[Entry]]] = []
+        entries.setdefault(entry.dead_letters.source, []).append(entry)
+    changed: list[tuple[IndexEntry, list[IndexEntry]]] = []
     for source, found in entries.items():
         counts = types.get(source, {})
-        known = sum(entry.letters.records for entry in found)
-        untyped = any(entry.letters.error_type == UNTYPED for entry in found)
-        if untyped and sum(counts.values()) == known and all(entry.state is entry.at_rest for entry in found):
+        known = sum(entry.dead_letters.records for entry in found)
+        untyped = any(entry.dead_letters.error_type == UNKNOWN_TYPE for entry in found)
+        if untyped and sum(counts.values()) == known and all(entry.state is entry.parked_state for entry in found):
             first, *others = found
             named = [
-                _with(first, Letters(source.key, name, 0, records, source.attempt, source.epoch))
+                _with_letters(first, DeadLetters(source.key, name, 0, records, source.attempt, source.epoch))
                 for name, records in sorted(counts.items())
             ]
             changed += [(first, named), *((other, []) for other in others)]
     _store(connection, pipeline, changed)
 
 
-def _with(entry: Entry, letters: Letters) -> Entry:
-    return Entry(letters, entry.range, entry.state, entry.at, entry.replays, entry.replay)
+def _with_letters(entry: IndexEntry, dead_letters: DeadLetters) -> IndexEntry:
+    return IndexEntry(dead_letters, entry.range, entry.state, entry.at, entry.replays, entry.replay)
 
 
-def _store(connection: Connection, pipeline: str, changed: Collection[tuple[Entry, list[Entry]]]) -> None:
+def _store(connection: Connection, pipeline: str, changed: Collection[tuple[IndexEntry, list[IndexEntry]]]) -> None:
     names = [column.name for column in tables.dead_letter.primary_key]
     old = [_row(pipeline, before) for before, _ in changed]
     bulk_sql.delete(connection, tables.dead_letter, [{name: row[name] for name in names} for row in old])
     bulk_sql.insert(connection, tables.dead_letter, [_row(pipeline, entry) for _, after in changed for entry in after])
 
 
-def _new(pipeline: str, receipt: Receipt, types: Mapping[str, int]) -> list[dict[str, Any]]:
+def _new_rows(pipeline: str, receipt: Receipt, types: Mapping[str, int]) -> list[dict[str, Any]]:
     if not receipt.counts.dead_lettered:
         return []
     key, rest = receipt.key, receipt.counts.dead_lettered - sum(types.values())
-    named = {**types, **({UNTYPED: rest} if rest > 0 else {})}
+    named = {**types, **({UNKNOWN_TYPE: rest} if rest > 0 else {})}
     entries = [
-        Entry(
-            Letters(key, name, 0, records, receipt.attempt, receipt.epoch),
+        IndexEntry(
+            DeadLetters(key, name, 0, records, receipt.attempt, receipt.epoch),
             receipt.range,
-            LetterState.PARKED_AGAIN if key.letters else LetterState.PARKED,
+            DeadLetterState.PARKED_AGAIN if key.dead_letters else DeadLetterState.PARKED,
             receipt.at,
         )
         for name, records in named.items()
@@ -283,20 +295,20 @@ def _new(pipeline: str, receipt: Receipt, types: Mapping[str, int]) -> list[dict
     return [_row(pipeline, entry) for entry in entries]
 
 
-def _row(pipeline: str, entry: Entry) -> dict[str, Any]:
-    letters = entry.letters
+def _row(pipeline: str, entry: IndexEntry) -> dict[str, Any]:
+    dead_letters = entry.dead_letters
     return {
         "pipeline": pipeline,
-        "generation": letters.key.generation,
-        "partition": letters.key.partition,
-        "seq": letters.key.seq,
-        "error_type": letters.error_type,
-        "ordinal": letters.first,
-        "attempt": letters.attempt,
-        "epoch": letters.epoch,
+        "generation": dead_letters.key.generation,
+        "partition": dead_letters.key.partition,
+        "seq": dead_letters.key.seq,
+        "error_type": dead_letters.error_type,
+        "ordinal": dead_letters.first,
+        "attempt": dead_letters.attempt,
+        "epoch": dead_letters.epoch,
         "range_start": entry.range.start,
         "range_end": entry.range.end,
-        "records": letters.records,
+        "records": dead_letters.records,
         "state": entry.state.value,
         "at": entry.at,
         "replays": entry.replays,
@@ -304,12 +316,12 @@ def _row(pipeline: str, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _entry(row: sa.RowMapping) -> Entry:
+def _entry(row: sa.RowMapping) -> IndexEntry:
     key = BatchKey(row["generation"], row["partition"], row["seq"])
-    return Entry(
-        Letters(key, row["error_type"], row["ordinal"], row["records"], row["attempt"], row["epoch"]),
+    return IndexEntry(
+        DeadLetters(key, row["error_type"], row["ordinal"], row["records"], row["attempt"], row["epoch"]),
         Range(row["range_start"], row["range_end"]),
-        LetterState(row["state"]),
+        DeadLetterState(row["state"]),
         row["at"],
         row["replays"],
         row["replay"],

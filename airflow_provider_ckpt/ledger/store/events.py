@@ -14,11 +14,11 @@ from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.types import Lease
 
-_QUIET = frozenset({"planned", "begun", "acked", "ack_duplicate", "not_attempted"})
-_OWN_VERDICTS = {Verdict.REJECTED.value: "rejected", Verdict.VOID.value: "skipped"}
+_ROUTINE = frozenset({"planned", "begun", "acked", "ack_duplicate", "not_attempted"})
+_VERDICT_KINDS = {Verdict.REJECTED.value: "rejected", Verdict.VOID.value: "skipped"}
 
 
-def row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) -> dict[str, Any]:
+def event_row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of an event that concerns the whole pipeline.
 
     :param lease: lease whose pipeline, owner and epoch are stored
@@ -30,7 +30,7 @@ def row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) -> dic
         "pipeline": lease.pipeline,
         "at": at,
         "kind": kind,
-        "who": lease.owner,
+        "actor": lease.owner,
         "epoch": lease.epoch,
         "generation": None,
         "partition": None,
@@ -39,7 +39,7 @@ def row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) -> dic
     }
 
 
-def noteworthy(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict[str, Any]]:
+def event_rows(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict[str, Any]]:
     """Return the rows of those events that are not routine.
 
     :param lease: lease whose pipeline, owner and epoch are stored
@@ -50,14 +50,14 @@ def noteworthy(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict
     for event in events:
         kind = event.kind
         if kind == "acked":
-            kind = _OWN_VERDICTS.get(event.detail["verdict"], kind)
-        if kind not in _QUIET:
+            kind = _VERDICT_KINDS.get(event.detail["verdict"], kind)
+        if kind not in _ROUTINE:
             place = {"generation": event.generation, "partition": event.partition or None, "seq": event.seq}
-            rows.append(row(lease, at, kind, event.detail) | place)
+            rows.append(event_row(lease, at, kind, event.detail) | place)
     return rows
 
 
-def tally(events: Iterable[Event]) -> dict[str, int]:
+def count_kinds(events: Iterable[Event]) -> dict[str, int]:
     """Return the number of events of each kind."""
     totals: dict[str, int] = {}
     for event in events:
@@ -65,7 +65,7 @@ def tally(events: Iterable[Event]) -> dict[str, int]:
     return totals
 
 
-def spans(items: Iterable[Batch | Receipt]) -> dict[str, list[list[int]]]:
+def merged_ranges(items: Iterable[Batch | Receipt]) -> dict[str, list[list[int]]]:
     """Return the ranges of batches or receipts by partition; those that touch are merged."""
     by_partition: dict[str, list[list[int]]] = {}
     for item in items:
@@ -83,7 +83,7 @@ def _merge(ranges: list[list[int]]) -> list[list[int]]:
     return merged
 
 
-def total(counts: Iterable[Counts]) -> dict[str, int]:
+def sum_counts(counts: Iterable[Counts]) -> dict[str, int]:
     """Return the sum of counts, JSON-ready."""
     items = list(counts)
     return {

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core import lease as decisions
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.core.lease import LeaseState, Why
+from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.bulk_sql import insert_missing
@@ -24,7 +24,7 @@ from airflow_provider_ckpt.ledger.types import Lease
 _L = tables.lease.c
 
 
-def now(connection: Connection) -> datetime:
+def database_time(connection: Connection) -> datetime:
     """Return the database's clock: PostgreSQL's own, or the host's for SQLite."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
@@ -32,7 +32,7 @@ def now(connection: Connection) -> datetime:
     return moment.astimezone(UTC)
 
 
-def lock(connection: Connection, pipeline: str) -> LeaseState | None:
+def lock_row(connection: Connection, pipeline: str) -> LeaseState | None:
     """Lock the pipeline's lease row until the transaction ends, and return it; None if there is none."""
     row = connection.execute(
         sa.select(_L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline == pipeline).with_for_update()
@@ -49,8 +49,8 @@ def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :param owner: owner of the lease
     :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or it was released
     """
-    with _named(pipeline):
-        return decisions.check(lock(connection, pipeline), epoch, owner)
+    with _with_pipeline_name(pipeline):
+        return decisions.check(lock_row(connection, pipeline), epoch, owner)
 
 
 def acquire(
@@ -62,7 +62,7 @@ def acquire(
     is_dead: Callable[[str], bool],
     *,
     force: bool,
-) -> tuple[Lease, LeaseState, Why]:
+) -> tuple[Lease, LeaseState, LeaseGrantReason]:
     """Take the lease under a new epoch if it is free, expired, already this owner's, or a dead owner's, or by force.
 
     :param connection: connection inside a transaction
@@ -75,7 +75,7 @@ def acquire(
     :returns: the lease, its state before, and the reason for which it was granted
     :raises LeaseBusyError: if another owner holds it
     """
-    moment = now(connection)
+    moment = database_time(connection)
     insert_missing(
         connection,
         tables.pipeline,
@@ -83,13 +83,13 @@ def acquire(
     )
     fresh = {"pipeline": pipeline, "owner": None, "epoch": 0, "ttl_ms": 0, "expires_at": moment}
     insert_missing(connection, tables.lease, [fresh])
-    held = lock(connection, pipeline)
+    held = lock_row(connection, pipeline)
     assert held is not None
-    with _named(pipeline):
-        granted, why = decisions.grant(
-            held, owner, now=now(connection), ttl=ttl, at_least=at_least, is_dead=is_dead, force=force
+    with _with_pipeline_name(pipeline):
+        granted, reason = decisions.grant(
+            held, owner, now=database_time(connection), ttl=ttl, at_least=at_least, is_dead=is_dead, force=force
         )
-    return _store(connection, pipeline, granted), held, why
+    return _store(connection, pipeline, granted), held, reason
 
 
 def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Lease:
@@ -101,17 +101,17 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :param owner: owner of the lease
     :raises StaleEpochError: see :func:`check`
     """
-    held = lock(connection, pipeline)
-    with _named(pipeline):
-        return _store(connection, pipeline, decisions.renew(held, epoch, owner, now=now(connection)))
+    held = lock_row(connection, pipeline)
+    with _with_pipeline_name(pipeline):
+        return _store(connection, pipeline, decisions.renew(held, epoch, owner, now=database_time(connection)))
 
 
 def release(connection: Connection, lease: Lease) -> bool:
     """Release the lease; return whether this owner and epoch held it."""
-    held = lock(connection, lease.pipeline)
+    held = lock_row(connection, lease.pipeline)
     if held is None or (held.epoch, held.owner) != (lease.epoch, lease.owner):
         return False
-    _store(connection, lease.pipeline, replace(held, owner=None, expires_at=now(connection)))
+    _store(connection, lease.pipeline, replace(held, owner=None, expires_at=database_time(connection)))
     return True
 
 
@@ -130,7 +130,7 @@ def _store(connection: Connection, pipeline: str, state: LeaseState) -> Lease:
 
 
 @contextmanager
-def _named(pipeline: str) -> Iterator[None]:
+def _with_pipeline_name(pipeline: str) -> Iterator[None]:
     """Add the pipeline's name to errors of ``core``, which does not know it."""
     try:
         yield

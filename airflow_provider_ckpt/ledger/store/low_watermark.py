@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.recovery import expired, low_watermark
+from airflow_provider_ckpt.core.recovery import expiry_events, low_watermark
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import partition_history, partitions
 
 
-def follow(
+def move_low_watermarks(
     connection: Connection,
     pipeline: str,
-    items: Sequence[partitions.Stored],
+    items: Sequence[partitions.LoadedPartition],
     window: timedelta | None,
     now: datetime,
     *,
@@ -41,9 +41,9 @@ def follow(
     due = [
         item
         for item in live
-        if idle or (item.moved_at and partition_history.worth_a_mark(item.moved_at, item.marked_at, now))
+        if idle or (item.moved_at and partition_history.is_snapshot_due(item.moved_at, item.marked_at, now))
     ]
-    then = partition_history.stands(
+    then = partition_history.snapshots_at(
         connection, pipeline, now - window, {item.partition.id: item.before_row for item in due}
     )
     events: list[Event] = []
@@ -53,7 +53,7 @@ def follow(
             item.low, part.committed, was if was is not None and was.generation == part.generation else None
         )
         if to > part.committed:
-            partitions.complete(connection, pipeline, item)
-        events += expired(part, item.low, to)
+            partitions.load_all_batches(connection, pipeline, item)
+        events += expiry_events(part, item.low, to)
         item.low = to
     return events

@@ -31,7 +31,7 @@ def head() -> str:
     return HEAD
 
 
-def config(connection: Connection | None = None) -> Config:
+def alembic_config(connection: Connection | None = None) -> Config:
     """Return Alembic's configuration.
 
     :param connection: connection to migrate on; if None, the caller must set ``sqlalchemy.url``
@@ -55,9 +55,9 @@ def upgrade(url: str, *, create: bool = False) -> None:
     """
     from alembic import command
 
-    parsed = engines.parse(url)
+    parsed = engines.parse_url(url)
     if create:
-        make_file(parsed)
+        create_file(parsed)
     require_file(parsed)
     _migrate(parsed, lambda alembic: command.upgrade(alembic, HEAD))
 
@@ -66,19 +66,19 @@ def downgrade(url: str, revision: str) -> None:
     """Take a ledger back to an older revision; ``base`` drops its tables."""
     from alembic import command
 
-    parsed = engines.parse(url)
+    parsed = engines.parse_url(url)
     require_file(parsed)
     _migrate(parsed, lambda alembic: command.downgrade(alembic, revision))
 
 
-def current(url: str) -> str | None:
+def current_revision(url: str) -> str | None:
     """Return the revision of a ledger, or None if there is no ledger."""
-    parsed = engines.parse(url)
+    parsed = engines.parse_url(url)
     if not _file_exists(parsed):
         return None
-    engine = engines.create(parsed)
+    engine = engines.create_engine(parsed)
     try:
-        with engines.reading(engine, engines.describe(parsed)) as connection:
+        with engines.open_snapshot(engine, engines.describe(parsed)) as connection:
             return revision(connection)
     finally:
         engine.dispose()
@@ -120,7 +120,7 @@ def _file_exists(url: URL) -> bool:
     return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
 
 
-def make_file(url: URL) -> None:
+def create_file(url: URL) -> None:
     """Create an empty file for a SQLite ledger if it is missing; SQLite gives its other files the same mode.
 
     :raises LedgerUnavailableError: if it cannot be created
@@ -141,11 +141,11 @@ def make_file(url: URL) -> None:
 
 
 def _migrate(url: URL, action: Callable[[Config], None]) -> None:
-    engine = engines.create(url)
+    engine = engines.create_engine(url)
     try:
-        with engines.writing(engine, engines.describe(url)) as connection:
+        with engines.open_transaction(engine, engines.describe(url)) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(VERSION_TABLE))))
-            action(config(connection))
+            action(alembic_config(connection))
     finally:
         engine.dispose()

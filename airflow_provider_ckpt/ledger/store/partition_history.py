@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.receipts import Known
-from airflow_provider_ckpt.core.recovery import Stand
+from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.recovery import PartitionSnapshot
 from airflow_provider_ckpt.ledger.store import tables
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.ledger.store.partitions import Stored
+    from airflow_provider_ckpt.ledger.store.partitions import LoadedPartition
 
-_EVERY = timedelta(minutes=1)
-_M = tables.mark.c
+_SNAPSHOT_INTERVAL = timedelta(minutes=1)
+_M = tables.partition_snapshot.c
 _P = tables.partition.c
 _G = tables.generation.c
 
 
-def mark(pipeline: str, item: Stored, now: datetime) -> dict[str, Any] | None:
+def record_move(pipeline: str, item: LoadedPartition, now: datetime) -> dict[str, Any] | None:
     """Record that a partition moved; return a history row at most once a minute, else None.
 
     :param pipeline: name of the pipeline
@@ -35,11 +35,11 @@ def mark(pipeline: str, item: Stored, now: datetime) -> dict[str, Any] | None:
     :param now: time of the command
     """
     part, stood = item.partition, item.stood
-    if stood == Stand(part.generation, part.committed, part.planned_end):
+    if stood == PartitionSnapshot(part.generation, part.committed, part.planned_end):
         return None
     since = item.moved_at
     item.moved_at = now if since is None else max(now, since)
-    if stood is None or since is None or not worth_a_mark(since, item.marked_at, now):
+    if stood is None or since is None or not is_snapshot_due(since, item.marked_at, now):
         return None
     item.marked_at = since
     return {
@@ -52,9 +52,9 @@ def mark(pipeline: str, item: Stored, now: datetime) -> dict[str, Any] | None:
     }
 
 
-def stands(
+def snapshots_at(
     connection: Connection, pipeline: str, at: datetime, rows: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Stand]:
+) -> dict[str, PartitionSnapshot]:
     """Return snapshots of partitions at a time, as far as they are known.
 
     :param connection: connection inside a transaction
@@ -62,11 +62,11 @@ def stands(
     :param at: the time
     :param rows: rows of the partitions, by id
     """
-    found: dict[str, Stand] = {}
+    found: dict[str, PartitionSnapshot] = {}
     moved: list[str] = []
     for name, row in rows.items():
         if row["moved_at"] is not None and row["moved_at"] <= at:
-            found[name] = Stand(row["generation"], row["committed"], row["planned_end"])
+            found[name] = PartitionSnapshot(row["generation"], row["committed"], row["planned_end"])
         elif row["marked_at"] is not None:
             moved.append(name)
     if not moved:
@@ -82,7 +82,7 @@ def stands(
     query = sa.select(_M.partition, _M.generation, _M.committed, _M.planned_end).join(
         times, sa.and_(_M.pipeline == pipeline, _M.partition == times.c.partition, _M.at == times.c.at)
     )
-    return found | {row.partition: Stand(*row[1:]) for row in connection.execute(query)}
+    return found | {row.partition: PartitionSnapshot(*row[1:]) for row in connection.execute(query)}
 
 
 def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[str, int]:
@@ -100,7 +100,7 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
             sa.select(tables.partition).where(_P.pipeline == pipeline, _P.side_end.is_(None)).order_by(_P.partition)
         ).mappings()
     }
-    known = stands(connection, pipeline, at, rows)
+    known = snapshots_at(connection, pipeline, at, rows)
     first = {
         row.partition: row.base
         for row in connection.execute(
@@ -110,19 +110,19 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
     return {name: known[name].committed if name in known else first[name] for name in rows}
 
 
-def collected(connection: Connection, pipeline: str) -> dict[str, Known]:
+def collected_ends(connection: Connection, pipeline: str) -> dict[str, KnownReceipts]:
     """Return the end positions of side partitions that were garbage-collected."""
     stands = sa.exists().where(_P.pipeline == _G.pipeline, _P.partition == _G.partition)
     query = sa.select(_G.partition, _G.generation, _G.committed)
     rows = connection.execute(query.where(_G.pipeline == pipeline, _G.committed.is_not(None), ~stands))
-    return {row.partition: Known(row.generation, row.committed) for row in rows}
+    return {row.partition: KnownReceipts(row.generation, row.committed) for row in rows}
 
 
-def worth_a_mark(since: datetime, marked_at: datetime | None, now: datetime) -> bool:
+def is_snapshot_due(since: datetime, marked_at: datetime | None, now: datetime) -> bool:
     """Return whether to store a snapshot of a partition that did not move from ``since`` to ``now``.
 
     :param since: time from which the partition did not move
     :param marked_at: time of the newest snapshot, None if there is none
     :param now: time at which it moves
     """
-    return marked_at is None or since - marked_at >= _EVERY or now - since >= _EVERY
+    return marked_at is None or since - marked_at >= _SNAPSHOT_INTERVAL or now - since >= _SNAPSHOT_INTERVAL

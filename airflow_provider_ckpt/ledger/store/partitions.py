@@ -24,7 +24,7 @@ from airflow_provider_ckpt.core.batch import (
 )
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.recovery import Stand
+from airflow_provider_ckpt.core.recovery import PartitionSnapshot
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.store import batches as rows
 from airflow_provider_ckpt.ledger.store import bulk_sql, partition_history, tables
@@ -36,7 +36,7 @@ _P = tables.partition.c
 
 
 @dataclass(slots=True, eq=False)
-class Stored:
+class LoadedPartition:
     """Partition as loaded from its row, with what has changed since.
 
     :param partition: the state that ``core`` works on
@@ -86,10 +86,10 @@ class Stored:
         return PartitionRecord(self.partition, self.identity, self.state, self.bound, first, self.low, self.totals)
 
     @property
-    def stood(self) -> Stand | None:
+    def stood(self) -> PartitionSnapshot | None:
         """Snapshot of the partition as it was loaded; None if it is new."""
         row = self.before_row
-        return Stand(row["generation"], row["committed"], row["planned_end"]) if row else None
+        return PartitionSnapshot(row["generation"], row["committed"], row["planned_end"]) if row else None
 
     @property
     def rewound(self) -> bool:
@@ -135,7 +135,7 @@ def load(
     phase: Phase,
     *,
     batches_of: Iterable[str] | Mapping[str, Iterable[int]] | None = None,
-) -> dict[str, Stored]:
+) -> dict[str, LoadedPartition]:
     """Return every partition of a pipeline, by id.
 
     :param connection: connection inside a transaction
@@ -146,7 +146,7 @@ def load(
         moves
     """
     found = connection.execute(sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition))
-    stored: dict[str, Stored] = {}
+    stored: dict[str, LoadedPartition] = {}
     for row in found.mappings():
         partition = Partition(
             row["partition"],
@@ -158,19 +158,21 @@ def load(
             limit=row["side_end"],
             phase=phase,
         )
-        stored[partition.id] = Stored(partition, row["identity"], row["bound"], row["state"], before_row=dict(row))
+        stored[partition.id] = LoadedPartition(
+            partition, row["identity"], row["bound"], row["state"], before_row=dict(row)
+        )
     if isinstance(batches_of, Mapping):
         known = {name: stored[name].partition.generation for name in batches_of if name in stored}
         keys = [BatchKey(known[name], name, number) for name in known for number in batches_of[name]]
-        _place(stored, rows.some(connection, pipeline, known, keys))
+        _add_batches(stored, rows.load_some(connection, pipeline, known, keys))
         for name in known:
             stored[name].whole = False
     else:
-        _place(stored, rows.every(connection, pipeline, batches_of))
+        _add_batches(stored, rows.load_all(connection, pipeline, batches_of))
     return stored
 
 
-def complete(connection: Connection, pipeline: str, item: Stored) -> None:
+def load_all_batches(connection: Connection, pipeline: str, item: LoadedPartition) -> None:
     """Load the batches of a partition that :func:`load` left out.
 
     :param connection: connection inside a transaction
@@ -178,19 +180,19 @@ def complete(connection: Connection, pipeline: str, item: Stored) -> None:
     :param item: the partition
     """
     if not item.whole:
-        _place({item.partition.id: item}, rows.every(connection, pipeline, [item.partition.id]))
+        _add_batches({item.partition.id: item}, rows.load_all(connection, pipeline, [item.partition.id]))
         item.whole = True
 
 
-def _place(stored: Mapping[str, Stored], found: Iterable[Any]) -> None:
+def _add_batches(stored: Mapping[str, LoadedPartition], found: Iterable[Any]) -> None:
     for row in found:
         batch = rows.batch_from(row)
         item = stored[batch.key.partition]
         if batch.key.generation == item.partition.generation and batch.key.seq not in item.before:
-            _put(item, batch)
+            _add_batch(item, batch)
 
 
-def _put(item: Stored, batch: Batch) -> None:
+def _add_batch(item: LoadedPartition, batch: Batch) -> None:
     item.before[batch.key.seq] = batch
     if batch.state is BatchState.SENT and batch.range.end <= item.partition.committed:
         item.unconfirmed[batch.key.seq] = batch
@@ -198,7 +200,7 @@ def _put(item: Stored, batch: Batch) -> None:
         item.partition.batches[batch.key.seq] = batch
 
 
-def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: datetime) -> None:
+def write(connection: Connection, pipeline: str, items: Sequence[LoadedPartition], now: datetime) -> None:
     """Write the changes since the partitions were loaded or last written.
 
     :param connection: connection inside a transaction
@@ -209,22 +211,24 @@ def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: d
     changed: list[rows.Change] = []
     gone: list[dict[str, Any]] = []
     endings: list[dict[str, Any]] = []
-    afters = [_pass(item) for item in items]
+    afters = [_sort_passed_batches(item) for item in items]
     for item, after in zip(items, afters, strict=True):
         fresh = [(was, b) for seq, b in after.items() if (was := item.before.get(seq)) is not b]
         changed += fresh
         resolved = [b.receipt for b in (*item.merged, *(b for _, b in fresh)) if b.receipt is not None]
         item.receipted = with_receipts(item.receipted, item.partition.generation, resolved)
         place = {"pipeline": pipeline, "partition": item.partition.id, "generation": item.before_row.get("generation")}
-        gone += rows.runs(pipeline, (batch.key for seq, batch in item.before.items() if seq not in after))
-        endings += [{**place, **ending, "ended_at": now} for ending in _endings(item, after)]
+        gone += rows.key_runs(pipeline, (batch.key for seq, batch in item.before.items() if seq not in after))
+        endings += [{**place, **ending, "ended_at": now} for ending in _ended_attempts(item, after)]
     bulk_sql.update(connection, tables.attempt, endings, unset="outcome")
     bulk_sql.delete_runs(connection, tables.batch, "seq", gone)
     bulk_sql.delete_runs(connection, tables.attempt, "seq", gone)
     rows.write(connection, pipeline, changed)
     _write_receipts(connection, pipeline, items)
     bulk_sql.upsert(
-        connection, tables.mark, [m for item in items if (m := partition_history.mark(pipeline, item, now))]
+        connection,
+        tables.partition_snapshot,
+        [m for item in items if (m := partition_history.record_move(pipeline, item, now))],
     )
     new = [item.row(pipeline) for item in items]
     old = [item.before_row for item in items]
@@ -259,7 +263,7 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
     bulk_sql.insert(connection, tables.attempt, rows)
 
 
-def _pass(item: Stored) -> dict[int, Batch]:
+def _sort_passed_batches(item: LoadedPartition) -> dict[int, Batch]:
     """Divide batches that the checkpoint has passed into receipts and unconfirmed; return the batches that stay."""
     if item.rewound:
         item.merged += item.unconfirmed.values()
@@ -272,16 +276,16 @@ def _pass(item: Stored) -> dict[int, Batch]:
     return item.partition.batches | item.unconfirmed
 
 
-def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Stored]) -> None:
+def _write_receipts(connection: Connection, pipeline: str, items: Sequence[LoadedPartition]) -> None:
     """Store receipts, merged below the low watermark and single above it, and update the totals."""
     single: list[Batch] = []
     merged: list[tuple[Any, int]] = []
-    stretches: list[merging.Stretch] = []
+    stretches: list[merging.RowRange] = []
     ended: list[dict[str, Any]] = []
     for item in items:
         part, stood = item.partition, item.stood
         low, totals = item.low, item.totals
-        receipts = merging.merged(item.merged)
+        receipts = merging.merge_batches(item.merged)
         if stood is not None and item.rewound:
             place = {"pipeline": pipeline, "generation": stood.generation, "partition": part.id}
             ended.append({**place, "single_from": low, **totals.plus(receipts).to_json()})
@@ -289,21 +293,21 @@ def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Store
         else:
             item.totals = totals.plus(receipts)
             if stood is not None and item.before_row["low"] < min(low, stood.committed):
-                stretches.append(merging.Stretch(part.generation, part.id, item.before_row["low"], low))
+                stretches.append(merging.RowRange(part.generation, part.id, item.before_row["low"], low))
         above = [batch for batch in item.merged if batch.range.start >= low]
         single += above
         below = [batch for batch in item.merged if batch.range.start < low] if above else item.merged
-        merged += [(receipt, low) for receipt in (merging.merged(below) if above else receipts)]
+        merged += [(receipt, low) for receipt in (merging.merge_batches(below) if above else receipts)]
     merging.compact(connection, pipeline, stretches)
-    merging.absorb(connection, pipeline, merged)
-    merging.add(connection, pipeline, single)
+    merging.merge_into_rows(connection, pipeline, merged)
+    merging.add_single(connection, pipeline, single)
     bulk_sql.update(connection, tables.generation, ended)
 
 
-def _endings(item: Stored, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
+def _ended_attempts(item: LoadedPartition, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
     """Yield the outcomes of attempts that ended, for batches that remain rows."""
     for seq, batch in item.before.items():
-        if seq in after and _over(batch, after[seq]):
+        if seq in after and _attempt_ended(batch, after[seq]):
             outcome, error = item.ended.get(seq) or (_outcome(after[seq]), None)
             yield {"seq": seq, "outcome": outcome.value, "error_type": error.value if error else None}
 
@@ -312,7 +316,7 @@ def _outcome(batch: Batch) -> AttemptOutcome:
     return AttemptOutcome(batch.receipt.verdict.value) if batch.receipt else AttemptOutcome.FENCED
 
 
-def _over(before: Batch, after: Batch) -> bool:
+def _attempt_ended(before: Batch, after: Batch) -> bool:
     """Return whether the open attempt has ended; a batch that only got another instruction is still in flight."""
     was_open = before.state in (BatchState.IN_FLIGHT, BatchState.SENT)
     return was_open and (after.state, after.attempts) != (before.state, before.attempts)

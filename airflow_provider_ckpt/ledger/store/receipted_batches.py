@@ -9,12 +9,12 @@ from typing import Any
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.ledger.store import bulk_sql
 
-_RUNS = 1000
+_MAX_RUNS = 1000
 """Maximum number of runs stored per partition; the highest are stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Receipted:
+class ReceiptedBatches:
     """Batches of one partition and generation that have a receipt of the partition's newest epoch.
 
     :param epoch: the newest epoch
@@ -27,7 +27,7 @@ class Receipted:
     runs: tuple[tuple[int, int], ...]
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Receipted:
+    def from_json(cls, data: Mapping[str, Any]) -> ReceiptedBatches:
         """Return the value that :meth:`to_json` wrote."""
         return cls(data["epoch"], data["generation"], tuple((first, last) for first, last in data["runs"]))
 
@@ -51,11 +51,11 @@ def with_receipts(before: Mapping[str, Any] | None, generation: int, receipts: I
     :param receipts: the further receipts
     """
     news = [receipt for receipt in receipts if receipt.key.generation == generation]
-    known = Receipted.from_json(before) if before else Receipted(0, generation, ())
+    known = ReceiptedBatches.from_json(before) if before else ReceiptedBatches(0, generation, ())
     if not news:
         return before
     epoch = max(known.epoch, *(receipt.epoch for receipt in news))
     goes_on = (known.epoch, known.generation) == (epoch, generation)
     numbers = {receipt.key.seq for receipt in news if receipt.epoch == epoch}
     runs = bulk_sql.runs(numbers.union(known.numbers if goes_on else ()))
-    return Receipted(epoch, generation, tuple(runs[-_RUNS:])).to_json()
+    return ReceiptedBatches(epoch, generation, tuple(runs[-_MAX_RUNS:])).to_json()

@@ -25,7 +25,7 @@ _COLUMNS = tuple(column.name for column in tables.receipt.columns)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RowRange:
     """Range of rows of one partition and generation that begin at or after ``start`` and before ``below``.
 
     :param generation: the generation
@@ -40,7 +40,7 @@ class Stretch:
     below: int
 
 
-def add(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None:
+def add_single(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None:
     """Store the receipts of resolved batches, one row per batch.
 
     A receipt that begins where another row begins already, as an import may bring it, is merged into that row.
@@ -53,14 +53,14 @@ def add(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None
     again: list[tuple[Any, ...]] = []
     for batch in batches:
         place = (batch.key.generation, batch.key.partition, batch.range.start)
-        row = (pipeline, *place, batch.range.end, *_fates(batch))
+        row = (pipeline, *place, batch.range.end, *_totals_of(batch))
         if place in fresh:
             again.append(row)
         else:
             fresh[place] = row
     if not fresh:
         return
-    taken = _taken(connection, pipeline, fresh)
+    taken = _existing_starts(connection, pipeline, fresh)
     bulk_sql.insert_values(
         connection, tables.receipt, _COLUMNS, [row for place, row in fresh.items() if place not in taken]
     )
@@ -69,7 +69,7 @@ def add(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None
         bulk_sql.upsert(connection, tables.receipt, named, added=tables.TOTALS, grown=("range_end", "at"))
 
 
-def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> None:
+def merge_into_rows(connection: Connection, pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> None:
     """Merge receipts with the rows that they touch.
 
     :param connection: connection inside a transaction
@@ -79,7 +79,7 @@ def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[Range
     if not receipts:
         return
     before: dict[tuple[int, str], set[RangeReceipt]] = {}
-    for row in _look_up(connection, _neighbours(connection.dialect.name), _wanted(pipeline, receipts)):
+    for row in _look_up(connection, _touching_rows(connection.dialect.name), _query_rows(pipeline, receipts)):
         item = from_row(row)
         before.setdefault((item.generation, item.partition), set()).add(item)
     fresh: dict[tuple[int, str], list[RangeReceipt]] = {}
@@ -97,7 +97,7 @@ def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[Range
     bulk_sql.upsert(connection, tables.receipt, [_row(pipeline, item) for item in changed])
 
 
-def compact(connection: Connection, pipeline: str, stretches: Iterable[Stretch], *, dry: bool = False) -> int:
+def compact(connection: Connection, pipeline: str, stretches: Iterable[RowRange], *, dry: bool = False) -> int:
     """Merge the rows of some ranges, each with the row before it; return by how many the number of rows decreases.
 
     :param connection: connection inside a transaction
@@ -109,7 +109,7 @@ def compact(connection: Connection, pipeline: str, stretches: Iterable[Stretch],
     gone: list[tuple[Any, ...]] = []
     fewer = 0
     for stretch in stretches:
-        for row in connection.execute(_islands(pipeline, stretch)).mappings():
+        for row in connection.execute(_touching_groups(pipeline, stretch)).mappings():
             item = from_row({**row, "generation": stretch.generation, "partition": stretch.partition})
             made.append(item)
             last = min(item.range.end, stretch.below - 1)
@@ -122,7 +122,7 @@ def compact(connection: Connection, pipeline: str, stretches: Iterable[Stretch],
     return fewer
 
 
-def merged(batches: Iterable[Batch]) -> list[RangeReceipt]:
+def merge_batches(batches: Iterable[Batch]) -> list[RangeReceipt]:
     """Merge the receipts of resolved batches of any partitions; those that touch become one."""
     found: list[RangeReceipt] = []
     ordered = sorted(batches, key=lambda batch: (batch.key.generation, batch.key.partition, batch.range.start))
@@ -141,7 +141,7 @@ def merged(batches: Iterable[Batch]) -> list[RangeReceipt]:
     return [*found, _sum(group, end)] if group else found
 
 
-def _fates(batch: Batch) -> tuple[Any, ...]:
+def _totals_of(batch: Batch) -> tuple[Any, ...]:
     """Return a batch's contribution to the sums and the time of its receipt, in the order of the columns."""
     state, receipt = batch.state, batch.receipt
     of_batch = (1, int(state is BatchState.REJECTED), int(state is BatchState.SKIPPED), int(state is BatchState.SENT))
@@ -206,24 +206,26 @@ def _sum(group: Sequence[Batch], end: int) -> RangeReceipt:
     )
 
 
-def _delete(connection: Connection, pipeline: str, spans: Iterable[tuple[Any, ...]]) -> None:
+def _delete(connection: Connection, pipeline: str, ranges: Iterable[tuple[Any, ...]]) -> None:
     names = (*_PLACE, bulk_sql.FIRST, bulk_sql.LAST)
-    rows = [dict(zip(names, (pipeline, *span), strict=True)) for span in spans]
+    rows = [dict(zip(names, (pipeline, *span), strict=True)) for span in ranges]
     bulk_sql.delete_runs(connection, tables.receipt, "range_start", rows)
 
 
-def _taken(connection: Connection, pipeline: str, places: Iterable[tuple[int, str, int]]) -> set[tuple[int, str, int]]:
+def _existing_starts(
+    connection: Connection, pipeline: str, places: Iterable[tuple[int, str, int]]
+) -> set[tuple[int, str, int]]:
     """Return those of the given positions at which a row begins already, as an import may have brought it.
 
     The result may contain further positions between the least and the greatest of a partition.
     """
-    spans: dict[tuple[int, str], tuple[int, int]] = {}
+    ranges: dict[tuple[int, str], tuple[int, int]] = {}
     for generation, partition, start in places:
-        first, last = spans.get((generation, partition), (start, start))
-        spans[generation, partition] = (min(first, start), max(last, start))
+        first, last = ranges.get((generation, partition), (start, start))
+        ranges[generation, partition] = (min(first, start), max(last, start))
     names = (*_PLACE, bulk_sql.FIRST, bulk_sql.LAST)
-    rows = [dict(zip(names, (pipeline, *place, *span), strict=True)) for place, span in spans.items()]
-    found = _look_up(connection, _beginning(connection.dialect.name), rows)
+    rows = [dict(zip(names, (pipeline, *place, *span), strict=True)) for place, span in ranges.items()]
+    found = _look_up(connection, _rows_beginning_in(connection.dialect.name), rows)
     return {(row["generation"], row["partition"], row["range_start"]) for row in found}
 
 
@@ -231,7 +233,7 @@ def _look_up(connection: Connection, query: sa.Select[Any], rows: bulk_sql.Rows)
     return connection.execute(query, {"given": bulk_sql.as_json(rows)}).mappings()
 
 
-def _wanted(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> list[dict[str, Any]]:
+def _query_rows(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> list[dict[str, Any]]:
     return [
         {
             "pipeline": pipeline,
@@ -246,13 +248,13 @@ def _wanted(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> list
 
 
 @lru_cache
-def _neighbours(dialect: str) -> sa.Select[Any]:
+def _touching_rows(dialect: str) -> sa.Select[Any]:
     """Build the query for the rows that given ranges touch.
 
     These are the nearest row that begins before each range, and those that begin inside.
     """
     names = (*_PLACE, "range_start", "range_end")
-    outer = bulk_sql.given(dialect, tables.receipt, names, numbers=("below",)).alias("wanted")
+    outer = bulk_sql.given_rows(dialect, tables.receipt, names, numbers=("below",)).alias("wanted")
     other = tables.receipt.alias("other")
     nearest = (
         sa.select(sa.func.max(other.c.range_start))
@@ -260,7 +262,7 @@ def _neighbours(dialect: str) -> sa.Select[Any]:
         .correlate(outer)
         .scalar_subquery()
     )
-    return bulk_sql.for_each(
+    return bulk_sql.look_up_each(
         dialect,
         outer,
         tables.receipt,
@@ -272,10 +274,10 @@ def _neighbours(dialect: str) -> sa.Select[Any]:
 
 
 @lru_cache
-def _beginning(dialect: str) -> sa.Select[Any]:
+def _rows_beginning_in(dialect: str) -> sa.Select[Any]:
     """Build the query for the rows that begin in given runs."""
-    outer = bulk_sql.given(dialect, tables.receipt, _PLACE, numbers=(bulk_sql.FIRST, bulk_sql.LAST))
-    return bulk_sql.for_each(
+    outer = bulk_sql.given_rows(dialect, tables.receipt, _PLACE, numbers=(bulk_sql.FIRST, bulk_sql.LAST))
+    return bulk_sql.look_up_each(
         dialect,
         outer,
         tables.receipt,
@@ -284,7 +286,7 @@ def _beginning(dialect: str) -> sa.Select[Any]:
     )
 
 
-def _islands(pipeline: str, stretch: Stretch) -> sa.Select[Any]:
+def _touching_groups(pipeline: str, stretch: RowRange) -> sa.Select[Any]:
     """Build the query that sums up groups of two or more rows of a range that touch or overlap."""
     here = sa.and_(_R.pipeline == pipeline, _R.generation == stretch.generation, _R.partition == stretch.partition)
     nearest = sa.select(sa.func.max(_R.range_start)).where(here, _R.range_start < stretch.start).scalar_subquery()

@@ -9,11 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_ckpt.connectors.postgres.client import literal, quote
-from airflow_provider_ckpt.connectors.postgres.roles import block, grant_database, in_this_database, make_roles
+from airflow_provider_ckpt.connectors.postgres.roles import (
+    anonymous_block,
+    create_roles,
+    grant_database,
+    in_this_database,
+)
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger.store import tables
 
-_FIXED = (tables.VERSION_TABLE, tables.ledger.name)
+_MIGRATION_TABLES = (tables.VERSION_TABLE, tables.ledger.name)
 """Tables that only a migration writes."""
 
 
@@ -50,7 +55,7 @@ class LedgerRoles:
         return "\n".join(
             [
                 "BEGIN;",
-                *make_roles((self.owner, self.runtime, self.reader)),
+                *create_roles((self.owner, self.runtime, self.reader)),
                 *grant_database("CONNECT", (self.owner, self.runtime, self.reader)),
                 f"CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION {owner};",
                 f"REVOKE ALL ON SCHEMA {schema} FROM PUBLIC;",
@@ -62,9 +67,9 @@ class LedgerRoles:
                 f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {runtime};",
                 f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {runtime};",
                 f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader};",
-                *(self._narrow(name, "INSERT, UPDATE, DELETE") for name in _FIXED),
-                self._narrow(tables.event.name, "INSERT, UPDATE, DELETE"),
-                self._add_events(),
+                *(self._revoke(name, "INSERT, UPDATE, DELETE") for name in _MIGRATION_TABLES),
+                self._revoke(tables.event.name, "INSERT, UPDATE, DELETE"),
+                self._grant_event_insert(),
                 "COMMIT;",
                 "",
             ]
@@ -73,18 +78,18 @@ class LedgerRoles:
     def _search_path(self, role: str) -> str:
         return in_this_database("ALTER ROLE %1$I IN DATABASE %2$I SET search_path = %3$I", role, self.schema)
 
-    def _add_events(self) -> str:
+    def _grant_event_insert(self) -> str:
         """Grant INSERT on the event columns that the database does not fill in itself."""
         name = f"{quote(self.schema)}.{quote(tables.event.name)}"
-        given = ", ".join(quote(column.name) for column in tables.event.c if column.name not in tables.FILLED_IN)
-        return block(
+        given = ", ".join(quote(column.name) for column in tables.event.c if column.name not in tables.DATABASE_COLUMNS)
+        return anonymous_block(
             f"IF pg_catalog.to_regclass({literal(name)}) IS NOT NULL "
             f"THEN GRANT INSERT ({given}) ON {name} TO {quote(self.runtime)}; END IF;"
         )
 
-    def _narrow(self, table: str, rights: str) -> str:
+    def _revoke(self, table: str, rights: str) -> str:
         name = f"{quote(self.schema)}.{quote(table)}"
-        return block(
+        return anonymous_block(
             f"IF pg_catalog.to_regclass({literal(name)}) IS NOT NULL "
             f"THEN REVOKE {rights} ON {name} FROM {quote(self.runtime)}; END IF;"
         )

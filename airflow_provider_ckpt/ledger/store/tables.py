@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0007"
+HEAD = "0008"
 """Revision that this code works with."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -136,8 +136,8 @@ generation = sa.Table(
     *_totals(nullable=True),
 )
 
-mark = sa.Table(
-    "ckpt_mark",
+partition_snapshot = sa.Table(
+    "ckpt_partition_snapshot",
     metadata,
     _pipeline(),
     sa.Column("partition", sa.Text, primary_key=True),
@@ -225,21 +225,21 @@ source_file = sa.Table(
     sa.Column("found_at", UtcTime, nullable=False),
 )
 
-intent = sa.Table(
-    "ckpt_intent",
+stored_action = sa.Table(
+    "ckpt_stored_action",
     metadata,
     sa.Column("id", _serial, primary_key=True, autoincrement=True),
     _pipeline(primary=False),
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("argument", _json, nullable=False),
-    sa.Column("who", sa.Text, nullable=False),
-    sa.Column("why", sa.Text),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text),
     sa.Column("stored_at", UtcTime, nullable=False),
     sa.Column("applied_at", UtcTime),
     sa.Column("result", _json),
 )
 
-FILLED_IN = ("id", "recorded_at", "database_user")
+DATABASE_COLUMNS = ("id", "recorded_at", "database_user")
 """Columns of an event that PostgreSQL fills in, and that the runtime role may not write."""
 
 event = sa.Table(
@@ -249,7 +249,7 @@ event = sa.Table(
     _pipeline(primary=False),
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("kind", sa.String(32), nullable=False),
-    sa.Column("who", sa.Text),
+    sa.Column("actor", sa.Text),
     sa.Column("epoch", sa.BigInteger),
     sa.Column("generation", sa.Integer),
     sa.Column("partition", sa.Text),
@@ -266,9 +266,9 @@ proposal = sa.Table(
     sa.Column("id", sa.String(32), primary_key=True),
     _pipeline(primary=False),
     sa.Column("origin", sa.Text, nullable=False),
-    sa.Column("act", _json, nullable=False),
-    sa.Column("who", sa.Text, nullable=False),
-    sa.Column("why", sa.Text),
+    sa.Column("action", _json, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text),
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("subject", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),

@@ -11,47 +11,47 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.actions import OF_PHASES, Act, ActKind
+from airflow_provider_ckpt.core.actions import PHASE_ACTIONS, Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
-from airflow_provider_ckpt.core.dead_letters import UNTYPED, Selection
+from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, Selection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
 from airflow_provider_ckpt.replication.actions import dead_letters, sink_changes
-from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out, carry_out_or_store
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
 from airflow_provider_ckpt.replication.owner import is_dead, is_held
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.ledger.types import ActResult
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.ledger.types import ActionResult
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
-_LEAST = -(2**63)
+_LEAST_POSITION = -(2**63)
 """Start of a partition that has no first position of its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class ActionContext:
     """Context of an action: ledger, pipeline, actor and reason.
 
     :param ledger: the ledger, open
     :param pipeline: name of the pipeline
     :param setup: creates the setup for an action that needs source or sink
-    :param who: the actor, which the audit log stores
-    :param why: the actor's reason, which the audit log stores
+    :param actor: the actor, which the audit log stores
+    :param reason: the actor's reason, which the audit log stores
     :param dry_run: report the result of the action without changing anything
     :param proposal: id of the approved proposal that the action uses up
     """
 
     ledger: Ledger
     pipeline: str
-    setup: Callable[[], Setup]
-    who: str
-    why: str | None = None
+    setup: Callable[[], PipelineContext]
+    actor: str
+    reason: str | None = None
     dry_run: bool = False
     proposal: str | None = None
 
 
-def batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
+def parse_batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
     """Parse the names of batches.
 
     :raises ConfigError: if one is not a batch's name
@@ -62,128 +62,141 @@ def batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
         raise ConfigError(f"{error}.") from error
 
 
-def in_ledger(errand: Errand, act: Act) -> dict[str, Any]:
+def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
     """Have the ledger apply or store an action, and return the result document.
 
     :raises LedgerStateError: if the action does not fit
     """
     try:
-        result = errand.ledger.act(
-            errand.pipeline,
-            act,
-            who=errand.who,
-            why=errand.why,
+        result = context.ledger.action(
+            context.pipeline,
+            action,
+            actor=context.actor,
+            reason=context.reason,
             is_dead=is_dead,
-            dry_run=errand.dry_run,
-            proposal=errand.proposal,
+            dry_run=context.dry_run,
+            proposal=context.proposal,
         )
     except LedgerStateError as refusal:
-        refusal.hint = refusal.hint or f"See: airflow ckpt inspect {errand.pipeline}"
+        refusal.hint = refusal.hint or f"See: airflow ckpt inspect {context.pipeline}"
         raise
-    return report(errand, result)
+    return result_document(context, result)
 
 
-def behind_fence(errand: Errand, act: Act) -> dict[str, Any]:
+def apply_behind_fence(context: ActionContext, action: Action) -> dict[str, Any]:
     """Apply an action after fencing the sink, or store it for the holder of the lease; return the result document.
 
     :raises LedgerStateError: if the action does not fit
     """
-    if errand.dry_run:
-        return in_ledger(errand, act)
-    result = carry_out_or_store(errand.setup(), act, who=errand.who, why=errand.why, proposal=errand.proposal)
-    return report(errand, result)
+    if context.dry_run:
+        return apply_in_ledger(context, action)
+    result = apply_fenced_or_store(
+        context.setup(), action, actor=context.actor, reason=context.reason, proposal=context.proposal
+    )
+    return result_document(context, result)
 
 
-def force_stop(errand: Errand) -> dict[str, Any]:
+def force_stop(context: ActionContext) -> dict[str, Any]:
     """Take the lease from its holder, fence the sink, and abandon what is in flight; return the result document."""
-    act = Act(ActKind.FORCE_STOP)
-    if errand.dry_run:
-        return in_ledger(errand, act) | {"waits_for": None}
-    result = carry_out(errand.setup(), act, who=errand.who, why=errand.why, proposal=errand.proposal)
-    return report(errand, result)
+    action = Action(ActionKind.FORCE_STOP)
+    if context.dry_run:
+        return apply_in_ledger(context, action) | {"waits_for": None}
+    result = apply_fenced(
+        context.setup(), action, actor=context.actor, reason=context.reason, proposal=context.proposal
+    )
+    return result_document(context, result)
 
 
-def of_the_sink(errand: Errand, act: Act) -> dict[str, Any]:
+def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
     """Accept the sink as it is, or move to another one; such an action is never stored. Return the result document.
 
-    :param act: action that :func:`~airflow_provider_ckpt.replication.actions.sink_changes.accept` or
-        :func:`~airflow_provider_ckpt.replication.actions.sink_changes.move` returned
+    :param action: action that :func:`~airflow_provider_ckpt.replication.actions.sink_changes.make_acceptance` or
+        :func:`~airflow_provider_ckpt.replication.actions.sink_changes.make_move` returned
     :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
     :raises LedgerStateError: if the action no longer fits; nothing was changed
     """
-    if errand.dry_run:
-        return look_at_sink(errand, act) | {"waits_for": None, "next": _sends_again(act)}
-    result = report(
-        errand, sink_changes.carry_out(errand.setup(), act, who=errand.who, why=errand.why, proposal=errand.proposal)
+    if context.dry_run:
+        return preview_sink_change(context, action) | {"waits_for": None, "next": _describe_resend(action)}
+    result = result_document(
+        context,
+        sink_changes.apply_sink_change(
+            context.setup(), action, actor=context.actor, reason=context.reason, proposal=context.proposal
+        ),
     )
-    return result | {"next": _sends_again(act)}
+    return result | {"next": _describe_resend(action)}
 
 
-def look_at_sink(errand: Errand, act: Act) -> dict[str, Any]:
+def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any]:
     """Return the document of a dry run of an action on the sink.
 
     :raises LedgerStateError: if the action does not fit
     """
-    if act.kind is not ActKind.ACCEPT_SINK:
-        return in_ledger(errand, act)
-    return report(errand, sink_changes.rehearse(errand.setup(), act, who=errand.who, why=errand.why))
+    if action.kind is not ActionKind.ACCEPT_SINK:
+        return apply_in_ledger(context, action)
+    return result_document(
+        context, sink_changes.try_acceptance(context.setup(), action, actor=context.actor, reason=context.reason)
+    )
 
 
-def _sends_again(act: Act) -> str:
+def _describe_resend(action: Action) -> str:
     """Return a sentence that describes what runs do after an action on the sink."""
-    if act.kind is ActKind.MOVE:
+    if action.kind is ActionKind.MOVE:
         parts = ["the next run delivers to the sink that it declares, from the checkpoint on"]
     else:
         parts = [
-            f"{name} is sent again from {'its beginning' if position == _LEAST else position} on"
-            for name, position in sorted(act.positions.items())
+            f"{name} is sent again from {'its beginning' if position == _LEAST_POSITION else position} on"
+            for name, position in sorted(action.positions.items())
         ]
-        parts += [f"{span} of {name} is sent again" for name, span in act.spans]
-    if act.letters:
-        parts.append(f"{sum(item.records for item in act.letters)} replayed dead letters are parked again: replay them")
-    if act.batches:
-        names = ", ".join(map(str, act.batches))
+        parts += [f"{span} of {name} is sent again" for name, span in action.ranges]
+    if action.dead_letters:
+        parts.append(
+            f"{sum(item.records for item in action.dead_letters)} replayed dead letters are parked again: replay them"
+        )
+    if action.batches:
+        names = ", ".join(map(str, action.batches))
         parts.append(f"{names}: held, since it is unknown whether they were delivered: release or skip them")
     return "; ".join(parts) or "runs continue from the checkpoint, and nothing is sent again"
 
 
-def skip(errand: Errand, batches: Iterable[str]) -> dict[str, Any]:
+def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, Any]:
     """Skip batches, and return the result document.
 
     :raises LedgerStateError: if one cannot be skipped
     """
-    result = in_ledger(errand, Act(ActKind.SKIP, batch_keys(batches)))
+    result = apply_in_ledger(context, Action(ActionKind.SKIP, parse_batch_keys(batches)))
     states = result["after"].get("batches", {})
-    begun = sorted(batch for batch, state in states.items() if state in (BatchState.PLANNED, BatchState.IN_FLIGHT))
-    if begun:
+    started = sorted(batch for batch, state in states.items() if state in (BatchState.PLANNED, BatchState.IN_FLIGHT))
+    if started:
         result["next"] = (
-            f"{', '.join(begun)}: begun before, so the next attempt claims `void` in the sink; "
+            f"{', '.join(started)}: begun before, so the next attempt claims `void` in the sink; "
             "if it was delivered after all, its receipt remains"
         )
     return result
 
 
-def on_letters(errand: Errand, kind: ActKind, selection: Selection, query: str | None) -> dict[str, Any]:
+def act_on_dead_letters(
+    context: ActionContext, kind: ActionKind, selection: Selection, query: str | None
+) -> dict[str, Any]:
     """Replay or discard the parked dead letters of a selection; the result document contains their number.
 
-    :param errand: the action's context
+    :param context: the action's context
     :param kind: replay or discard
     :param selection: the dead letters
     :param query: only dead letters that contain this text
     """
-    act = dead_letters.act_on(errand.setup(), kind, selection, query)
-    if not act.letters:
-        result = _nothing(errand, act)
-    elif kind is ActKind.REPLAY_LETTERS:
-        result = behind_fence(errand, act)
+    action = dead_letters.make_action(context.setup(), kind, selection, query)
+    if not action.dead_letters:
+        result = _empty_document(context, action)
+    elif kind is ActionKind.REPLAY_LETTERS:
+        result = apply_behind_fence(context, action)
         if result["applied"]:
             result["next"] = "the next run sends them"
     else:
-        result = in_ledger(errand, act)
-    return result | {"records": sum(item.records for item in act.letters)}
+        result = apply_in_ledger(context, action)
+    return result | {"records": sum(item.records for item in action.dead_letters)}
 
 
-def selection(
+def parse_selection(
     types: Iterable[str], batches: Iterable[str], since: str | None, until: str | None, stop_at: int | None
 ) -> Selection:
     """Parse a selection of dead letters.
@@ -198,21 +211,21 @@ def selection(
     if stop_at is not None and stop_at < 1:
         raise ConfigError("the number of dead letters to stop at must be at least 1.")
     return Selection(
-        error_types(types),
-        frozenset(batch_keys(batches)),
-        moment(since) if since else None,
-        moment(until) if until else None,
+        parse_error_types(types),
+        frozenset(parse_batch_keys(batches)),
+        parse_time(since) if since else None,
+        parse_time(until) if until else None,
         stop_at,
     )
 
 
-def error_types(names: Iterable[str]) -> frozenset[str]:
+def parse_error_types(names: Iterable[str]) -> frozenset[str]:
     """Parse the names of error types.
 
     :raises ConfigError: if there is no such type
     """
     found = frozenset(names)
-    known = {kind.lower(): kind for kind in (*(kind.value for kind in ErrorType), UNTYPED)}
+    known = {kind.lower(): kind for kind in (*(kind.value for kind in ErrorType), UNKNOWN_TYPE)}
     for name in sorted(found - set(known.values())):
         close = get_close_matches(name.lower(), known, 1)
         advice = f"Did you mean {known[close[0]]}?" if close else f"Known: {', '.join(known.values())}."
@@ -220,7 +233,7 @@ def error_types(names: Iterable[str]) -> frozenset[str]:
     return found
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Parse a time; without a zone it is UTC.
 
     :raises ConfigError: if it cannot be parsed
@@ -234,44 +247,44 @@ def moment(text: str) -> datetime:
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
-def report(errand: Errand, result: ActResult) -> dict[str, Any]:
+def result_document(context: ActionContext, result: ActionResult) -> dict[str, Any]:
     """Return the result of an action as a JSON-ready document.
 
     ``waits_for`` is the lease's holder if the action is stored or, in a dry run, would be.
     """
-    lease = errand.ledger.status(errand.pipeline)["lease"]
-    waits = result.intent is not None or (errand.dry_run and is_held(lease))
+    lease = context.ledger.status(context.pipeline)["lease"]
+    waits = result.intent is not None or (context.dry_run and is_held(lease))
     return {
-        "pipeline": errand.pipeline,
-        "act": result.act.kind.value,
+        "pipeline": context.pipeline,
+        "action": result.action.kind.value,
         "applied": result.applied,
-        "dry_run": errand.dry_run,
+        "dry_run": context.dry_run,
         "intent": result.intent,
         "waits_for": {name: lease[name] for name in ("owner", "epoch", "expires")} if waits else None,
         "before": dict(result.before),
         "after": dict(result.after),
-        "who": errand.who,
-        "reason": errand.why,
-        "next": _taken_back(result) or _unchanged(result),
+        "actor": context.actor,
+        "reason": context.reason,
+        "next": _taken_back(result) or _unchanged_remark(result),
     }
 
 
-def _taken_back(result: ActResult) -> str | None:
+def _taken_back(result: ActionResult) -> str | None:
     """A word for replays that the records' being read again makes superfluous."""
-    if not result.act.taken_back:
+    if not result.action.taken_back:
         return None
-    names = ", ".join(result.act.taken_back)
+    names = ", ".join(result.action.taken_back)
     return f"{names}: taken back, since the records of these dead letters are read again; what is not, is parked again"
 
 
-def _unchanged(result: ActResult) -> str | None:
+def _unchanged_remark(result: ActionResult) -> str | None:
     """Return a remark if the pipeline was in the requested phase already, else None."""
-    if result.act.kind not in OF_PHASES or not result.before or result.before != result.after:
+    if result.action.kind not in PHASE_ACTIONS or not result.before or result.before != result.after:
         return None
     return f"nothing has changed: the pipeline was {result.before['phase']} already"
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def change_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield what an action changed as rows of name, value before and value after, for people.
 
     Values of ``checkpoint`` are generation and position.
@@ -281,9 +294,13 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tup
     for name in ("phase", "held"):
         if before[name] != after[name]:
             yield name, str(before[name]), str(after[name])
-    letters = [before.get("dead_letters", {}), after.get("dead_letters", {})]
-    for state in sorted({*letters[0], *letters[1]}):
-        yield f"dead letters {state.replace('_', ' ')}", str(letters[0].get(state, 0)), str(letters[1].get(state, 0))
+    dead_letters = [before.get("dead_letters", {}), after.get("dead_letters", {})]
+    for state in sorted({*dead_letters[0], *dead_letters[1]}):
+        yield (
+            f"dead letters {state.replace('_', ' ')}",
+            str(dead_letters[0].get(state, 0)),
+            str(dead_letters[1].get(state, 0)),
+        )
     for batch, state in before["batches"].items():
         yield batch, state or "-", after["batches"][batch] or "below the checkpoint"
     for name, was in before.get("sink", {}).items():
@@ -294,18 +311,18 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tup
         yield f"checkpoint of {name}", f"{was[1]} (generation {was[0]})", f"{now[1]} (generation {now[0]})"
 
 
-def _nothing(errand: Errand, act: Act) -> dict[str, Any]:
+def _empty_document(context: ActionContext, action: Action) -> dict[str, Any]:
     """Return the document of an action on dead letters that matches none."""
     return {
-        "pipeline": errand.pipeline,
-        "act": act.kind.value,
+        "pipeline": context.pipeline,
+        "action": action.kind.value,
         "applied": False,
-        "dry_run": errand.dry_run,
+        "dry_run": context.dry_run,
         "intent": None,
         "waits_for": None,
         "before": {},
         "after": {},
-        "who": errand.who,
-        "reason": errand.why,
+        "actor": context.actor,
+        "reason": context.reason,
         "next": "nothing: no dead letter of this selection is parked",
     }

@@ -7,33 +7,41 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.batch_content import KeptLetter
-from airflow_provider_ckpt.connectors.dead_letters import kept, types_of
-from airflow_provider_ckpt.core.actions import Act, ActKind
-from airflow_provider_ckpt.core.dead_letters import UNTYPED, Entry, Letters, Selection, choose, first_of, runs_of
+from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
+from airflow_provider_ckpt.connectors.dead_letters import count_by_error_type, read_dead_letters
+from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.dead_letters import (
+    UNKNOWN_TYPE,
+    DeadLetters,
+    IndexEntry,
+    Selection,
+    select,
+    select_numbers,
+    take_first,
+)
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.ledger.commands.dead_letters import LetterIndex
+    from airflow_provider_ckpt.ledger.commands.dead_letters import DeadLetterIndex
 
 
-def index(setup: Setup) -> LetterIndex:
+def load_index(setup: PipelineContext) -> DeadLetterIndex:
     """Return the ledger's index of dead letters, after completing it with error types from the sink.
 
     :raises SinkError: if the sink is needed and cannot be read
     """
-    found = setup.ledger.letters(setup.pipeline.name)
-    untyped = {entry.letters.source for entry in found.entries if entry.letters.error_type == UNTYPED}
+    found = setup.ledger.dead_letters(setup.pipeline.name)
+    untyped = {entry.dead_letters.source for entry in found.entries if entry.dead_letters.error_type == UNKNOWN_TYPE}
     if not untyped:
         return found
     with closing(setup.open_sink()) as sink:
-        types = types_of(sink, untyped)
-    setup.ledger.name_letter_types(setup.pipeline.name, types)
-    return setup.ledger.letters(setup.pipeline.name)
+        types = count_by_error_type(sink, untyped)
+    setup.ledger.set_error_types(setup.pipeline.name, types)
+    return setup.ledger.dead_letters(setup.pipeline.name)
 
 
-def check_batches(found: LetterIndex, selection: Selection, pipeline: str) -> None:
+def check_batches(found: DeadLetterIndex, selection: Selection, pipeline: str) -> None:
     """Check that every batch of a selection has dead letters, in whatever state.
 
     :param found: the index
@@ -41,7 +49,7 @@ def check_batches(found: LetterIndex, selection: Selection, pipeline: str) -> No
     :param pipeline: name of the pipeline, for the message
     :raises ConfigError: naming the batches that have none
     """
-    strange = selection.batches - {entry.letters.key for entry in found.entries}
+    strange = selection.batches - {entry.dead_letters.key for entry in found.entries}
     if strange:
         names = ", ".join(str(key) for key in sorted(strange))
         raise ConfigError(
@@ -51,24 +59,26 @@ def check_batches(found: LetterIndex, selection: Selection, pipeline: str) -> No
         )
 
 
-def look(setup: Setup, entries: Iterable[Entry]) -> Iterator[tuple[Entry, KeptLetter]]:
+def read_contents(
+    setup: PipelineContext, entries: Iterable[IndexEntry]
+) -> Iterator[tuple[IndexEntry, StoredDeadLetter]]:
     """Yield the dead letters of some entries with their contents, read from the sink."""
-    by_letters = {entry.letters: entry for entry in entries}
+    by_letters = {entry.dead_letters: entry for entry in entries}
     with closing(setup.open_sink()) as sink:
-        for letters, found in kept(sink, sorted(by_letters, key=lambda item: (item.source, item))):
-            for letter in found:
-                yield by_letters[letters], letter
+        for dead_letters, found in read_dead_letters(sink, sorted(by_letters, key=lambda item: (item.source, item))):
+            for dead_letter in found:
+                yield by_letters[dead_letters], dead_letter
 
 
-def matches(letter: KeptLetter, query: str) -> bool:
+def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
     """Return whether a dead letter's error, bytes or headers contain a text."""
-    found = letter.letter
+    found = dead_letter.dead_letter
     wanted = query.encode("utf-8", "surrogateescape")
     texts = (found.error.message, *found.headers.values())
     return any(query in text for text in texts) or any(wanted in part for part in (found.key, found.value) if part)
 
 
-def act_on(setup: Setup, kind: ActKind, selection: Selection, query: str | None = None) -> Act:
+def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:
     """Return the action that replays or discards the parked dead letters of a selection; it may name none.
 
     Where rows replace rows by key, a replay begins with the newest dead letter: of two parked versions of a row, the
@@ -77,20 +87,22 @@ def act_on(setup: Setup, kind: ActKind, selection: Selection, query: str | None 
     :param setup: the pipeline's setup
     :param kind: replay or discard
     :param selection: the dead letters
-    :param query: only dead letters that contain this text, see :func:`matches`
+    :param query: only dead letters that contain this text, see :func:`contains_text`
     """
-    found = index(setup)
+    found = load_index(setup)
     check_batches(found, selection, setup.pipeline.name)
     if query is None:
-        chosen = choose(found.entries, selection, found.rereads)
+        chosen = select(found.entries, selection, found.rereads)
     else:
-        meant = choose(found.entries, replace(selection, stop_at=None), found.rereads)
-        chosen = list(first_of(_matching(setup, meant, query), selection.stop_at))
-    return Act(kind, letters=tuple(chosen), newest_first=setup.pipeline.sink.mode == "upsert")
+        meant = select(found.entries, replace(selection, stop_at=None), found.rereads)
+        chosen = list(take_first(_matching(setup, meant, query), selection.stop_at))
+    return Action(kind, dead_letters=tuple(chosen), newest_first=setup.pipeline.sink.mode == "upsert")
 
 
-def _matching(setup: Setup, meant: Iterable[Letters], query: str) -> Iterator[Letters]:
+def _matching(setup: PipelineContext, meant: Iterable[DeadLetters], query: str) -> Iterator[DeadLetters]:
     with closing(setup.open_sink()) as sink:
-        for letters, found in kept(sink, meant):
-            numbered = enumerate(found, start=letters.first)
-            yield from runs_of(letters, (number for number, letter in numbered if matches(letter, query)))
+        for dead_letters, found in read_dead_letters(sink, meant):
+            numbered = enumerate(found, start=dead_letters.first)
+            yield from select_numbers(
+                dead_letters, (number for number, dead_letter in numbered if contains_text(dead_letter, query))
+            )

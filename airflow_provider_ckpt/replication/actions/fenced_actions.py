@@ -11,69 +11,73 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import Alarm, Unread, WatchedSource
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.connectors.protocols import FindUnreceipted, PlanningAlarm, WatchedSource
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import Missing, Why, outside
+from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, not_covered
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.actions.late_records import Receipts, unread_by
 from airflow_provider_ckpt.replication.run.acquire import acquire
-from airflow_provider_ckpt.replication.setup import Opened, Setup
+from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
-_MOST_SPANS = 500
+_MAX_RANGES = 500
 """Maximum number of ranges of late records read again at a time; each is a partition and a batch of its own."""
 
-_END = 2**63
+_NO_END = 2**63
 """End of a range without an end."""
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Source
     from airflow_provider_ckpt.core.batch import BatchKey
-    from airflow_provider_ckpt.ledger.types import ActResult, PartitionRecord
+    from airflow_provider_ckpt.ledger.types import ActionResult, PartitionRecord
 
 
-def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
+def apply_fenced(
+    setup: PipelineContext, action: Action, *, actor: str, reason: str | None, proposal: str | None = None
+) -> ActionResult:
     """Apply an action after fencing the sink and reconciling.
 
     A force stop takes the lease from its holder; other actions wait for it as the pipeline's ``lease`` says.
 
     :param setup: the pipeline's setup
-    :param act: the action
-    :param who: the actor
-    :param why: the actor's reason, which the audit log stores
+    :param action: the action
+    :param actor: the actor
+    :param reason: the actor's reason, which the audit log stores
     :param proposal: id of the approved proposal that this uses up
     :raises LeaseBusyError: if a run holds the lease; the action was not stored
     :raises LedgerStateError: if the action does not fit; nothing was changed
     """
-    force = act.kind is ActKind.FORCE_STOP
+    force = action.kind is ActionKind.FORCE_STOP
     with acquire(setup, force=force) as run:
-        result = setup.ledger.act_under(run.lease, act, who=who, why=why, proposal=proposal)
+        result = setup.ledger.act_under_lease(run.lease, action, actor=actor, reason=reason, proposal=proposal)
         setup.ledger.release(run.lease)
     return result
 
 
-def carry_out_or_store(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
+def apply_fenced_or_store(
+    setup: PipelineContext, action: Action, *, actor: str, reason: str | None, proposal: str | None = None
+) -> ActionResult:
     """Apply an action after fencing the sink, or store it for the current or next run if a run holds the lease.
 
     :param setup: the pipeline's setup
-    :param act: the action
-    :param who: the actor
-    :param why: the actor's reason, which the audit log stores
+    :param action: the action
+    :param actor: the actor
+    :param reason: the actor's reason, which the audit log stores
     :param proposal: id of the approved proposal that this uses up
     :raises LedgerStateError: if the action does not fit; nothing was changed
     """
     if owners.is_held(setup.ledger.status(setup.pipeline.name)["lease"]):
-        return setup.ledger.act(setup.pipeline.name, act, who=who, why=why, proposal=proposal)
-    return carry_out(setup, act, who=who, why=why, proposal=proposal)
+        return setup.ledger.action(setup.pipeline.name, action, actor=actor, reason=reason, proposal=proposal)
+    return apply_fenced(setup, action, actor=actor, reason=reason, proposal=proposal)
 
 
-def position_of_batch(setup: Setup, key: BatchKey) -> dict[str, int]:
+def position_of_batch(setup: PipelineContext, key: BatchKey) -> dict[str, int]:
     """Return the start of a past batch by its receipt in the sink, as ``{partition: position}`` for a rewind.
 
     :raises ConfigError: if the sink holds no such receipt, or no longer
     """
-    opened = Opened(setup)
+    opened = OpenConnectors(setup)
     try:
         for receipt in opened.sink.receipts({}):
             if receipt.key == key:
@@ -95,14 +99,14 @@ class Unaccounted:
     :param found: all of them
     :param wanted: those that are read again, at least in part
     :param left: those that are not read again, at least in part
-    :param act: action that reads them again and ends the alarms that this accounts for; None if there is nothing to do
+    :param action: action that reads them again and ends the alarms that this accounts for; None if there is nothing to do
     :param alarms: alarms that it does not end: ``partition``, ``seen``, ``why`` it stays and what it is ``ended_by``
     """
 
-    found: Sequence[Missing]
-    wanted: Sequence[Missing]
-    left: Sequence[Missing]
-    act: Act | None
+    found: Sequence[MissingRange]
+    wanted: Sequence[MissingRange]
+    left: Sequence[MissingRange]
+    action: Action | None
     alarms: Sequence[Mapping[str, str]] = ()
 
     def open(self) -> dict[str, list[dict[str, Any]]]:
@@ -110,17 +114,19 @@ class Unaccounted:
         return {"left": [item.to_json() for item in self.left], "alarms": [dict(item) for item in self.alarms]}
 
 
-def missing(setup: Setup) -> Unaccounted:
+def find_unaccounted(setup: PipelineContext) -> Unaccounted:
     """Find what is unaccounted for above the low watermark by asking source and sink; nothing is changed.
 
     While the source raises an alarm, even the youngest receipts are compared.
     """
     pipeline = setup.pipeline
     records = setup.ledger.partitions(pipeline.name)
-    opened = Opened(setup)
+    opened = OpenConnectors(setup)
     try:
         unread = unread_by(setup, opened.source, opened.sink, records)
-        alarms = _watched(opened.source, records, unread)  # before the look, so that what comes after it is told again
+        alarms = _load_alarms(
+            opened.source, records, unread
+        )  # before the look, so that what comes after it is told again
         window = pipeline.recovery.window if opened.source.late() else None
         found = setup.ledger.recovery_plan(
             pipeline.name,
@@ -132,25 +138,25 @@ def missing(setup: Setup) -> Unaccounted:
         opened.close()
     wanted = [item for item in found if item.range.end <= records[item.partition].partition.committed]
     if pipeline.sink.mode == "upsert":
-        again = {name: [Range(records[name].low, _END)] for name in {item.partition for item in wanted}}
-        staying = {name: _staying(alarm, again.get(name, ()), ()) for name, alarm in alarms.items()}
+        again = {name: [Range(records[name].low, _NO_END)] for name in {item.partition for item in wanted}}
+        staying = {name: _remaining_alarms(alarm, again.get(name, ()), ()) for name, alarm in alarms.items()}
         wanted = [item for item in wanted if not staying.get(item.partition)]  # a rewind would end the alarm
         left = [item for item in found if item not in wanted]
-        act = Act(ActKind.REWIND, positions={item.partition: records[item.partition].low for item in wanted})
+        action = Action(ActionKind.REWIND, positions={item.partition: records[item.partition].low for item in wanted})
     else:
-        spans = [(item.partition, span) for item in wanted for span in _spans(item)][:_MOST_SPANS]
-        named = {(name, span) for name, span in spans}
-        wanted = [item for item in wanted if any((item.partition, span) in named for span in _spans(item))]
+        ranges = [(item.partition, span) for item in wanted for span in _readable_ranges(item)][:_MAX_RANGES]
+        named = {(name, span) for name, span in ranges}
+        wanted = [item for item in wanted if any((item.partition, span) in named for span in _readable_ranges(item))]
         left = [
             item
             for item in found
-            if not (item.told_apart and all((item.partition, span) in named for span in _spans(item)))
+            if not (item.readable_alone and all((item.partition, span) in named for span in _readable_ranges(item)))
         ]
-        act = Act(ActKind.RECOVER, spans=tuple(spans))
+        action = Action(ActionKind.RECOVER, ranges=tuple(ranges))
         staying = {
-            name: _staying(
+            name: _remaining_alarms(
                 alarm,
-                [span for of, span in spans if of == name],
+                [span for of, span in ranges if of == name],
                 [item.range for item in left if item.partition == name],
             )
             for name, alarm in alarms.items()
@@ -158,16 +164,18 @@ def missing(setup: Setup) -> Unaccounted:
     states = {
         name: alarm.state
         for name, alarm in alarms.items()
-        if not staying[name] and name not in act.positions and any(told.rows for told in alarm.told)
+        if not staying[name] and name not in action.positions and any(told.rows for told in alarm.told)
     }
     if not wanted:
-        act = Act(ActKind.RECOVER)
-    if act.kind is ActKind.RECOVER:
-        act = replace(act, states=states)
-    return Unaccounted(found, wanted, left, act if wanted or states else None, _open(pipeline.name, alarms, staying))
+        action = Action(ActionKind.RECOVER)
+    if action.kind is ActionKind.RECOVER:
+        action = replace(action, states=states)
+    return Unaccounted(
+        found, wanted, left, action if wanted or states else None, _describe_remaining(pipeline.name, alarms, staying)
+    )
 
 
-def _staying(alarm: Alarm, again: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
+def _remaining_alarms(alarm: PlanningAlarm, again: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
     """Return the alarms that reading some ranges again cannot end, with the reason; empty if it ends them all.
 
     :param alarm: the alarm
@@ -178,7 +186,7 @@ def _staying(alarm: Alarm, again: Sequence[Range], left: Sequence[Range]) -> dic
     for told in alarm.told:
         if told.rows is None:
             found[told.seen] = "positions were assigned again, or there are too many new rows to compare"
-        elif beyond := outside(told.rows, again):
+        elif beyond := not_covered(told.rows, again):
             found[told.seen] = (
                 f"rows in {len(beyond)} ranges, the first of them {beyond[0]}, are not read again by this: they lie "
                 "below the low watermark, or where rows were read before, or cannot be distinguished from those"
@@ -188,8 +196,8 @@ def _staying(alarm: Alarm, again: Sequence[Range], left: Sequence[Range]) -> dic
     return found
 
 
-def _open(
-    pipeline: str, alarms: Mapping[str, Alarm], staying: Mapping[str, Mapping[str, str]]
+def _describe_remaining(
+    pipeline: str, alarms: Mapping[str, PlanningAlarm], staying: Mapping[str, Mapping[str, str]]
 ) -> list[Mapping[str, str]]:
     """Return the alarms that continue to fail runs, each with the reason and what ends it."""
     rewind = (
@@ -200,20 +208,20 @@ def _open(
     for name, alarm in alarms.items():
         for told in alarm.told:
             first = f"first {told.first}" if told.first else ""
-            if why := staying[name].get(told.seen):
+            if reason := staying[name].get(told.seen):
                 ends = f"{first}; then {rewind}" if first else rewind
-                found.append({"partition": name, "seen": told.seen, "why": why, "ended_by": ends})
+                found.append({"partition": name, "seen": told.seen, "reason": reason, "ended_by": ends})
             elif not told.rows:
-                found.append({"partition": name, "seen": told.seen, "why": "it persists", "ended_by": first})
+                found.append({"partition": name, "seen": told.seen, "reason": "it persists", "ended_by": first})
     return found
 
 
-def _spans(item: Missing) -> Sequence[Range]:
+def _readable_ranges(item: MissingRange) -> Sequence[Range]:
     """Return the ranges of a missing range that can be read again without delivering any record twice."""
-    return [item.range] if item.why is Why.UNRECEIPTED else item.spans
+    return [item.range] if item.reason is MissingReason.UNRECEIPTED else item.ranges
 
 
-def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) -> dict[str, Any]:
+def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | None = None) -> dict[str, Any]:
     """Find what is unaccounted for above the low watermark, and have it read again (Wave's recovery).
 
     Late records are read by position, only where no record was read before, so that a sink that appends gets none
@@ -227,28 +235,32 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
 
     :param setup: the pipeline's setup
     :param dry_run: only find
-    :param who: the actor
-    :param why: the actor's reason, if it was given
+    :param actor: the actor
+    :param reason: the actor's reason, if it was given
     :returns: what is missing, the result, and what is left for a user, JSON-ready
     """
-    unaccounted = missing(setup)
-    act = unaccounted.act
+    unaccounted = find_unaccounted(setup)
+    action = unaccounted.action
     result = None
-    if act is not None and not dry_run:
-        result = carry_out_or_store(setup, act, who=who, why=why or "recovery of what is unaccounted for")
+    if action is not None and not dry_run:
+        result = apply_fenced_or_store(
+            setup, action, actor=actor, reason=reason or "recovery of what is unaccounted for"
+        )
     return {
         "pipeline": setup.pipeline.name,
         "dry_run": dry_run,
         "missing": [item.to_json() for item in unaccounted.found],
         "to_be_read_again": [item.to_json() for item in unaccounted.wanted],
-        "rewinds_to": dict(act.positions) if act is not None else {},
+        "rewinds_to": dict(action.positions) if action is not None else {},
         "applied": result is not None and result.applied,
         "intent": None if result is None else result.intent,
         **unaccounted.open(),
     }
 
 
-def _watched(source: Source, records: Mapping[str, PartitionRecord], unread: Unread) -> dict[str, Alarm]:
+def _load_alarms(
+    source: Source, records: Mapping[str, PartitionRecord], unread: FindUnreceipted
+) -> dict[str, PlanningAlarm]:
     """Return why the next planning would fail, by partition; only partitions for which it would are included."""
     if not isinstance(source, WatchedSource):
         return {}
@@ -260,18 +272,18 @@ def _watched(source: Source, records: Mapping[str, PartitionRecord], unread: Unr
     return {name: alarm for name, alarm in found.items() if alarm is not None}
 
 
-def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:
+def adopt(setup: PipelineContext, ledger_id: str, *, actor: str, reason: str) -> None:
     """Take over another ledger's receipts in the sink: from now on they are this pipeline's own.
 
     The next run imports them, so that what they cover is not sent again, and fences the other ledger's runs.
 
     :param setup: the pipeline's setup
     :param ledger_id: id of the other ledger, as the refusal of a run names it
-    :param who: the actor
-    :param why: the actor's reason
+    :param actor: the actor
+    :param reason: the actor's reason
     :raises ConfigError: if the sink holds no receipts under this id, or already receipts of this ledger
     """
-    opened = Opened(setup)
+    opened = OpenConnectors(setup)
     try:
         claims = opened.sink.claims()
     finally:
@@ -292,6 +304,6 @@ def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:
     terms = setup.pipeline.lease
     lease = ledger.acquire(setup.pipeline.name, setup.owner, terms.ttl, at_least=claims.epoch, is_dead=owners.is_dead)
     try:
-        ledger.adopt(lease, ledger_id, who=who, why=why)
+        ledger.adopt(lease, ledger_id, actor=actor, reason=reason)
     finally:
         ledger.release(lease)

@@ -9,19 +9,19 @@ from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.record_positions import Digest, Positions, surplus
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions, find_surplus
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
-from airflow_provider_ckpt.core.recovery import Reading, Surplus, Why, outside
+from airflow_provider_ckpt.core.receipts import KnownReceipts, RangeReceipt
+from airflow_provider_ckpt.core.recovery import MissingReason, RangeReading, UnreadRecords, not_covered
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Sink, Source, Unread
+    from airflow_provider_ckpt.connectors.protocols import FindUnreceipted, Sink, Source
     from airflow_provider_ckpt.core.batch import Receipt
     from airflow_provider_ckpt.core.ranges import Range
     from airflow_provider_ckpt.ledger.types import PartitionRecord
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
-_Place = tuple[int, str, int, int]
+_RangeKey = tuple[int, str, int, int]
 
 
 class Receipts:
@@ -38,30 +38,34 @@ class Receipts:
         self._source, self._sink, self._partitions = source, sink, partitions
 
     @cached_property
-    def _kept(self) -> Mapping[_Place, Positions]:
-        known = {name: Known(record.partition.generation, record.low) for name, record in self._partitions.items()}
+    def _kept(self) -> Mapping[_RangeKey, RecordPositions]:
+        known = {
+            name: KnownReceipts(record.partition.generation, record.low) for name, record in self._partitions.items()
+        }
         return {
-            _place(receipt): Positions.parse(receipt.positions)
+            _range_key(receipt): RecordPositions.parse(receipt.positions)
             for receipt in self._sink.receipts(known)
             if receipt.positions is not None
         }
 
-    def shown(self, partition: str, readings: Sequence[Reading]) -> Sequence[Surplus | None] | None:
-        """Return what :func:`~airflow_provider_ckpt.core.recovery.missing` asks for; its argument ``shown``."""
+    def shown(self, partition: str, readings: Sequence[RangeReading]) -> Sequence[UnreadRecords | None] | None:
+        """Return what :func:`~airflow_provider_ckpt.core.recovery.find_missing` asks for; its argument ``shown``."""
         digests = self._source.digests(partition, [reading.receipt.range for reading in readings])
         if digests is None:
             return None
         return [_surplus(self._source, partition, *item, self._kept) for item in zip(readings, digests, strict=True)]
 
-    def tell_exactly(self, reading: Reading) -> bool:
+    def tell_exactly(self, reading: RangeReading) -> bool:
         """Whether each record of a reading's range can be compared, and not only their number."""
-        read = [self._kept.get(_place(item)) for item in (reading.receipt, *reading.again) if item.counts.read]
+        read = [self._kept.get(_range_key(item)) for item in (reading.receipt, *reading.again) if item.counts.read]
         if any(item is None for item in read):
             return False
         return not reading.pending or all(item is not None and item.packed is not None for item in read)
 
 
-def unread_by(setup: Setup, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]) -> Unread:
+def unread_by(
+    setup: PipelineContext, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]
+) -> FindUnreceipted:
     """Return the function by which a source asks the receipts for records that it shows below its plan.
 
     Only readings that overlap the stretches are compared. Batches that are planned and were not begun own their ranges.
@@ -79,7 +83,7 @@ def unread_by(setup: Setup, source: Source, sink: Sink, partitions: Mapping[str,
         covered = [batch.range for batch in batches if batch.state is BatchState.PLANNED and not batch.attempts]
         exact = True
 
-        def shown(name: str, readings: Sequence[Reading]) -> Sequence[Surplus | None] | None:
+        def shown(name: str, readings: Sequence[RangeReading]) -> Sequence[UnreadRecords | None] | None:
             nonlocal exact
             if name != partition:
                 return None
@@ -92,10 +96,10 @@ def unread_by(setup: Setup, source: Source, sink: Sink, partitions: Mapping[str,
             return [next(found, None) if asked else None for asked in concerned]
 
         found = setup.ledger.recovery_plan(setup.pipeline.name, settle_lag=timedelta(0), window=window, shown=shown)
-        late = [item for item in found if item.partition == partition and item.why is not Why.UNRECEIPTED]
-        if not exact or outside(stretches, covered) or not all(item.told_apart for item in late):
+        late = [item for item in found if item.partition == partition and item.reason is not MissingReason.UNRECEIPTED]
+        if not exact or not_covered(stretches, covered) or not all(item.readable_alone for item in late):
             return None
-        return [span for item in late for span in item.spans]
+        return [span for item in late for span in item.ranges]
 
     return unread
 
@@ -107,25 +111,29 @@ def _overlaps(span: Range, stretches: Sequence[Range]) -> bool:
 
 
 def _surplus(
-    source: Source, partition: str, reading: Reading, now: Digest, kept: Mapping[_Place, Positions]
-) -> Surplus | None:
+    source: Source,
+    partition: str,
+    reading: RangeReading,
+    now: PositionDigest,
+    kept: Mapping[_RangeKey, RecordPositions],
+) -> UnreadRecords | None:
     """Return the records that the source shows in a range and that were not read; None if there are none."""
     more = now.count - reading.records
     receipts = [reading.receipt, *reading.again]
-    read = [(item.range, kept[_place(item)]) for item in receipts if _place(item) in kept]
+    read = [(item.range, kept[_range_key(item)]) for item in receipts if _range_key(item) in kept]
     only_added = reading.added == reading.again
     if len(read) < sum(item.counts.read > 0 for item in receipts):  # the sink stores no positions, so compare counts
-        return Surplus(now.count, more if only_added else 0) if more > 0 and not reading.pending else None
-    if only_added and now.same(Digest.total(item.digest for _, item in read)):
+        return UnreadRecords(now.count, more if only_added else 0) if more > 0 and not reading.pending else None
+    if only_added and now.same(PositionDigest.total(item.digest for _, item in read)):
         return None
     if all(item.packed is not None for _, item in read):
         span = reading.receipt.range
-        found = surplus(read, source.positions(partition, span), span, reading.pending)
+        found = find_surplus(read, source.positions(partition, span), span, reading.pending)
         return found if found.late else None
-    return None if reading.pending else Surplus(now.count, max(more, 0) if only_added else 0)
+    return None if reading.pending else UnreadRecords(now.count, max(more, 0) if only_added else 0)
 
 
-def _place(receipt: Receipt | RangeReceipt) -> _Place:
+def _range_key(receipt: Receipt | RangeReceipt) -> _RangeKey:
     if isinstance(receipt, RangeReceipt):
         return receipt.generation, receipt.partition, receipt.range.start, receipt.range.end
     return receipt.key.generation, receipt.key.partition, receipt.range.start, receipt.range.end

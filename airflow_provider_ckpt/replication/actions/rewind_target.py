@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.actions.actions import Errand, batch_keys, moment
+from airflow_provider_ckpt.replication.actions.actions import ActionContext, parse_batch_keys, parse_time
 from airflow_provider_ckpt.replication.actions.fenced_actions import position_of_batch
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class RewindTarget:
     """Target of a rewind, given in one of three ways.
 
     :param position: first position to read again
@@ -23,34 +23,34 @@ class Goal:
     batch: str | None = None
 
 
-def positions(errand: Errand, goal: Goal, partition: str | None = None) -> dict[str, int]:
+def resolve_positions(context: ActionContext, goal: RewindTarget, partition: str | None = None) -> dict[str, int]:
     """Return for each partition the position at which it begins again.
 
-    :param errand: the action's context
+    :param context: the action's context
     :param goal: the target
     :param partition: the source partition; optional for a time, and if there is only one
     :raises ConfigError: unless exactly one target was given, and it can be resolved
     """
     if sum(way is not None for way in (goal.position, goal.time, goal.batch)) != 1:
         raise ConfigError(
-            "say how far to rewind: to a position, a time or a batch, just one of them.", pipeline=errand.pipeline
+            "say how far to rewind: to a position, a time or a batch, just one of them.", pipeline=context.pipeline
         )
     if goal.position is not None:
-        return {source_partition(errand, partition): goal.position}
+        return {source_partition(context, partition): goal.position}
     if goal.time is not None:
-        return _at_time(errand, goal.time, partition)
-    (key,) = batch_keys([str(goal.batch)])
+        return _at_time(context, goal.time, partition)
+    (key,) = parse_batch_keys([str(goal.batch)])
     if partition not in (None, key.source):
         raise ConfigError(f"{key} is a batch of partition {key.source!r}, not {partition!r}.")
-    return position_of_batch(errand.setup(), key)
+    return position_of_batch(context.setup(), key)
 
 
-def source_partition(errand: Errand, name: str | None) -> str:
+def source_partition(context: ActionContext, name: str | None) -> str:
     """Return the named source partition, or the only one.
 
     :raises ConfigError: if there are several and none was named, or there is none of that name
     """
-    pipeline, sources = errand.pipeline, _sources(errand)
+    pipeline, sources = context.pipeline, _sources(context)
     known = ", ".join(sources[:10]) or "none yet"
     if name is None and len(sources) != 1:
         raise ConfigError(f"it has {len(sources)} partitions.", pipeline=pipeline, hint=f"Name one: {known}.")
@@ -60,20 +60,20 @@ def source_partition(errand: Errand, name: str | None) -> str:
     return found
 
 
-def _at_time(errand: Errand, time: str, partition: str | None) -> dict[str, int]:
+def _at_time(context: ActionContext, time: str, partition: str | None) -> dict[str, int]:
     """Return the checkpoint at a time, or the current one where that is lower."""
-    ledger, pipeline = errand.ledger, errand.pipeline
-    at = moment(time)
-    chosen = {source_partition(errand, partition)} if partition else set(_sources(errand))
+    ledger, pipeline = context.ledger, context.pipeline
+    at = parse_time(time)
+    chosen = {source_partition(context, partition)} if partition else set(_sources(context))
     now = {part["id"]: part["committed"] for part in ledger.status(pipeline)["partitions"]}
     then = ledger.positions_at(pipeline, at)
     return {name: min(position, now[name]) for name, position in then.items() if name in chosen}
 
 
-def _sources(errand: Errand) -> list[str]:
+def _sources(context: ActionContext) -> list[str]:
     """Return the source's partitions, without side partitions.
 
     :raises ConfigError: if the ledger does not know the pipeline
     """
-    partitions = errand.ledger.status(errand.pipeline)["partitions"]
+    partitions = context.ledger.status(context.pipeline)["partitions"]
     return [part["id"] for part in partitions if part["ends_at"] is None]

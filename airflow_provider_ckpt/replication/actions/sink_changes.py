@@ -12,28 +12,41 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core import reconcile
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Receipt
-from airflow_provider_ckpt.core.dead_letters import Letters, Replay
+from airflow_provider_ckpt.core.dead_letters import DeadLetters, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.resending import Resend, find_lost
-from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, Unaccepted, describe, differences
+from airflow_provider_ckpt.core.resending import ResendPlan, find_lost
+from airflow_provider_ckpt.core.sink_standing import (
+    ExpectedSinkState,
+    SinkDifference,
+    UnfinishedAcceptance,
+    describe_differences,
+    differences,
+)
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.run.acquire import acquire
-from airflow_provider_ckpt.replication.run.sink_checks import compare, nothing_to_accept, read_receipts, readable
-from airflow_provider_ckpt.replication.setup import Opened
+from airflow_provider_ckpt.replication.run.sink_checks import (
+    compare_states,
+    nothing_to_accept,
+    read_receipts,
+    readable_receipts,
+)
+from airflow_provider_ckpt.replication.setup import OpenConnectors
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Sink
-    from airflow_provider_ckpt.core.receipts import Known
-    from airflow_provider_ckpt.ledger.types import ActResult, PartitionRecord
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.core.receipts import KnownReceipts
+    from airflow_provider_ckpt.ledger.types import ActionResult, PartitionRecord
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
-_RECEIPTS_LOST = frozenset({Difference.FENCE_BELOW, Difference.RECEIPTS_MISSING, Difference.RECEIPTS_UNREADABLE})
+_RECEIPTS_LOST = frozenset(
+    {SinkDifference.FENCE_BELOW, SinkDifference.RECEIPTS_MISSING, SinkDifference.RECEIPTS_UNREADABLE}
+)
 
 
-def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None) -> Act:
+def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str, int] | None = None) -> Action:
     """Return the action that accepts the sink as it is now; nothing is changed.
 
     :param setup: the pipeline's setup
@@ -43,26 +56,32 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
     :raises ConfigError: if the sink is another one, or nothing tells what has to be sent again
     """
     name, ledger = setup.pipeline.name, setup.ledger
-    opened = Opened(setup)
+    opened = OpenConnectors(setup)
     try:
         opened.check()
-        known, found = compare(ledger, name, opened.sink, all_receipts=True)
+        known, found = compare_states(ledger, name, opened.sink, all_receipts=True)
         seen = differences(known, found)
         if not seen:
             raise nothing_to_accept(name)
-        if Difference.OTHER_LOCATION in seen:
+        if SinkDifference.OTHER_LOCATION in seen:
             raise ConfigError(
                 f"the sink is {found.location}, and this pipeline delivered to {known.location} so far.",
                 pipeline=name,
                 hint=f'If that is intended, run `airflow ckpt move {name} --reason "..."`.',
             )
-        before = known.unaccepted or Unaccepted(frozenset(), "")
-        told = before.told or describe(known, found, seen)
-        evidence = Unaccepted(before.seen.union(seen), told, before.gone | found.gone)
+        before = known.unfinished_acceptance or UnfinishedAcceptance(frozenset(), "")
+        told = before.told or describe_differences(known, found, seen)
+        evidence = UnfinishedAcceptance(before.seen.union(seen), told, before.gone | found.gone)
         if not resend:
             lost = _RECEIPTS_LOST & evidence.seen
-            unclear = _begun(_reconciled(setup, readable(opened.sink, _known(setup)))) if lost else ()
-            return Act(ActKind.ACCEPT_SINK, batches=unclear)
+            unclear = (
+                _attempted_batches(
+                    _reconciled_partitions(setup, readable_receipts(opened.sink, _known_positions(setup)))
+                )
+                if lost
+                else ()
+            )
+            return Action(ActionKind.ACCEPT_SINK, batches=unclear)
         if setup.pipeline.delivery == "at_most_once":
             raise ConfigError(
                 "with delivery: at_most_once nothing is sent again.",
@@ -70,76 +89,84 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
                 hint="Use --keep, and `airflow ckpt rewind` if records are to be read again anyway.",
             )
         if start:
-            _refuse_beyond(setup, _reconciled(setup, readable(opened.sink, _known(setup))), start)
-            return Act(ActKind.ACCEPT_SINK, positions=start)
-        return _resend(setup, opened.sink, evidence)
+            _refuse_beyond(
+                setup, _reconciled_partitions(setup, readable_receipts(opened.sink, _known_positions(setup))), start
+            )
+            return Action(ActionKind.ACCEPT_SINK, positions=start)
+        return _make_resend(setup, opened.sink, evidence)
     finally:
         opened.close()
 
 
-def move(setup: Setup, *, unreachable: bool = False) -> Act:
+def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
     """Return the action after which the next run delivers to whatever sink it declares; nothing is changed.
 
     :param setup: setup with the previous sink
     :param unreachable: whether the previous sink can no longer be asked what it has received
     """
     partitions = setup.ledger.partitions(setup.pipeline.name)
-    return Act(ActKind.MOVE, batches=_begun(partitions) if unreachable else (), unreachable=unreachable)
+    return Action(
+        ActionKind.MOVE, batches=_attempted_batches(partitions) if unreachable else (), unreachable=unreachable
+    )
 
 
-def rehearse(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult:
+def try_acceptance(setup: PipelineContext, action: Action, *, actor: str, reason: str | None) -> ActionResult:
     """Try an acceptance on the ledger after importing the sink's receipts, and roll back; the sink is not fenced.
 
     :param setup: the pipeline's setup
-    :param act: action that :func:`accept` returned
-    :param who: the actor
-    :param why: the actor's reason
+    :param action: action that :func:`make_acceptance` returned
+    :param actor: the actor
+    :param reason: the actor's reason
     :raises LedgerStateError: if the action does not fit
     """
-    opened = Opened(setup)
+    opened = OpenConnectors(setup)
     try:
-        news = readable(opened.sink, _known(setup))
-        return setup.ledger.act(setup.pipeline.name, act, who=who, why=why, dry_run=True, receipts=news)
+        news = readable_receipts(opened.sink, _known_positions(setup))
+        return setup.ledger.action(setup.pipeline.name, action, actor=actor, reason=reason, dry_run=True, receipts=news)
     finally:
         opened.close()
 
 
-def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
-    """Apply the action of :func:`accept` or :func:`move` after fencing the sink; waits for the lease if need be.
+def apply_sink_change(
+    setup: PipelineContext, action: Action, *, actor: str, reason: str | None, proposal: str | None = None
+) -> ActionResult:
+    """Apply the action of :func:`make_acceptance` or :func:`make_move` after fencing the sink; waits for the lease if need be.
 
     :param setup: the pipeline's setup; for a move, with the previous sink
-    :param act: action that :func:`accept` or :func:`move` returned
-    :param who: the actor
-    :param why: the actor's reason, which the audit log stores
+    :param action: action that :func:`make_acceptance` or :func:`make_move` returned
+    :param actor: the actor
+    :param reason: the actor's reason, which the audit log stores
     :param proposal: id of the approved proposal that this uses up
     :raises LeaseBusyError: if a run holds the lease
     :raises LedgerStateError: if the action no longer fits; nothing was changed, and a changed sink stays refused
     """
     ledger = setup.ledger
-    if act.unreachable:
+    if action.unreachable:
         terms = setup.pipeline.lease
         lease = ledger.acquire(setup.pipeline.name, setup.owner, terms.ttl, is_dead=owners.is_dead)
         try:
             left = _left_behind(setup)
-            return ledger.act_under(lease, act, who=who, why=why, proposal=proposal, accepted=left)
+            return ledger.act_under_lease(lease, action, actor=actor, reason=reason, proposal=proposal, accepted=left)
         finally:
             ledger.release(lease)
-    if act.kind is ActKind.ACCEPT_SINK:
-        rehearse(setup, act, who=who, why=why)
-    with acquire(setup, accepting=act.kind is ActKind.ACCEPT_SINK) as run:
-        if act.resend:
-            _refuse_other(setup, run.sink, act)
-        moving = act.kind is ActKind.MOVE
+    if action.kind is ActionKind.ACCEPT_SINK:
+        try_acceptance(setup, action, actor=actor, reason=reason)
+    with acquire(setup, accepting=action.kind is ActionKind.ACCEPT_SINK) as run:
+        if action.resend:
+            _refuse_other_losses(setup, run.sink, action)
+        moving = action.kind is ActionKind.MOVE
         accepted = _left_behind(setup) if moving else _accepted(setup, run.sink)
-        result = ledger.act_under(run.lease, act, who=who, why=why, proposal=proposal, accepted=accepted)
-        if act.kind is ActKind.ACCEPT_SINK:
+        result = ledger.act_under_lease(
+            run.lease, action, actor=actor, reason=reason, proposal=proposal, accepted=accepted
+        )
+        if action.kind is ActionKind.ACCEPT_SINK:
             claims = run.sink.claims()
-            ledger.note_sink(run.lease, SinkStanding(run.epoch, claims.target, run.sink.location))
+            ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, claims.target, run.sink.location))
         ledger.release(run.lease)
     return result
 
 
-def _accepted(setup: Setup, sink: Sink) -> AcceptedSink:
+def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
     """The losses that an audit is not to report any more: what the sink holds is compared with the ledger now."""
     recorded = setup.ledger.recorded(setup.pipeline.name)
     receipts = read_receipts(sink, {})[0]
@@ -149,27 +176,27 @@ def _accepted(setup: Setup, sink: Sink) -> AcceptedSink:
     return AcceptedSink(lost, missing)
 
 
-def _left_behind(setup: Setup) -> AcceptedSink:
+def _left_behind(setup: PipelineContext) -> AcceptedSink:
     """The receipts that the sink so far keeps: a pipeline that moves need not have them in the new one."""
     recorded = setup.ledger.recorded(setup.pipeline.name)
     return AcceptedSink(find_lost_receipts(recorded.passed, recorded.batches.values(), ()))
 
 
-def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
+def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptance) -> Action:
     """Return the action that sends again what is lost, including batches whose receipts the ledger does not know.
 
     :param evidence: what was seen of the sink; a new fence destroys some of it
     """
     name, ledger = setup.pipeline.name, setup.ledger
     receipts, _ = read_receipts(sink, {})
-    records = _reconciled(setup, read_receipts(sink, _known(setup))[0])
+    records = _reconciled_partitions(setup, read_receipts(sink, _known_positions(setup))[0])
     receipts_tell = bool(_RECEIPTS_LOST & evidence.seen)
     gone = evidence.gone.union(sink.missing([receipt.key for receipt in receipts]) if receipts else ())
     held = [receipt for receipt in receipts if receipt.key not in gone]
     first = ledger.first_positions(name)
     emptied = setup.pipeline.sink.may_be_emptied
     state = "may be emptied on purpose (sink.may_be_emptied)" if emptied else "is not empty"
-    unreadable = Difference.RECEIPTS_UNREADABLE in evidence.seen
+    unreadable = SinkDifference.RECEIPTS_UNREADABLE in evidence.seen
     some = unreadable or any(receipt.counts.delivered for receipt in held)
     if some and not emptied and sink.target_rows(exact=True) == 0:
         held = []
@@ -191,23 +218,25 @@ def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
         )
     lost = find_lost(
         (record.partition for record in records.values()),
-        _places(held),
+        _ranges_by_partition(held),
         first=first,
         skipped=ledger.skipped_ranges(name),
         by_key=setup.pipeline.sink.mode == "upsert",
     )
-    letters = _replays(records, lost)
-    return Act(ActKind.ACCEPT_SINK, positions=lost.positions, spans=lost.spans, letters=letters, resend=True)
+    dead_letters = _lost_replays(records, lost)
+    return Action(
+        ActionKind.ACCEPT_SINK, positions=lost.positions, ranges=lost.ranges, dead_letters=dead_letters, resend=True
+    )
 
 
-def _refuse_other(setup: Setup, sink: Sink, act: Act) -> None:
+def _refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> None:
     """Determine again, under the lease, what has to be sent again, and refuse if it differs from what was shown.
 
     :raises LedgerStateError: if it differs
     """
     name = setup.pipeline.name
-    evidence = setup.ledger.sink_standing(name).unaccepted or Unaccepted(frozenset(), "")
-    if _resend(setup, sink, evidence).to_json() != act.to_json():
+    evidence = setup.ledger.expected_sink_state(name).unfinished_acceptance or UnfinishedAcceptance(frozenset(), "")
+    if _make_resend(setup, sink, evidence).to_json() != action.to_json():
         raise LedgerStateError(
             "what has to be sent again is not what was shown: a run or another user has changed the pipeline or the "
             "sink meanwhile. Runs stay refused.",
@@ -216,7 +245,7 @@ def _refuse_other(setup: Setup, sink: Sink, act: Act) -> None:
         )
 
 
-def _refuse_beyond(setup: Setup, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
+def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
     """Refuse to send again from a position beyond the checkpoint, since that would skip records.
 
     :raises LedgerStateError: naming both positions
@@ -232,14 +261,14 @@ def _refuse_beyond(setup: Setup, records: Mapping[str, PartitionRecord], start: 
             )
 
 
-def _known(setup: Setup) -> dict[str, Known]:
+def _known_positions(setup: PipelineContext) -> dict[str, KnownReceipts]:
     """Return for each partition the position up to which the ledger knows all of the sink's receipts."""
     name = setup.pipeline.name
     records = setup.ledger.partitions(name)
     return {**setup.ledger.collected(name), **{partition: record.known for partition, record in records.items()}}
 
 
-def _reconciled(setup: Setup, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
+def _reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
     """Return the ledger's partitions as they would be after reconciling with these receipts; nothing is stored."""
     records = setup.ledger.partitions(setup.pipeline.name)
     news: dict[str, list[Receipt]] = {}
@@ -250,23 +279,23 @@ def _reconciled(setup: Setup, receipts: Iterable[Receipt]) -> Mapping[str, Parti
     return records
 
 
-def _places(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
+def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
     found: dict[tuple[int, str], list[Range]] = {}
     for receipt in receipts:
         found.setdefault((receipt.key.generation, receipt.key.partition), []).append(receipt.range)
     return found
 
 
-def _replays(records: Mapping[str, PartitionRecord], lost: Resend) -> tuple[Letters, ...]:
+def _lost_replays(records: Mapping[str, PartitionRecord], lost: ResendPlan) -> tuple[DeadLetters, ...]:
     """Return the dead letters whose replay is lost."""
     return tuple(
-        placed.letters
+        placed.dead_letters
         for partition, span in lost.replayed
         for placed in Replay.from_json(records[partition].state).within(span)
     )
 
 
-def _begun(records: Mapping[str, PartitionRecord]) -> tuple[BatchKey, ...]:
+def _attempted_batches(records: Mapping[str, PartitionRecord]) -> tuple[BatchKey, ...]:
     """Return batches that were attempted and have no verdict; without receipts their delivery is unknown."""
     open_ones = (batch for record in records.values() for batch in record.partition.blocking.values())
-    return tuple(sorted(b.key for b in open_ones if b.begun and b.state is not BatchState.HELD))
+    return tuple(sorted(b.key for b in open_ones if b.started and b.state is not BatchState.HELD))

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.replication.observe.lag import lag
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
 class ConditionKind(StrEnum):
@@ -43,7 +43,7 @@ class Condition:
     positions: Mapping[str, int] = field(default_factory=dict)
     error_types: tuple[str, ...] = ()
 
-    def check(self, ledger: Ledger, pipeline: str, setup: Callable[[], Setup]) -> tuple[bool, dict[str, Any]]:
+    def check(self, ledger: Ledger, pipeline: str, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
         """Return whether the condition is met, and the observed values, JSON-ready.
 
         :param ledger: the ledger
@@ -87,7 +87,7 @@ class Condition:
 
     def _lag(self, pipeline: str, found: dict[str, int]) -> tuple[bool, dict[str, Any]]:
         if self.partition is not None:
-            found = {self.partition: _of(found, self.partition, pipeline)}
+            found = {self.partition: _value_of(found, self.partition, pipeline)}
         total = sum(found.values())
         met = total >= self.number if self.kind is ConditionKind.LAG_AT_LEAST else total <= self.number
         return met, {"lag": found, "total": total}
@@ -99,7 +99,7 @@ class Condition:
         wanted = dict(self.positions)
         if not wanted:
             wanted = dict.fromkeys([self.partition] if self.partition is not None else found, self.number)
-        reached = all(_of(found, name, pipeline) >= position for name, position in wanted.items())
+        reached = all(_value_of(found, name, pipeline) >= position for name, position in wanted.items())
         return reached, {"checkpoint": {name: found[name] for name in wanted}}
 
     def _dead_letters(self, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
@@ -111,7 +111,7 @@ class Condition:
         return sum(found.values()) >= self.number, {"dead_letters": found, "total": sum(found.values())}
 
 
-def _of(found: Mapping[str, int], partition: str, pipeline: str) -> int:
+def _value_of(found: Mapping[str, int], partition: str, pipeline: str) -> int:
     if partition not in found:
         known = ", ".join(sorted(found)[:10]) or "none yet"
         raise ConfigError(f"there is no source partition {partition!r}.", pipeline=pipeline, hint=f"Known: {known}.")

@@ -6,13 +6,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import REACHES, PlanRequest, Todo
+from airflow_provider_ckpt.connectors.protocols import SOURCE_END, PlanRequest, RangeToPlan
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
-def lag(setup: Setup) -> dict[str, int]:
+def lag(setup: PipelineContext) -> dict[str, int]:
     """Return per source partition the number of positions that a run starting now would have to process.
 
     Positions are bytes or rows of files, offsets of Kafka, and cursor values of a table. Planned work that is not
@@ -35,9 +35,9 @@ def lag(setup: Setup) -> dict[str, int]:
                 files += start.files
             else:
                 committed[partition.id], tail = record.partition.committed, record.partition.planned_end
-            todos.append(Todo(partition.id, tail))
+            todos.append(RangeToPlan(partition.id, tail))
         states = {known: record.state for known, record in records.items()}
         plan = source.plan(PlanRequest(todos, None, 1, files, states, look=True))
     ends = {todo.partition: max(plan.bounds.get(todo.partition, todo.start), todo.start) for todo in todos}
-    reached = {partition: plan.states.get(partition, {}).get(REACHES, 0) for partition in ends}
+    reached = {partition: plan.states.get(partition, {}).get(SOURCE_END, 0) for partition in ends}
     return {partition: max(end, reached[partition]) - committed[partition] for partition, end in ends.items()}

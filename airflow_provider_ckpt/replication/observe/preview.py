@@ -18,18 +18,18 @@ from airflow_provider_ckpt.replication.actions.late_records import unread_by
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import sink_checks
 from airflow_provider_ckpt.replication.run.plan import Planner
-from airflow_provider_ckpt.replication.setup import Opened, Setup
+from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 T = TypeVar("T")
 
-_NOBODY = "00000000-0000-0000-0000-000000000000"
+_PLACEHOLDER_LEDGER = "00000000-0000-0000-0000-000000000000"
 """Placeholder ledger id for a sink that is only checked."""
 
 
-def problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> list[str]:
+def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> list[str]:
     """Check a pipeline against its source, sink and connections, and return the problems, one sentence each.
 
     :param pipeline: the pipeline
@@ -37,24 +37,24 @@ def problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> li
     """
     found: list[str] = []
     with ExitStack() as stack:
-        source = _tried(found, lambda: _open_source(pipeline, connections, stack))
-        sink = _tried(found, lambda: _open_sink(pipeline, connections, stack))
+        source = _try(found, lambda: _open_source(pipeline, connections, stack))
+        sink = _try(found, lambda: _open_sink(pipeline, connections, stack))
         if source is not None:
-            _tried(found, source.check)
+            _try(found, source.check)
             readable = not found
-            shape = _tried(found, source.shape)
-            if shape is not None and sink is not None and pipeline.transform.trivial:
-                _tried(found, lambda: sink.fits(shape.columns))
+            shape = _try(found, source.shape)
+            if shape is not None and sink is not None and pipeline.transform.passes_unchanged:
+                _try(found, lambda: sink.fits(shape.columns))
         if sink is not None:
             before = len(found)
-            _tried(found, lambda: sink.check(create=False))
+            _try(found, lambda: sink.check(create=False))
             if source is not None and readable and len(found) == before:
-                _tried(found, lambda: refuse_own_output(pipeline, source, sink))
+                _try(found, lambda: refuse_own_output(pipeline, source, sink))
             if pipeline.delivery == "exactly_once" and not sink.exactly_once:
                 found.append(f"delivery: exactly_once is more than a {pipeline.sink.type} sink can promise")
         name = pipeline.run.connection
         if name is not None:
-            _tried(found, lambda: connections(name))
+            _try(found, lambda: connections(name))
     return list(dict.fromkeys(found))
 
 
@@ -66,35 +66,35 @@ def _open_source(pipeline: Pipeline, connections: Callable[[str], Connection], s
 
 
 def _open_sink(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Sink:
-    named, letters = pipeline.sink.connection, pipeline.letters_connection
-    context = SinkContext(_NOBODY, pipeline.name)
+    named, dead_letters = pipeline.sink.connection, pipeline.dead_letter_connection
+    context = SinkContext(_PLACEHOLDER_LEDGER, pipeline.name)
     sink = registry.open_sink(
-        pipeline, connections(named) if named else None, context, connections(letters) if letters else None
+        pipeline, connections(named) if named else None, context, connections(dead_letters) if dead_letters else None
     )
     stack.callback(sink.close)
     return sink
 
 
-def _tried(found: list[str], act: Callable[[], T]) -> T | None:
+def _try(found: list[str], action: Callable[[], T]) -> T | None:
     """Return a function's result, or None if it fails; the error's message is then added to ``found``."""
     try:
-        return act()
+        return action()
     except CkptError as error:
         found.append(error.info.message)
         return None
 
 
-def preview(setup: Setup) -> dict[str, Any]:
+def preview(setup: PipelineContext) -> dict[str, Any]:
     """Return the plan that a run would make and the batches that wait, as a JSON-ready document.
 
     :raises CkptError: if something would keep a run from starting
     """
-    opened = Opened(setup)
+    opened = OpenConnectors(setup)
     try:
         opened.check(create=False)
-        _refuse_strangers(setup, opened.sink)
+        _refuse_other_ledgers(setup, opened.sink)
         sink_checks.refuse_changed(setup, opened.sink)
-        return _previewed(setup, opened)
+        return _preview_document(setup, opened)
     except CkptError as error:
         error.pipeline = error.pipeline or setup.pipeline.name
         raise
@@ -102,7 +102,7 @@ def preview(setup: Setup) -> dict[str, Any]:
         opened.close()
 
 
-def _refuse_strangers(setup: Setup, sink: Sink) -> None:
+def _refuse_other_ledgers(setup: PipelineContext, sink: Sink) -> None:
     strangers = sorted(sink.claims().ledgers - {setup.sink_id})
     if strangers:
         raise ConfigError(
@@ -112,10 +112,10 @@ def _refuse_strangers(setup: Setup, sink: Sink) -> None:
         )
 
 
-def _previewed(setup: Setup, opened: Opened) -> dict[str, Any]:
+def _preview_document(setup: PipelineContext, opened: OpenConnectors) -> dict[str, Any]:
     name, source = setup.pipeline.name, opened.source
     stored = setup.ledger.partitions(name)
-    records, files = _with_new_ones(setup, source, stored)
+    records, files = _with_new_partitions(setup, source, stored)
     phases = sorted({record.partition.phase.value for record in stored.values()})
     plan = Plan()
     if set(phases) <= {Phase.RUNNING.value}:
@@ -147,8 +147,8 @@ def _previewed(setup: Setup, opened: Opened) -> dict[str, Any]:
     }
 
 
-def _with_new_ones(
-    setup: Setup, source: Source, stored: Mapping[str, PartitionRecord]
+def _with_new_partitions(
+    setup: PipelineContext, source: Source, stored: Mapping[str, PartitionRecord]
 ) -> tuple[dict[str, PartitionRecord], list[SourceFile]]:
     """Return the partitions, including those that a run would start, and the source files that it would know."""
     start_from = "earliest" if stored else setup.pipeline.source.start_from
@@ -157,8 +157,8 @@ def _with_new_ones(
     for found in source.partitions():
         if found.id not in records:
             start = source.start(found.id, start_from)
-            begun = Partition(found.id, generation=generation, base=start.position)
-            records[found.id] = PartitionRecord(begun, found.identity, {})
+            started = Partition(found.id, generation=generation, base=start.position)
+            records[found.id] = PartitionRecord(started, found.identity, {})
             files += start.files
     return records, files
 

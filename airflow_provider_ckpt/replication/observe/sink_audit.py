@@ -11,30 +11,30 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from airflow_provider_ckpt.connectors.protocols import KeepsFiles, Sink
+from airflow_provider_ckpt.connectors.protocols import FileBasedSink, Sink
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.sink_comparison import (
     Difference,
-    Disagreement,
+    DifferenceKind,
     attempt_of,
-    compare_letters,
+    compare_dead_letters,
     compare_receipts,
     compare_rows,
     compare_target_files,
-    knows,
+    knows_batch,
 )
-from airflow_provider_ckpt.core.sink_standing import Difference as Change
-from airflow_provider_ckpt.core.sink_standing import describe
+from airflow_provider_ckpt.core.sink_standing import SinkDifference as Change
+from airflow_provider_ckpt.core.sink_standing import describe_differences
 from airflow_provider_ckpt.core.sink_standing import differences as differences_of
 from airflow_provider_ckpt.replication.run.file_lists import compare_files
-from airflow_provider_ckpt.replication.run.sink_checks import compare
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.run.sink_checks import compare_states
+from airflow_provider_ckpt.replication.setup import PipelineContext
 
 STEPS = 4
-"""Number of times that :func:`against_sink` reports its progress."""
+"""Number of times that :func:`audit_sink` reports its progress."""
 
 
-def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = False) -> dict[str, Any]:
+def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: bool = False) -> dict[str, Any]:
     """Compare the sink with the ledger; return what was compared and the differences, JSON-ready.
 
     :param setup: the pipeline's setup
@@ -47,34 +47,36 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
     recorded = setup.ledger.recorded(name)
     tell(f"{len(recorded.passed) + len(recorded.batches):,} batches and range receipts in the ledger")
     with closing(setup.open_sink()) as sink:
-        changed = _changed(setup, sink)
+        changed = _sink_changes(setup, sink)
         receipts = list(sink.receipts({}))
         tell(f"{len(receipts):,} receipts in the sink")
         found = compare_receipts(recorded, receipts)
         named = [
             receipt
             for receipt in found.settled
-            if receipt.counts.dead_lettered or attempt_of(receipt) in recorded.letters
+            if receipt.counts.dead_lettered or attempt_of(receipt) in recorded.dead_letters
         ]
-        held: Counter[AttemptKey] = Counter(letter.source for letter in sink.letters(map(attempt_of, named)))
+        held: Counter[AttemptKey] = Counter(
+            dead_letter.source for dead_letter in sink.dead_letters(map(attempt_of, named))
+        )
         tell(f"{held.total():,} dead letters in the sink")
-        differences = [*changed, *found.differences, *compare_letters(recorded, named, held)]
+        differences = [*changed, *found.differences, *compare_dead_letters(recorded, named, held)]
         differences += compare_files(setup, sink)
         delivered = sum(receipt.counts.delivered for receipt in receipts)
         accepted = recorded.accepted
-        why = _uncountable(setup, shared=shared, busy=recorded.busy)
+        reason = _why_not_counted(setup, shared=shared, busy=recorded.busy)
         if accepted.rows_missing is None:
-            why = why or "its rows could not be counted when a person accepted it"
-        rows = None if why else sink.target_rows(exact=True)
+            reason = reason or "its rows could not be counted when a person accepted it"
+        rows = None if reason else sink.target_rows(exact=True)
         if rows is None:
             tell("rows of the target: unknown")
         else:
             tell(f"{rows:,} rows in the target")
             differences += compare_rows(rows, delivered, accepted.rows_missing or 0)
-        if isinstance(sink, KeepsFiles):
+        if isinstance(sink, FileBasedSink):
             differences += compare_target_files(sink.damaged_files())
-    if any(difference.kind is Disagreement.RECEIPT_UNKNOWN for difference in differences):
-        differences = _still_unknown(setup, differences, {receipt.key: receipt for receipt in receipts})
+    if any(difference.kind is DifferenceKind.RECEIPT_UNKNOWN for difference in differences):
+        differences = _without_newly_settled(setup, differences, {receipt.key: receipt for receipt in receipts})
     return {
         "agrees": not differences,
         "compared": {
@@ -84,21 +86,21 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
             "dead_letters": held.total(),
             "delivered": delivered,
             "target_rows": rows,
-            "target_rows_unknown": None if rows is not None else why or "this sink cannot count its target",
+            "target_rows_unknown": None if rows is not None else reason or "this sink cannot count its target",
         },
         "accepted_losses": accepted.to_json(),
         "differences": [_document(difference) for difference in differences],
     }
 
 
-def _changed(setup: Setup, sink: Sink) -> list[Difference]:
+def _sink_changes(setup: PipelineContext, sink: Sink) -> list[Difference]:
     """Return how the sink differs from how the ledger left it; missing receipts are reported one by one elsewhere."""
-    known, state = compare(setup.ledger, setup.pipeline.name, sink)
+    known, state = compare_states(setup.ledger, setup.pipeline.name, sink)
     seen = [difference for difference in differences_of(known, state) if difference is not Change.RECEIPTS_MISSING]
-    return [Difference(Disagreement.SINK_CHANGED, "", None, describe(known, state, seen))] if seen else []
+    return [Difference(DifferenceKind.SINK_CHANGED, "", None, describe_differences(known, state, seen))] if seen else []
 
 
-def _uncountable(setup: Setup, *, shared: bool, busy: bool) -> str | None:
+def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str | None:
     """Return the reason for which the target's rows cannot be compared; None if they can."""
     if shared:
         return "others write to the target too"
@@ -111,13 +113,15 @@ def _uncountable(setup: Setup, *, shared: bool, busy: bool) -> str | None:
     return "a run is at work" if busy else None
 
 
-def _still_unknown(setup: Setup, differences: list[Difference], receipts: dict[Any, Any]) -> list[Difference]:
+def _without_newly_settled(
+    setup: PipelineContext, differences: list[Difference], receipts: dict[Any, Any]
+) -> list[Difference]:
     """Return the differences without receipts that a run has claimed and settled since the ledger was read."""
     now = setup.ledger.recorded(setup.pipeline.name)
     return [
         difference
         for difference in differences
-        if difference.kind is not Disagreement.RECEIPT_UNKNOWN or not knows(now, receipts[difference.batch])
+        if difference.kind is not DifferenceKind.RECEIPT_UNKNOWN or not knows_batch(now, receipts[difference.batch])
     ]
 
 

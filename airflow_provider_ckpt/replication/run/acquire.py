@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import SourcePartition, Start
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import file_lists, sink_checks
 from airflow_provider_ckpt.replication.run.run import Run
-from airflow_provider_ckpt.replication.setup import Opened, Setup
+from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _LEASE_PAUSE = 0.5
 
 
-def acquire(setup: Setup, *, force: bool = False, accepting: bool = False) -> Run:
+def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = False) -> Run:
     """Take the lease, fence the sink, reconcile with its receipts, and apply stored actions.
 
     :param setup: the pipeline's setup
@@ -44,15 +44,15 @@ def acquire(setup: Setup, *, force: bool = False, accepting: bool = False) -> Ru
     :raises SinkError: if the sink cannot be reached
     """
     try:
-        opened = Opened(setup)
+        opened = OpenConnectors(setup)
         try:
-            lease = _admitted(setup, opened, force=force)
+            lease = _check_and_lease(setup, opened, force=force)
         except BaseException:
             opened.close()
             raise
         run = Run(setup, lease, opened)
         try:
-            _begin(run, accepting=accepting)
+            _fence_and_reconcile(run, accepting=accepting)
         except BaseException:
             run.close()
             run.let_go()
@@ -65,7 +65,7 @@ def acquire(setup: Setup, *, force: bool = False, accepting: bool = False) -> Ru
     return run
 
 
-def attach(setup: Setup, epoch: int) -> Run:
+def attach(setup: PipelineContext, epoch: int) -> Run:
     """Continue under the lease that an earlier task of the same DAG run acquired.
 
     If attempts of that epoch are still open, this task was started before and has died or is still running as a
@@ -81,12 +81,12 @@ def attach(setup: Setup, epoch: int) -> Run:
     partitions = setup.ledger.partitions(setup.pipeline.name).values()
     if any(batch.epoch == epoch for record in partitions for batch in record.partition.in_flight.values()):
         return acquire(setup)
-    run = Run(setup, lease, Opened(setup))
-    run.mark_checkpoints()
+    run = Run(setup, lease, OpenConnectors(setup))
+    run.record_checkpoints()
     return run
 
 
-def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
+def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: bool) -> Lease:
     """Check source and sink, refuse another ledger's target, and take the lease above the sink's fence."""
     opened.check()
     claims = opened.sink.claims()
@@ -97,31 +97,31 @@ def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
             f"this ledger is {setup.ledger.id}",
             hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
         )
-    return _lease(setup, claims.epoch, force=force)
+    return _wait_for_lease(setup, claims.epoch, force=force)
 
 
-def _begin(run: Run, *, accepting: bool) -> None:
+def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with its receipts."""
     state = None if accepting else sink_checks.refuse_changed(run.setup, run.sink)
-    unaccepted = sink_checks.evidence(run.setup, run.sink) if accepting else None
+    unfinished_acceptance = sink_checks.acceptance_evidence(run.setup, run.sink) if accepting else None
     first = _first_starts(run)  # before the fence, so that a refusal leaves nothing in the sink
-    if unaccepted is not None:
-        run.ledger.note_unaccepted(run.lease, unaccepted)  # the fence destroys the evidence
+    if unfinished_acceptance is not None:
+        run.ledger.note_unaccepted(run.lease, unfinished_acceptance)  # the fence destroys the evidence
     with run.step("fence"):
         run.sink.fence(run.epoch)
     if state is not None and state.target is None:
         refuse_own_output(run.pipeline, run.source, run.sink)  # the fence may have made the target
     if state is not None:
-        run.ledger.note_sink(run.lease, SinkStanding(run.epoch, state.target, state.location))
+        run.ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())
-    _start(run, first)
-    run.mark_checkpoints()
+    _start_partitions(run, first)
+    run.record_checkpoints()
     run.reconcile()
     if not accepting:
-        run.apply_intents(behind_fence=True)
+        run.apply_stored_actions(behind_fence=True)
 
 
-def _lease(setup: Setup, sink_epoch: int, *, force: bool) -> Lease:
+def _wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> Lease:
     """Wait for the lease, or fail, as the pipeline says."""
     terms = setup.pipeline.lease
     deadline = time.monotonic() + terms.wait.total_seconds()
@@ -154,19 +154,19 @@ def _first_starts(run: Run) -> dict[SourcePartition, Start | None]:
     }
 
 
-def _start(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
+def _start_partitions(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
     """Store the source's partitions in the ledger.
 
     :param first: start of each source partition that the ledger does not know, None for the others
     """
     known = run.ledger.partitions(run.pipeline.name)
-    kept = file_lists.recall(run, started=bool(known))
+    kept = file_lists.restore_forgotten(run, started=bool(known))
     starts = {
         partition: Start(known[partition.id].partition.base) if start is None else kept or start
         for partition, start in first.items()
     }
     bases = {partition: start.position for partition, start in starts.items()}
     for start in starts.values():
-        file_lists.keep(run, start.files, start.position)
+        file_lists.store_in_sink(run, start.files, start.position)
     run.ledger.start_partitions(run.lease, bases, files=[file for start in starts.values() for file in start.files])
-    run.source_recognised = True
+    run.source_verified = True

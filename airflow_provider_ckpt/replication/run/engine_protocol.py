@@ -15,7 +15,7 @@ Check = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class EngineInfo:
     """State of a started Spark.
 
     :param parallelism: number of tasks that run at once
@@ -46,7 +46,7 @@ class Engine(Protocol):
     def start(self, job: Job) -> None:
         """Start Spark in the background, so that planning continues meanwhile."""
 
-    def ready(self, check: Check) -> Ready:
+    def ready(self, check: Check) -> EngineInfo:
         """Wait until Spark is up.
 
         :raises EngineError: if it cannot be started

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.file_lists import following, parted
+from airflow_provider_ckpt.connectors.file_lists import continuing_lists, split_into_lists
 from airflow_provider_ckpt.connectors.protocols import Plan, Start
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.core.sink_comparison import Difference, Disagreement
+from airflow_provider_ckpt.core.sink_comparison import Difference, DifferenceKind
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Sink, SourceFile
     from airflow_provider_ckpt.core.batch import Receipt
     from airflow_provider_ckpt.replication.run.run import Run
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 log = logging.getLogger(__name__)
 
@@ -31,18 +31,18 @@ _HINT = (
 )
 
 
-def keep(run: Run, files: Sequence[SourceFile], start: int | None = None) -> None:
+def store_in_sink(run: Run, files: Sequence[SourceFile], start: int | None = None) -> None:
     """Store newly discovered files in the sink; call it before the ledger stores them.
 
     :param run: the run
     :param files: in order, all of them after the files that the ledger knows
     :param start: position at which the partition begins, if it begins with these files
     """
-    for part in parted(files, run.epoch, start):
-        run.sink.keep_files(part)
+    for part in split_into_lists(files, run.epoch, start):
+        run.sink.store_file_list(part)
 
 
-def recall(run: Run, *, started: bool) -> Start | None:
+def restore_forgotten(run: Run, *, started: bool) -> Start | None:
     """Read the files from the sink's lists that the ledger has forgotten; call it after the fence.
 
     :param run: the run
@@ -53,7 +53,7 @@ def recall(run: Run, *, started: bool) -> Start | None:
     if run.pipeline.source.type != "files":
         return None
     known = run.ledger.files(run.pipeline.name)
-    lists = following(known, run.sink.kept_files(len(known)))
+    lists = continuing_lists(known, run.sink.stored_file_lists(len(known)))
     files = list(chain.from_iterable(part.files for part in lists))
     if not started:
         if not files:
@@ -70,12 +70,12 @@ def recall(run: Run, *, started: bool) -> Start | None:
             len(files),
             files[0].path,
         )
-        keep(run, files)
+        store_in_sink(run, files)
         run.ledger.plan(run.lease, Plan(files=files))
     return None
 
 
-def refuse_beyond(run: Run, receipts: Sequence[Receipt]) -> None:
+def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
     """Raise an error if the sink holds a receipt of files that the ledger does not know.
 
     :param run: the run
@@ -86,7 +86,7 @@ def refuse_beyond(run: Run, receipts: Sequence[Receipt]) -> None:
         return
     files = run.ledger.files(run.pipeline.name)
     end = files[-1].base + files[-1].size if files else 0
-    beyond = next((receipt for receipt in receipts if not receipt.key.letters and receipt.range.end > end), None)
+    beyond = next((receipt for receipt in receipts if not receipt.key.dead_letters and receipt.range.end > end), None)
     if beyond is not None:
         raise SourceError(
             f"the sink holds a receipt of {beyond.range} of {beyond.key}, but the {len(files)} source files that this "
@@ -98,7 +98,7 @@ def refuse_beyond(run: Run, receipts: Sequence[Receipt]) -> None:
         )
 
 
-def compare_files(setup: Setup, sink: Sink) -> list[Difference]:
+def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
     """Return the first difference between the ledger's list of source files and the sink's, if there is one.
 
     If an older version wrote to the sink, only the files that the sink lists are compared.
@@ -107,19 +107,19 @@ def compare_files(setup: Setup, sink: Sink) -> list[Difference]:
         return []
     name = setup.pipeline.name
     recorded = setup.ledger.files(name)
-    listed = chain.from_iterable(part.files for part in following((), sink.kept_files(0)))
+    listed = chain.from_iterable(part.files for part in continuing_lists((), sink.stored_file_lists(0)))
     for ours, theirs in zip(recorded, listed, strict=False):
         if ours != theirs:
             message = (
                 f"source file {ours.ordinal} is {ours.path} at position {ours.base} in the ledger, and {theirs.path} "
                 f"at {theirs.base} in the sink's list"
             )
-            return [Difference(Disagreement.FILES_DIFFER, "files", None, message)]
+            return [Difference(DifferenceKind.FILES_DIFFER, "files", None, message)]
     return []
 
 
 def _refuse_unlisted(run: Run) -> None:
-    receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.letters), None)
+    receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.dead_letters), None)
     if receipt is not None:
         raise SourceError(
             f"the sink holds receipts of this pipeline, such as of {receipt.range} of {receipt.key}, but no list of "

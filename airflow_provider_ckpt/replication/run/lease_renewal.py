@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Renewal:
+class LeaseRenewal:
     """Thread that renews a lease every third of its TTL.
 
     An unreachable ledger only delays the renewal: after expiry the lease is still ours until another owner takes it.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.core.batch import Batch, BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.replication.run.replays import locate
+from airflow_provider_ckpt.replication.run.replays import add_dead_letters
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.run.run import Run
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Locating:
+class TaskBuilder:
     """Builder of batch tasks for one :class:`Run`.
 
     :ivar refused: batches that the source cannot read, with the error; the run does not try them again
@@ -49,8 +49,11 @@ class Locating:
             )
             for batch in chosen
         ]
-        of_source = [task for task in tasks if not task.key.letters]
-        return [*self._of_source(of_source), *locate(self._run, [task for task in tasks if task.key.letters])]
+        of_source = [task for task in tasks if not task.key.dead_letters]
+        return [
+            *self._of_source(of_source),
+            *add_dead_letters(self._run, [task for task in tasks if task.key.dead_letters]),
+        ]
 
     def finish(self) -> None:
         """Raise an error at the end of the run if the source has refused a batch.

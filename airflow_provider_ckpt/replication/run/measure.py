@@ -8,31 +8,31 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Counts, Receipt
-from airflow_provider_ckpt.core.policy import Decision, Retry
+from airflow_provider_ckpt.core.policy import Decision, RetryBatch
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.replication.metrics import Meter, Metric
-from airflow_provider_ckpt.replication.setup import Setup, utcnow
+from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.types import PartitionRecord
 
-_EVERY = 10.0
+_READING_INTERVAL = 10.0
 """Seconds between two readings during a run; there is always one at its end."""
 
 
-class Measuring:
+class RunMetrics:
     """Metrics of one process's part in a run.
 
     :ivar expired: ranges that expired without a receipt during the run, JSON-ready
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: PipelineContext) -> None:
         self._meter: Meter = setup.meter
         self._ledger = setup.ledger
         self._pipeline = setup.pipeline.name
         self._ledger_seconds = setup.ledger.seconds
         self._newest_event = setup.ledger.measures(self._pipeline).newest_event
-        self._look_at = time.monotonic() + _EVERY
+        self._look_at = time.monotonic() + _READING_INTERVAL
         self.expired: list[dict[str, Any]] = []
 
     def settled(self, receipts: Iterable[Receipt]) -> None:
@@ -44,9 +44,9 @@ class Measuring:
         self._meter.count(Metric.DELIVERED, counts.delivered)
         self._meter.count(Metric.FILTERED, counts.filtered)
         self._meter.count(Metric.DEAD_LETTERED, counts.dead_lettered)
-        self._meter.count(Metric.REPLAYED, sum(r.counts.delivered for r in found if r.key.letters))
+        self._meter.count(Metric.REPLAYED, sum(r.counts.delivered for r in found if r.key.dead_letters))
 
-    def begun(self, batches: int) -> None:
+    def started(self, batches: int) -> None:
         """Record that a wave began."""
         self._meter.gauge(Metric.IN_FLIGHT, batches)
 
@@ -55,7 +55,7 @@ class Measuring:
         ends = Counter(outcome.outcome for outcome in outcomes)
         self.failed(ends[AttemptOutcome.FAILED])
         self.refused(ends[AttemptOutcome.FENCED])
-        self._meter.count(Metric.RETRIES, sum(isinstance(decision, Retry) for decision in decisions))
+        self._meter.count(Metric.RETRIES, sum(isinstance(decision, RetryBatch) for decision in decisions))
 
     def failed(self, commits: int) -> None:
         """Count batches that were not committed to the sink, or a settlement that was not committed to the ledger."""
@@ -76,7 +76,7 @@ class Measuring:
         :param records: its partitions, as they are stored now
         :param lag: number of positions that the source is ahead of each checkpoint
         """
-        self._look_at = time.monotonic() + _EVERY
+        self._look_at = time.monotonic() + _READING_INTERVAL
         blocking = [batch.state for record in records.values() for batch in record.partition.blocking.values()]
         self._meter.gauge(Metric.PLANNED, blocking.count(BatchState.PLANNED))
         self._meter.gauge(Metric.IN_FLIGHT, blocking.count(BatchState.IN_FLIGHT))
@@ -87,7 +87,7 @@ class Measuring:
         found = self._ledger.measures(self._pipeline, after=self._newest_event)
         now = utcnow()
         for metric, since in (
-            (Metric.CHECKPOINT_AGE, found.stands_since),
+            (Metric.CHECKPOINT_AGE, found.stalled_since),
             (Metric.OLDEST_PARKED, found.oldest_parked),
         ):
             self._meter.gauge(metric, max(0.0, (now - since).total_seconds()) if since else 0.0)

@@ -6,7 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, PlanRequest, Source, SourceFile, Todo, Unread
+from airflow_provider_ckpt.connectors.protocols import (
+    FindUnreceipted,
+    Plan,
+    PlannedBatch,
+    PlanRequest,
+    RangeToPlan,
+    Source,
+    SourceFile,
+)
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.ranges import Range
 
@@ -15,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.types import PartitionRecord
 
 
-_LETTERS = 10_000
+_DEAD_LETTERS_PER_BATCH = 10_000
 """Number of dead letters in one batch if the pipeline sets none."""
 
 
@@ -37,7 +45,7 @@ class Planner:
         source: Source,
         records: Mapping[str, PartitionRecord],
         left: Collection[BatchKey],
-        unread: Unread | None = None,
+        unread: FindUnreceipted | None = None,
     ) -> None:
         self._source = source
         self._unread = unread
@@ -63,13 +71,13 @@ class Planner:
             if name in self._stuck:
                 continue
             key = BatchKey(record.partition.generation, name, 0)
-            if key.letters:
+            if key.dead_letters:
                 found_letters = self._letters(record, budget)
                 batches += found_letters
                 budget -= sum(batch.records or 1 for batch in found_letters)
                 continue
             source = key.source
-            todos = [Todo(source, *stretch) for stretch in self._side(record)]
+            todos = [RangeToPlan(source, *stretch) for stretch in self._side(record)]
             if todos and budget > 0:
                 found = self._source.plan(PlanRequest(todos, self._records, budget, files, states, committed))
                 batches += [replace(batch, partition=name) for batch in found.batches]
@@ -82,17 +90,17 @@ class Planner:
             if record.partition.limit is not None:
                 continue
             if name in self._stuck:
-                todos.append(Todo(name, end, end))  # an empty request, so that the source reports its bound
+                todos.append(RangeToPlan(name, end, end))  # an empty request, so that the source reports its bound
             else:
-                todos += [Todo(name, gap.start, gap.end) for gap in record.partition.gaps()]
-                todos.append(Todo(name, end))
+                todos += [RangeToPlan(name, gap.start, gap.end) for gap in record.partition.gaps()]
+                todos.append(RangeToPlan(name, end))
         request = PlanRequest(todos, self._records, budget, files, states, committed, unread=self._unread)
         found = self._source.plan(request)
         return replace(found, batches=[*batches, *found.batches])
 
     def _letters(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:
         """Return batches of a replay of dead letters, whose positions number the dead letters."""
-        size = self._records or _LETTERS
+        size = self._records or _DEAD_LETTERS_PER_BATCH
         batches = []
         for start, end in self._side(record):
             while start < end and budget > 0:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.dead_letters import types_of
+from airflow_provider_ckpt.connectors.dead_letters import count_by_error_type
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.dead_letters import Forgotten, Replay
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import detail
+from airflow_provider_ckpt.core.dead_letters import LostReplays, Replay
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import replay_detail
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import PlannedBatch
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.run.run import Run
 
 
-def locate(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
+def add_dead_letters(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
     """Return the tasks with the dead letters that their positions number."""
     if not tasks:
         return []
     records = run.ledger.partitions(run.pipeline.name)
     replays = {name: Replay.from_json(records[name].state) for name in {task.key.partition for task in tasks}}
     return [
-        replace(task, detail=detail(list(replay.within(task.range)), newest_first=replay.newest_first))
+        replace(task, detail=replay_detail(list(replay.within(task.range)), newest_first=replay.newest_first))
         for task in tasks
         for replay in [replays[task.key.partition]]
     ]
 
 
-def keep_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Iterable[PlannedBatch]) -> None:
+def store_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Iterable[PlannedBatch]) -> None:
     """Store in the sink the dead letters that the side partitions of these batches replay.
 
     Call it before the batches are stored in the ledger, so that none of them has begun.
@@ -46,16 +46,16 @@ def keep_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Iter
     :param planned: the batches
     """
     for name in {batch.partition for batch in planned}:
-        if BatchKey(records[name].partition.generation, name, 0).letters:
-            run.sink.keep_replay(name, Replay.from_json(records[name].state))
+        if BatchKey(records[name].partition.generation, name, 0).dead_letters:
+            run.sink.store_replay(name, Replay.from_json(records[name].state))
 
 
-def recall(run: Run, receipts: Iterable[Receipt]) -> Forgotten:
+def find_forgotten_replays(run: Run, receipts: Iterable[Receipt]) -> LostReplays:
     """Return the replays that have receipts in the sink and that the ledger has forgotten."""
-    named = {receipt.key.partition: receipt.key.generation for receipt in receipts if receipt.key.letters}
-    unknown = run.ledger.forgotten_replays(run.pipeline.name, named) if named else []
+    named = {receipt.key.partition: receipt.key.generation for receipt in receipts if receipt.key.dead_letters}
+    unknown = run.ledger.unknown_replays(run.pipeline.name, named) if named else []
     if not unknown:
-        return Forgotten()
+        return LostReplays()
     replays = dict(run.sink.replays(unknown))
-    sources = {letters.source for replay in replays.values() for letters in replay.letters}
-    return Forgotten(replays, types_of(run.sink, sources))
+    sources = {dead_letters.source for replay in replays.values() for dead_letters in replay.dead_letters}
+    return LostReplays(replays, count_by_error_type(run.sink, sources))

@@ -9,10 +9,10 @@ from airflow_provider_ckpt.replication.run.acquire import acquire
 if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.run.engine_protocol import Engine
     from airflow_provider_ckpt.replication.run.summary import RunSummary
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
-def replicate(setup: Setup, engine: Engine) -> RunSummary:
+def replicate(setup: PipelineContext, engine: Engine) -> RunSummary:
     """Acquire, plan, execute all rounds, settle, release.
 
     :returns: the summary

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.connectors.protocols import REACHES
+from airflow_provider_ckpt.connectors.protocols import SOURCE_END
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt, side_generation
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -20,19 +20,19 @@ from airflow_provider_ckpt.core.errors import (
     SinkChangedError,
     StaleEpochError,
 )
-from airflow_provider_ckpt.core.policy import route
+from airflow_provider_ckpt.core.policy import routes
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.replication import final_check
 from airflow_provider_ckpt.replication.actions.late_records import unread_by
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.run import file_lists
-from airflow_provider_ckpt.replication.run.lease_renewal import Renewal
-from airflow_provider_ckpt.replication.run.measure import Measuring
+from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewal
+from airflow_provider_ckpt.replication.run.measure import RunMetrics
 from airflow_provider_ckpt.replication.run.plan import Planner
-from airflow_provider_ckpt.replication.run.replays import keep_replays, recall
+from airflow_provider_ckpt.replication.run.replays import find_forgotten_replays, store_replays
 from airflow_provider_ckpt.replication.run.summary import RunSummary
-from airflow_provider_ckpt.replication.run.wave_loop import Waves
-from airflow_provider_ckpt.replication.setup import Opened, Setup, utcnow
+from airflow_provider_ckpt.replication.run.wave_loop import WaveLoop
+from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext, utcnow
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Plan
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_OF_SPARK = frozenset({"spark_start", "spark"})
+_SPARK_STEPS = frozenset({"spark_start", "spark"})
 """The steps in which a run waits for Spark."""
 _TOLD_BY_SINK = (StaleEpochError, FencedError, SinkChangedError)
 """Errors after which a look at the sink tells nothing new, or is another run's."""
@@ -63,7 +63,7 @@ class Run:
     :ivar bounds: newest closed bound of each source partition that has one
     """
 
-    def __init__(self, setup: Setup, lease: Lease, opened: Opened) -> None:
+    def __init__(self, setup: PipelineContext, lease: Lease, opened: OpenConnectors) -> None:
         self.setup = setup
         self.pipeline = setup.pipeline
         self.ledger = setup.ledger
@@ -77,12 +77,12 @@ class Run:
         self.unconfirmed = 0
         self._refused: dict[str, CkptError] = {}
         self._more = True
-        self.source_recognised = False
+        self.source_verified = False
         self._closed = False
         setup.on_lease(lease)
-        self.measuring = Measuring(setup)
+        self.measuring = RunMetrics(setup)
         setup.meter.count(Metric.TAKEOVERS, int(lease.taken_over))
-        self._renewal = Renewal(setup.ledger, lease)
+        self._renewal = LeaseRenewal(setup.ledger, lease)
 
     @property
     def epoch(self) -> int:
@@ -108,26 +108,26 @@ class Run:
         """
         self.ledger.renew(self.lease)
 
-    def recognise_source(self) -> None:
+    def verify_source(self) -> None:
         """Compare the source with the one that the ledger knows, once per process.
 
         A run continues in other processes, and the source may have been replaced in between.
 
         :raises SourceError: if a partition is not the one that it was started on
         """
-        if self.source_recognised:
+        if self.source_verified:
             return
         known = self.ledger.partitions(self.pipeline.name)
         found = [partition for partition in self.source.partitions() if partition.id in known]
         self.ledger.start_partitions(self.lease, {partition: known[partition.id].partition.base for partition in found})
-        self.source_recognised = True
+        self.source_verified = True
 
     def reconcile(self) -> None:
         """Settle batches with a receipt; after the fence, attempts of older epochs without one return to planned."""
         with self.step("reconcile"):
             receipts = list(self.receipts())
-            file_lists.refuse_beyond(self, receipts)
-            forgotten = recall(self, receipts)
+            file_lists.refuse_unlisted_receipts(self, receipts)
+            forgotten = find_forgotten_replays(self, receipts)
             found = self.ledger.reconcile(self.lease, receipts, now=utcnow(), window=self.window, forgotten=forgotten)
             self.settled([*found.acked, *found.imported])
         if found.acked or found.imported or found.fenced:
@@ -149,7 +149,7 @@ class Run:
                 *known,
             )
 
-    def apply_intents(self, *, behind_fence: bool = False) -> bool:
+    def apply_stored_actions(self, *, behind_fence: bool = False) -> bool:
         """Apply the actions that were stored while a run held the lease.
 
         :param behind_fence: whether this run has fenced the sink and reconciled, and has not begun any attempt since
@@ -157,14 +157,14 @@ class Run:
         """
         if not self.ledger.intents(self.pipeline.name):
             return False
-        results = self.ledger.apply_intents(self.lease, now=utcnow(), behind_fence=behind_fence)
+        results = self.ledger.apply_stored_actions(self.lease, now=utcnow(), behind_fence=behind_fence)
         for result in results:
             if result.applied:
-                log.info("%s: the requested %s was applied", self.pipeline.name, result.act.kind.value)
+                log.info("%s: the requested %s was applied", self.pipeline.name, result.action.kind.value)
                 self._more = True
             else:
                 log.warning(
-                    "%s: the requested %s was refused: %s", self.pipeline.name, result.act.kind.value, result.refusal
+                    "%s: the requested %s was refused: %s", self.pipeline.name, result.action.kind.value, result.refusal
                 )
         return bool(results)
 
@@ -184,7 +184,7 @@ class Run:
         :returns: number of batches that are planned and may begin now or later
         """
         with self.step("plan"):
-            self.recognise_source()
+            self.verify_source()
             records = self.ledger.partitions(self.pipeline.name)
             blocking = [batch for record in records.values() for batch in record.partition.blocking.values()]
             phases = {record.partition.phase for record in records.values()}
@@ -200,8 +200,8 @@ class Run:
                 self._more = found.more
                 self.bounds.update(found.bounds)
                 self._note(found)
-                keep_replays(self, records, found.batches)
-                file_lists.keep(self, found.files)
+                store_replays(self, records, found.batches)
+                file_lists.store_in_sink(self, found.files)
                 planned = self.ledger.plan(self.lease, found)
         waiting = sum(batch.state is BatchState.PLANNED for batch in blocking)
         if planned:
@@ -238,8 +238,8 @@ class Run:
         :param plan_on: also plan what else the source holds, as batches get their verdict
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
         """
-        self.recognise_source()
-        Waves(self, engine, rounds=rounds, plan_on=plan_on).run()
+        self.verify_source()
+        WaveLoop(self, engine, rounds=rounds, plan_on=plan_on).run()
 
     def settle(self) -> None:
         """Settle batches that have a receipt and were not reported."""
@@ -284,7 +284,7 @@ class Run:
         self.summary.expired = self.measuring.expired
         self.summary.route = [
             str(leaf)
-            for leaf in route(
+            for leaf in routes(
                 dead_lettered=self.summary.records.dead_lettered,
                 waiting=sum(batch.round > 1 for batch in self.planned()),
                 held=states.get(BatchState.HELD.value, 0),
@@ -307,7 +307,7 @@ class Run:
         if self.measuring.due:
             self._look()
 
-    def mark_checkpoints(self) -> None:
+    def record_checkpoints(self) -> None:
         """Record the checkpoints in the summary before anything is settled."""
         for name, record in self.ledger.partitions(self.pipeline.name).items():
             at = record.partition.committed
@@ -357,7 +357,7 @@ class Run:
         finally:
             seconds = time.monotonic() - started
             self.summary.spent(name, seconds)
-            if name in _OF_SPARK:
+            if name in _SPARK_STEPS:
                 self.setup.meter.timing(Metric.SPARK_SECONDS, seconds)
 
     @property
@@ -375,7 +375,7 @@ class Run:
         Positions that are not readable yet count as well.
         """
         ends = {
-            name: max(self.bounds.get(name, record.partition.planned_end), record.state.get(REACHES, 0))
+            name: max(self.bounds.get(name, record.partition.planned_end), record.state.get(SOURCE_END, 0))
             for name, record in records.items()
         }
         return {name: max(ends[name] - record.partition.committed, 0) for name, record in records.items()}

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SHARE = 20
+_READING_SHARE = 20
 """Reading receipts takes at most one part in this many of a wave's time, however slowly the sink answers."""
 
 
-class Settlements:
+class WaveSettlement:
     """Settlement of the waves of one :class:`Run`, one at a time.
 
     :param run: the run
@@ -43,7 +43,7 @@ class Settlements:
         self._pipeline = run.pipeline
         self._unit = unit
         self._cadence = run.pipeline.commit_strategy.cadence
-        self._looks = not registry.two_phase(run.pipeline)
+        self._reads_receipts = not registry.is_two_phase(run.pipeline)
         self._open: frozenset[BatchKey] = frozenset()
         self._done: set[BatchKey] = set()
         self._settled_at = self._look_at = self._opened_at = 0.0
@@ -72,10 +72,10 @@ class Settlements:
         """
         self._run.check()
         started = time.monotonic()
-        if self._looks and started >= self._look_at:
+        if self._reads_receipts and started >= self._look_at:
             self._settle_due(*self._waiting())
             now = time.monotonic()
-            self._look_at = now + max(self._cadence.pause, (now - started) * _SHARE)
+            self._look_at = now + max(self._cadence.pause, (now - started) * _READING_SHARE)
 
     def settle(self, outcomes: Sequence[Outcome]) -> Settlement:
         """Settle the rest of the wave at its end.
@@ -84,12 +84,12 @@ class Settlements:
         """
         settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._done])
         types = {
-            AttemptKey(outcome.key, outcome.attempt, outcome.receipt.epoch): outcome.letters
+            AttemptKey(outcome.key, outcome.attempt, outcome.receipt.epoch): outcome.dead_letters
             for outcome in outcomes
-            if outcome.key in self._done and outcome.receipt is not None and not outcome.found and outcome.letters
+            if outcome.key in self._done and outcome.receipt is not None and not outcome.found and outcome.dead_letters
         }
         if types:  # a receipt only contains their number
-            self._run.ledger.name_letter_types(self._pipeline.name, types)
+            self._run.ledger.set_error_types(self._pipeline.name, types)
         return settlement
 
     def _waiting(self) -> tuple[list[Receipt], int]:

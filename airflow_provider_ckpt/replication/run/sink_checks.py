@@ -14,23 +14,25 @@ from airflow_provider_ckpt.core.errors import (
     SinkError,
 )
 from airflow_provider_ckpt.core.sink_standing import (
-    Difference,
-    SinkStanding,
+    ExpectedSinkState,
+    SinkDifference,
     SinkState,
-    Unaccepted,
-    describe,
+    UnfinishedAcceptance,
+    describe_differences,
     differences,
 )
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Sink
     from airflow_provider_ckpt.core.batch import Receipt
-    from airflow_provider_ckpt.core.receipts import Known
+    from airflow_provider_ckpt.core.receipts import KnownReceipts
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
-def compare(ledger: Ledger, pipeline: str, sink: Sink, *, all_receipts: bool = False) -> tuple[SinkStanding, SinkState]:
+def compare_states(
+    ledger: Ledger, pipeline: str, sink: Sink, *, all_receipts: bool = False
+) -> tuple[ExpectedSinkState, SinkState]:
     """Return the sink's state as the ledger left it, and its state now.
 
     The ledger is read first, so that everything it knows was in the sink before the sink is read, even if others work
@@ -41,7 +43,7 @@ def compare(ledger: Ledger, pipeline: str, sink: Sink, *, all_receipts: bool = F
     :param sink: the pipeline's sink
     :param all_receipts: find out whether all of the sink's receipts can be read; else only if something else is wrong
     """
-    known, expected = ledger.sink_standing(pipeline), ledger.expected_receipts(pipeline)
+    known, expected = ledger.expected_sink_state(pipeline), ledger.expected_receipts(pipeline)
     claims = sink.claims()
     missing = sink.missing(expected) if expected else ()
     wrong = all_receipts or bool(missing) or claims.set_back is not None
@@ -54,7 +56,7 @@ def compare(ledger: Ledger, pipeline: str, sink: Sink, *, all_receipts: bool = F
     return known, found
 
 
-def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState:
+def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) -> SinkState:
     """Raise an error if the sink is not as the ledger left it; otherwise return its state.
 
     :param setup: the pipeline's setup
@@ -63,20 +65,20 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
     :raises SinkChangedError: if the sink is not as this ledger left it; names the differences and the commands to use
     """
     name = setup.pipeline.name
-    known, found = compare(setup.ledger, name, sink)
+    known, found = compare_states(setup.ledger, name, sink)
     seen = differences(known, found)
     if not seen:
         return found
-    told = describe(known, found, seen)
+    told = describe_differences(known, found, seen)
     nothing = "" if sent else " Nothing was sent."
-    if Difference.OTHER_LOCATION in seen:
+    if SinkDifference.OTHER_LOCATION in seen:
         raise SinkChangedError(
             f"the sink is another one: {told}.{nothing}",
             pipeline=name,
             hint=f"Give this pipeline a name of its own, or, if the move is intended, run `airflow ckpt move {name} "
             '--reason "..."`.',
         )
-    if Difference.RECEIPTS_UNREADABLE in seen:
+    if SinkDifference.RECEIPTS_UNREADABLE in seen:
         raise SinkChangedError(
             f"the sink is not as this ledger left it: {told}.{nothing}",
             pipeline=name,
@@ -84,7 +86,7 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
             f'go on from the checkpoint with `airflow ckpt accept-sink {name} --keep --reason "..."`. What is under '
             "way and has no receipt that can be read is held then.",
         )
-    if seen == [Difference.OTHER_TARGET] and found.other_target is not None:
+    if seen == [SinkDifference.OTHER_TARGET] and found.other_target is not None:
         raise SinkChangedError(
             f"the sink is not as this ledger left it: {told}. Its fence and the receipts of its newest batches stand, "
             f"which does not tell whether its rows do.{nothing}",
@@ -102,7 +104,7 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
     )
 
 
-def evidence(setup: Setup, sink: Sink) -> Unaccepted:
+def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAcceptance:
     """Return the evidence that a new fence would destroy: how the sink has changed, and batches whose rows are gone.
 
     :param setup: the pipeline's setup
@@ -110,14 +112,14 @@ def evidence(setup: Setup, sink: Sink) -> Unaccepted:
     :raises LedgerStateError: if the sink is as the ledger left it, so that there is nothing to accept
     """
     name = setup.pipeline.name
-    known, found = compare(setup.ledger, name, sink, all_receipts=True)
+    known, found = compare_states(setup.ledger, name, sink, all_receipts=True)
     seen = differences(known, found)
     if not seen:
         raise nothing_to_accept(name)
-    before = known.unaccepted or Unaccepted(frozenset(), describe(known, found, seen))
-    keys = [receipt.key for receipt in readable(sink, {})]
+    before = known.unfinished_acceptance or UnfinishedAcceptance(frozenset(), describe_differences(known, found, seen))
+    keys = [receipt.key for receipt in readable_receipts(sink, {})]
     gone = before.gone.union(found.gone, sink.missing(keys) if keys else ())
-    return Unaccepted(before.seen.union(seen) - {Difference.NOT_ACCEPTED}, before.told, gone)
+    return UnfinishedAcceptance(before.seen.union(seen) - {SinkDifference.NOT_ACCEPTED}, before.told, gone)
 
 
 def nothing_to_accept(pipeline: str) -> LedgerStateError:
@@ -129,7 +131,7 @@ def nothing_to_accept(pipeline: str) -> LedgerStateError:
     )
 
 
-def readable(sink: Sink, known: Mapping[str, Known]) -> list[Receipt]:
+def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
     """The sink's receipts that are news and can be read; none if the sink cannot tell of any."""
     try:
         return read_receipts(sink, known)[0]
@@ -137,7 +139,7 @@ def readable(sink: Sink, known: Mapping[str, Known]) -> list[Receipt]:
         return []
 
 
-def read_receipts(sink: Sink, known: Mapping[str, Known]) -> tuple[list[Receipt], str | None]:
+def read_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> tuple[list[Receipt], str | None]:
     """Return the sink's receipts that are news, and a sentence that names those which are gone or damaged, if any are.
 
     :raises SinkError: if the sink cannot be read

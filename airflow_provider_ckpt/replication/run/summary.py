@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
-from airflow_provider_ckpt.core.policy import Route, route
+from airflow_provider_ckpt.core.policy import Route, routes
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class RunSummary:
             self.batches += 1
             self.records = self.records + receipt.counts
 
-    def erred(self, counts: Mapping[str, int]) -> None:
+    def count_errors(self, counts: Mapping[str, int]) -> None:
         """Count errors by type."""
         self.errors = dict(Counter(self.errors) + Counter(dict(counts)))
 
@@ -79,7 +79,7 @@ class RunSummary:
         }
         steps = Counter(self.steps) + Counter(later.steps)
         records = self.records + later.records
-        leaves = route(
+        leaves = routes(
             dead_lettered=records.dead_lettered,
             waiting=int(Route.RETRY in later.route),
             held=int(Route.HOLD in later.route),

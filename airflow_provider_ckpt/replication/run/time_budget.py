@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 GRACE = 30.0
 """Seconds for which a wave may continue after the budget, for the batches that it has begun."""
 
-_PAUSE = 0.05
-_HEAR = 1.0
+_POLL_SECONDS = 0.05
+_ACTION_CHECK_SECONDS = 1.0
 """Seconds between two checks for stored actions."""
 
 
-class Waiting:
+class TimeBudget:
     """Time budget of one :class:`Run`, from now on, and the waits inside it.
 
     :param run: the run
@@ -43,7 +43,7 @@ class Waiting:
         """True if budget and grace are over, so that a wave which still runs must be cancelled."""
         return time.monotonic() > self._deadline + GRACE
 
-    def most_of_it(self, seconds: float) -> bool:
+    def is_most_of_budget(self, seconds: float) -> bool:
         """Return whether a duration is more than half of the budget."""
         return seconds > self._budget / 2
 
@@ -57,22 +57,22 @@ class Waiting:
 
         :raises StaleEpochError: if the lease was lost
         """
-        hear_at = time.monotonic() + _HEAR
+        hear_at = time.monotonic() + _ACTION_CHECK_SECONDS
         while (left := min((moment - utcnow()).total_seconds(), self.left)) > 0:
             self._run.check()
             if time.monotonic() >= hear_at:
-                hear_at += _HEAR
+                hear_at += _ACTION_CHECK_SECONDS
                 with suppress(LedgerUnavailableError):  # the caller asks again after the wait
-                    if self._run.apply_intents():
+                    if self._run.apply_stored_actions():
                         return
-            time.sleep(min(left, _PAUSE))
+            time.sleep(min(left, _POLL_SECONDS))
 
-    def after_attempt(self, tried: int, why: str) -> None:
+    def after_attempt(self, tried: int, reason: str) -> None:
         """Wait as the retry policy says after a number of attempts at something that does not concern one batch.
 
         :param tried: number of attempts so far
-        :param why: what went wrong, for the log
+        :param reason: what went wrong, for the log
         """
         delay = self._run.pipeline.policy.retry.delay(tried, self._unit())
-        log.warning("%s: %s; trying again in %.1f s", self._run.pipeline.name, why, delay.total_seconds())
+        log.warning("%s: %s; trying again in %.1f s", self._run.pipeline.name, reason, delay.total_seconds())
         self.until(utcnow() + delay)

@@ -12,20 +12,20 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import (
-    Action,
     CkptError,
     DeadlineError,
     EngineError,
+    ErrorAction,
     ErrorInfo,
     LedgerUnavailableError,
 )
-from airflow_provider_ckpt.core.policy import Retry
+from airflow_provider_ckpt.core.policy import RetryBatch
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.core.wave import Outcome, Wave, one_by_one, pack, unblocked
+from airflow_provider_ckpt.core.wave import Outcome, Wave, distribute, first_of_each_partition, without_blocked
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine, WaveLostError
-from airflow_provider_ckpt.replication.run.locate import Locating
-from airflow_provider_ckpt.replication.run.settle import Settlements
-from airflow_provider_ckpt.replication.run.time_budget import GRACE, Waiting
+from airflow_provider_ckpt.replication.run.locate import TaskBuilder
+from airflow_provider_ckpt.replication.run.settle import WaveSettlement
+from airflow_provider_ckpt.replication.run.time_budget import GRACE, TimeBudget
 from airflow_provider_ckpt.replication.setup import utcnow
 from airflow_provider_ckpt.spark.job import Job
 
@@ -35,25 +35,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FIRST_WAVE = 256
-_LEAST = 16
+_FIRST_WAVE_BATCHES = 256
+_LEAST_WAVE_BATCHES = 16
 _WAVE_SECONDS = 10.0
-_REVIVALS = 10
+_MAX_RESTARTS = 10
 """Maximum number of times that a run restarts Spark: enough for two batches that kill it before they are held."""
-_KEPT = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
-_OVERDUE = (
+_NOTHING_LOST = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
+_OVERDUE_HINT = (
     "Nothing was lost: its batches are planned again. The first of each lane runs alone in the next run; one that is "
     "cancelled in this way retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
     "commit_strategy.commit_interval."
 )
-_SENT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
+_AT_MOST_ONCE_HINT = (
+    "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
+)
 
 
 class HaltError(CkptError):
     """The run ended because a batch's error needs a user, or the sink or source as a whole failed."""
 
 
-class Waves:
+class WaveLoop:
     """Executes the waves of one :class:`Run` on one engine.
 
     :param run: the run
@@ -72,14 +74,14 @@ class Waves:
         self._at_most_once = run.pipeline.delivery == "at_most_once"
         self._left: set[BatchKey] = set()
         self._number = 0
-        self._limit = _FIRST_WAVE
+        self._limit = _FIRST_WAVE_BATCHES
         self._outages = 0
         self._revivals = 0
-        self._silences = 0
-        self._settlements = Settlements(run, self._unit)
-        self._locating = Locating(run)
+        self._ledger_failures = 0
+        self._settlements = WaveSettlement(run, self._unit)
+        self._locating = TaskBuilder(run)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
-        self._waiting = Waiting(run, self._unit)
+        self._waiting = TimeBudget(run, self._unit)
 
     def run(self) -> None:
         """Execute waves until nothing is due, or the time budget is over."""
@@ -98,14 +100,14 @@ class Waves:
             try:
                 candidates = self._next()
             except LedgerUnavailableError as error:
-                self._unheard(error)
+                self._wait_for_ledger(error)
                 continue
-            self._silences = 0
+            self._ledger_failures = 0
             if not candidates:
                 break
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
             if self._pipeline.pinned:
-                due = unblocked(due, candidates)
+                due = without_blocked(due, candidates)
             if due:
                 self._wave(due)
             else:
@@ -115,22 +117,22 @@ class Waves:
 
     def _next(self) -> list[Batch]:
         """Apply stored actions and plan more; return the batches that may begin now or later."""
-        self._run.apply_intents()
+        self._run.apply_stored_actions()
         self._run.measure()
         if self._plan_on and self._run.more:
             self._run.plan(self._left)
         return self._candidates()
 
-    def _unheard(self, error: LedgerUnavailableError) -> None:
+    def _wait_for_ledger(self, error: LedgerUnavailableError) -> None:
         """Wait after the ledger did not answer between two waves; the caller then reads its state again.
 
         This is not done when a wave begins: a wave that the ledger may hold as begun is safe only after the next run's
         fence.
         """
-        self._silences += 1
-        if not error.recoverable or self._silences >= self._pipeline.retry.max_attempts:
+        self._ledger_failures += 1
+        if not error.recoverable or self._ledger_failures >= self._pipeline.retry.max_attempts:
             raise error
-        self._waiting.after_attempt(self._silences, error.message)
+        self._waiting.after_attempt(self._ledger_failures, error.message)
 
     def _candidates(self) -> list[Batch]:
         """Return planned batches that this run may begin, oldest first.
@@ -165,18 +167,20 @@ class Waves:
         keys = [task.key for task in tasks]
         alone = chosen[0].alone and len(keys) == 1
         self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
-        packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
+        packed = distribute(tasks, lanes, pinned=self._pipeline.pinned)
         self._number += 1
         wave = Wave(self._number, packed, self._seconds())
         started = time.monotonic()
         self._settlements.opened(keys)
-        self._run.measuring.begun(len(keys))
+        self._run.measuring.started(len(keys))
         try:
             with self._run.step("spark"):
                 outcomes = self._engine.run(wave, self._look)
         except DeadlineError as error:
             self._engine.kill()
-            self._lost(wave, alone=alone and self._waiting.most_of_it(time.monotonic() - started), error=error.info)
+            self._lost(
+                wave, alone=alone and self._waiting.is_most_of_budget(time.monotonic() - started), error=error.info
+            )
             raise
         except WaveLostError as error:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
@@ -186,7 +190,7 @@ class Waves:
             revived = self._engine.revive()
             self._lost(wave, alone=revived and alone, error=error.info)
             self._revivals += 1
-            if not revived or self._revivals > _REVIVALS:
+            if not revived or self._revivals > _MAX_RESTARTS:
                 raise
             log.warning("Wave %d of %s: %s Spark is started again", wave.number, self._pipeline.name, error.message)
         else:
@@ -204,13 +208,13 @@ class Waves:
                 f"a wave was still running {GRACE:g} s after run.time_budget ({budget:g} s), and was cancelled",
                 pipeline=self._pipeline.name,
                 recoverable=True,
-                hint=_SENT if self._at_most_once else _OVERDUE,
+                hint=_AT_MOST_ONCE_HINT if self._at_most_once else _OVERDUE_HINT,
             )
 
     def _start(self) -> None:
         pipeline, setup = self._pipeline, self._run.setup
         shape = self._run.source.shape()
-        if pipeline.transform.trivial:
+        if pipeline.transform.passes_unchanged:
             self._run.sink.fits(shape.columns)
         self._engine.start(
             Job(
@@ -235,11 +239,11 @@ class Waves:
         if alone:
             return alone[:1]
         if self._at_most_once:
-            return one_by_one(due, pinned=self._pipeline.pinned)[:lanes]
+            return first_of_each_partition(due, pinned=self._pipeline.pinned)[:lanes]
         if self._pipeline.commit_strategy.commit_mode == "sync":
-            found = one_by_one(due, pinned=self._pipeline.pinned)
+            found = first_of_each_partition(due, pinned=self._pipeline.pinned)
             return found if self._pipeline.pinned else found[:lanes]
-        if registry.two_phase(self._pipeline):  # its waves are settled as a whole
+        if registry.is_two_phase(self._pipeline):  # its waves are settled as a whole
             return due[: min(self._limit, self._cadence.most)]
         return due[: self._limit]
 
@@ -249,7 +253,9 @@ class Waves:
         self._count(outcomes, settlement)
         seconds = time.monotonic() - started
         read = sum(outcome.receipt.counts.read for outcome in outcomes if outcome.receipt is not None)
-        self._limit = max(_LEAST, 2 * sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes))
+        self._limit = max(
+            _LEAST_WAVE_BATCHES, 2 * sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes)
+        )
         log.info(
             "Wave %d of %s: %d of %d batches got their verdict, %s records in %.1f s (%s records/s), checkpoint %s",
             self._number,
@@ -275,11 +281,11 @@ class Waves:
         self._run.settled(settlement.acked)
         self._run.measuring.ended(outcomes, settlement.decisions.values())
         for outcome in outcomes:
-            summary.erred(outcome.letters)
+            summary.count_errors(outcome.dead_letters)
             if outcome.error is not None:
-                summary.erred({outcome.error.type.value: 1})
+                summary.count_errors({outcome.error.type.value: 1})
         for key, decision in settlement.decisions.items():
-            if isinstance(decision, Retry):
+            if isinstance(decision, RetryBatch):
                 summary.retried += 1
                 if decision.next_round and not self._rounds:
                     self._left.add(key)
@@ -290,7 +296,7 @@ class Waves:
         self._run.unconfirmed += len(unheard)
         for outcome in unheard:
             error = outcome.error
-            if error is not None and (error.whole or self._pipeline.policy.action(error) is Action.HALT):
+            if error is not None and (error.whole or self._pipeline.policy.action(error) is ErrorAction.HALT):
                 raise self._halt(error, outcomes)
 
     def _lost(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
@@ -306,7 +312,7 @@ class Waves:
         )
         self._run.settled(settlement.acked)
         self._run.measuring.failed(len(wave.tasks) - self._settlements.done - len(settlement.acked))
-        self._run.summary.erred({error.type.value: 1})
+        self._run.summary.count_errors({error.type.value: 1})
         if self._at_most_once:
             acked = {receipt.key for receipt in settlement.acked}
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
@@ -331,7 +337,7 @@ class Waves:
             error.message,
             pipeline=self._pipeline.name,
             batch=str(culprit.key) if culprit else None,
-            hint=_SENT if self._at_most_once else _KEPT,
+            hint=_AT_MOST_ONCE_HINT if self._at_most_once else _NOTHING_LOST,
             sqlstate=error.sqlstate,
             recoverable=error.recoverable,
             whole=error.whole,
@@ -341,8 +347,8 @@ class Waves:
 
     def _seconds(self) -> float:
         """Return how long a wave may take; for a two-phase sink, which commits at its end, the pipeline decides."""
-        seconds = self._cadence.at_least_every or _WAVE_SECONDS
-        if not registry.two_phase(self._pipeline):
+        seconds = self._cadence.max_interval or _WAVE_SECONDS
+        if not registry.is_two_phase(self._pipeline):
             seconds = min(seconds, _WAVE_SECONDS)
         return min(seconds, self._waiting.left)
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import Action, CkptError, ErrorInfo
+from airflow_provider_ckpt.core.errors import CkptError, ErrorAction, ErrorInfo
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-    from airflow_provider_ckpt.core.policy import Policy
+    from airflow_provider_ckpt.core.policy import DeliveryPolicy
     from airflow_provider_ckpt.core.wave import BatchTask
 
 log = logging.getLogger(__name__)
@@ -34,21 +34,21 @@ class SkippedError(CkptError):
     """Raised when the sink found bad records that ``error_policy`` skips; the batch is then delivered without them."""
 
 
-def letters_left(letters: list[DeadLetter], task: BatchTask, policy: Policy) -> list[DeadLetter]:
+def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: DeliveryPolicy) -> list[DeadLetter]:
     """Return the dead letters without those that ``error_policy`` skips.
 
-    :param letters: dead letters of the batch
+    :param dead_letters: dead letters of the batch
     :param task: the batch
     :param policy: the pipeline's error policy
     :raises RecordError: if an error among them fails the batch
     """
     if not policy.overrides:
-        return letters
-    skipped = skips([(letter.position, letter.error) for letter in letters], task, policy)
-    return [letter for at, letter in enumerate(letters) if at not in skipped]
+        return dead_letters
+    skipped = skipped_indexes([(dead_letter.position, dead_letter.error) for dead_letter in dead_letters], task, policy)
+    return [dead_letter for at, dead_letter in enumerate(dead_letters) if at not in skipped]
 
 
-def skips(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: Policy) -> set[int]:
+def skipped_indexes(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: DeliveryPolicy) -> set[int]:
     """Return the indexes of the records that ``error_policy`` skips, and log the first of them.
 
     :param errors: position and error of each record
@@ -59,9 +59,9 @@ def skips(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: Poli
     skipped = set()
     for at, (position, error) in enumerate(errors if policy.overrides else ()):
         action = policy.record(error, last=task.last)
-        if action is Action.SKIP_AND_LOG:
+        if action is ErrorAction.SKIP_AND_LOG:
             skipped.add(at)
-        elif action is not Action.DEAD_LETTER and error.type in policy.overrides:
+        elif action is not ErrorAction.DEAD_LETTER and error.type in policy.overrides:
             raise RecordError(position, error)
     if skipped:
         position, error = errors[min(skipped)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import replays
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import is_replay
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.errors import ErrorInfo
     from airflow_provider_ckpt.core.wave import BatchTask
 
-ATTEMPTS = "retry-attempts"
+RETRY_ATTEMPTS = "retry-attempts"
 """Header name, without prefix: how often the record was tried again, by retries of its batch and by replays."""
 
 
-def headed(
-    letters: Iterable[DeadLetter], task: BatchTask, pipeline: Pipeline, *, epoch: int, at: datetime | None = None
+def with_headers(
+    dead_letters: Iterable[DeadLetter], task: BatchTask, pipeline: Pipeline, *, epoch: int, at: datetime | None = None
 ) -> list[DeadLetter]:
     """Return the dead letters of one attempt with all their headers.
 
     Dead letters of a replay keep the headers that describe the record's origin.
 
-    :param letters: dead letters with the headers of their origin
+    :param dead_letters: dead letters with the headers of their origin
     :param task: the batch
     :param pipeline: the pipeline
     :param epoch: the run's epoch
@@ -49,30 +49,32 @@ def headed(
     keep = queue.include_original_headers
     return [
         replace(
-            letter,
-            headers=written | _headers(letter, task, prefix, traced=queue.include_stack_trace) | more,
-            original_headers=letter.original_headers if keep else (),
+            dead_letter,
+            headers=written | _headers(dead_letter, task, prefix, traced=queue.include_stack_trace) | more,
+            original_headers=dead_letter.original_headers if keep else (),
         )
-        for letter in letters
+        for dead_letter in dead_letters
     ]
 
 
-def _headers(letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
-    again = replays(task)
-    origin = dict(letter.headers) if again else {prefix + name: value for name, value in letter.headers.items()}
-    before = int(origin.get(prefix + ATTEMPTS, "0")) + 1 if again else 0
-    trace = {f"{prefix}stack-trace": letter.error.trace or _told(letter.error)} if traced else {}
+def _headers(dead_letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
+    again = is_replay(task)
+    origin = (
+        dict(dead_letter.headers) if again else {prefix + name: value for name, value in dead_letter.headers.items()}
+    )
+    before = int(origin.get(prefix + RETRY_ATTEMPTS, "0")) + 1 if again else 0
+    trace = {f"{prefix}stack-trace": dead_letter.error.trace or _error_text(dead_letter.error)} if traced else {}
     return (
         origin
         | trace
         | {
-            f"{prefix}error": letter.error.message,
-            f"{prefix}error-type": letter.error.type.value,
-            prefix + ATTEMPTS: str(before + task.finished),
+            f"{prefix}error": dead_letter.error.message,
+            f"{prefix}error-type": dead_letter.error.type.value,
+            prefix + RETRY_ATTEMPTS: str(before + task.finished),
         }
     )
 
 
-def _told(error: ErrorInfo) -> str:
+def _error_text(error: ErrorInfo) -> str:
     """Return the text of an error that has no traceback."""
     return f"{error.type.value}{f' (SQLSTATE {error.sqlstate})' if error.sqlstate else ''}: {error.message}"

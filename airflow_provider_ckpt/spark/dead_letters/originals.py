@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors import extreme_times
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.connectors.kafka.deserialize import time_text
-from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, Reader
+from airflow_provider_ckpt.connectors.protocols import POSITION, ROW_NUMBER, Reader
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import LetterReader, replays
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import ReplayReader, is_replay
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.core.wave import BatchTask
-    from airflow_provider_ckpt.spark.record_positions import Places
+    from airflow_provider_ckpt.spark.record_positions import RecordPositions
 
 MESSAGE = "__message"
 """string: the message of a rejected record's error."""
 
 
-def letter(
+def dead_letter(
     reader: Reader, task: BatchTask, position: int, record: Mapping[str, Any] | None, error: ErrorInfo, *, raw: bool
 ) -> DeadLetter:
     """Create the dead letter of one record.
@@ -40,20 +40,20 @@ def letter(
     :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
         than columns
     """
-    if isinstance(reader, LetterReader) and replays(task):
+    if isinstance(reader, ReplayReader) and is_replay(task):
         return reader.again(task, position, error)
     headers = dict(reader.origin(task, position))
     if record is None:
         return DeadLetter(position, None, None, error, {**headers, "original": "no longer in the source"})
     if raw:
         if record.get("timestamp") is not None:
-            headers["timestamp"] = time_text(_text(record["timestamp"]))
+            headers["timestamp"] = time_text(_to_text(record["timestamp"]))
         own = tuple((header["key"], header["value"]) for header in record.get("headers") or ())
         return DeadLetter(position, record.get("key"), record["value"], error, headers, own)
     return DeadLetter(position, None, row_json(record), error, headers)
 
 
-def of_rejected(
+def from_rejected(
     reader: Reader, task: BatchTask, rejected: pa.Table, traces: Mapping[str, str], *, raw: bool
 ) -> list[DeadLetter]:
     """Create the dead letters of the records that the transform rejected.
@@ -62,19 +62,19 @@ def of_rejected(
     :param task: the batch
     :param rejected: position, verdict, message and original of each record
     :param traces: stack traces by position
-    :param raw: see :func:`letter`
+    :param raw: see :func:`dead_letter`
     """
     found = []
     for batch in rejected.to_batches():
-        records = unpacked(batch)
+        records = unpack_originals(batch)
         verdicts, messages = (batch.column(name).to_pylist() for name in (c.VERDICT, MESSAGE))
         for (position, record), verdict, message in zip(_records(records), verdicts, messages, strict=True):
             error = ErrorInfo(ErrorType(verdict), message or "", trace=traces.get(str(position)))
-            found.append(letter(reader, task, position, record, error, raw=raw))
+            found.append(dead_letter(reader, task, position, record, error, raw=raw))
     return found
 
 
-def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
+def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return position and source columns of records, taken from their :data:`~.columns.ORIGINAL` column."""
     import pyarrow as pa
 
@@ -83,7 +83,7 @@ def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch.column(POSITION), *original.flatten()], [POSITION, *names])
 
 
-def restored(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
+def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
     """Read the batch again and fill in the values of rejected raw records, which the reader left out of decoded ones.
 
     :param reader: the lane's reader
@@ -120,30 +120,30 @@ def restored(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
     return rejected.set_column(rejected.schema.get_field_index(c.ORIGINAL), c.ORIGINAL, whole)
 
 
-def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
+def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
     """Read the batch again and create a dead letter of every record.
 
     :param reader: the lane's reader
     :param task: the batch
     :param error: why the batch is given up
-    :param raw: see :func:`letter`
+    :param raw: see :func:`dead_letter`
     """
-    if isinstance(reader, LetterReader) and replays(task):
-        return reader.all_again(task, error)
+    if isinstance(reader, ReplayReader) and is_replay(task):
+        return reader.all_with_error(task, error)
     return [
-        letter(reader, task, position, record, error, raw=raw)
+        dead_letter(reader, task, position, record, error, raw=raw)
         for batch in reader.read(task)
         for position, record in _records(batch)
     ]
 
 
-def left_out(reader: Reader, task: BatchTask) -> list[DeadLetter]:
+def unreadable_dead_letters(reader: Reader, task: BatchTask) -> list[DeadLetter]:
     """Return the dead letters of a replay that cannot be converted back to records; none for other batches."""
-    return reader.unreadable(task) if isinstance(reader, LetterReader) else []
+    return reader.unreadable(task) if isinstance(reader, ReplayReader) else []
 
 
-def reread(
-    reader: Reader, task: BatchTask, places: Places, errors: Mapping[int, ErrorInfo], *, raw: bool
+def from_source(
+    reader: Reader, task: BatchTask, places: RecordPositions, errors: Mapping[int, ErrorInfo], *, raw: bool
 ) -> list[DeadLetter]:
     """Read the batch again and create a dead letter of each record that has an error.
 
@@ -153,7 +153,7 @@ def reread(
     :param task: the batch
     :param places: positions of the batch's records
     :param errors: errors by record number
-    :param raw: see :func:`letter`
+    :param raw: see :func:`dead_letter`
     :raises SourceError: if the source now shows another number of records at a position, so that records of that
         position cannot be identified
     """
@@ -163,13 +163,13 @@ def reread(
     wanted = {places.place(number): error for number, error in errors.items()}
     positions = pa.array(sorted({position for position, _ in wanted}), pa.int64())
     seen: Counter[int] = Counter()
-    letters = []
+    dead_letters = []
     for batch in reader.read(task):
         for position, record in _records(batch.filter(pc.is_in(batch.column(0), value_set=positions))):
             error = wanted.get((position, seen[position]))
             seen[position] += 1
             if error is not None:
-                letters.append(letter(reader, task, position, record, error, raw=raw))
+                dead_letters.append(dead_letter(reader, task, position, record, error, raw=raw))
     for position, records in seen.items():
         if records != places.records(position):
             raise SourceError(
@@ -181,11 +181,17 @@ def reread(
                 hint="The batch is read again.",
             )
     gone = [(position, error) for (position, _), error in wanted.items() if position not in seen]
-    return letters + [letter(reader, task, position, None, error, raw=raw) for position, error in gone]
+    return dead_letters + [dead_letter(reader, task, position, None, error, raw=raw) for position, error in gone]
 
 
 def from_rows(
-    reader: Reader, task: BatchTask, places: Places, rows: pa.Table, errors: Mapping[int, ErrorInfo], *, raw: bool
+    reader: Reader,
+    task: BatchTask,
+    places: RecordPositions,
+    rows: pa.Table,
+    errors: Mapping[int, ErrorInfo],
+    *,
+    raw: bool,
 ) -> list[DeadLetter]:
     """Create dead letters of rows that are still in memory, unchanged since they were read.
 
@@ -194,14 +200,14 @@ def from_rows(
     :param places: positions of the batch's records
     :param rows: the batch's rows, with their numbers
     :param errors: errors by record number
-    :param raw: see :func:`letter`
+    :param raw: see :func:`dead_letter`
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    chosen = rows.filter(pc.is_in(rows.column(NUMBER), value_set=pa.array(list(errors), pa.int64())))
+    chosen = rows.filter(pc.is_in(rows.column(ROW_NUMBER), value_set=pa.array(list(errors), pa.int64())))
     return [
-        letter(reader, task, places.position(number), record, errors[number], raw=raw)
+        dead_letter(reader, task, places.position(number), record, errors[number], raw=raw)
         for batch in chosen.to_batches()
         for number, record in _records(batch)
     ]
@@ -213,7 +219,7 @@ def row_json(row: Mapping[str, Any]) -> bytes:
 
     Text that is not valid UTF-8 is written byte for byte.
     """
-    return json.dumps(row, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return json.dumps(row, default=_to_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
@@ -222,13 +228,13 @@ def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
     try:
         records = batch.to_pylist()
     except (OverflowError, ValueError):
-        columns = zip(*(_values(column) for column in batch.columns), strict=True)
+        columns = zip(*(_python_values(column) for column in batch.columns), strict=True)
         records = [dict(zip(batch.schema.names, values, strict=True)) for values in columns]
     for record in records:
         yield record.pop(first), record
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _python_values(column: pa.Array) -> list[Any]:
     """Return column values as Python objects, or as text where Python has no equivalent.
 
     Examples are infinite dates, years after 9999, and text that is not valid UTF-8.
@@ -238,10 +244,10 @@ def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_string(column.type):
         found = column.view(pa.binary()).to_pylist()
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in found]
-    return extreme_times.objects(column, extreme_times.texts)
+    return extreme_times.to_python(column, extreme_times.to_text)
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):

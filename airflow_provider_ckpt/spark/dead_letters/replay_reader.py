@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow_provider_ckpt.connectors import extreme_times
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.dead_letters import kept
-from airflow_provider_ckpt.connectors.kafka.deserialize import time_of
-from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Reader, Shape, Sink
-from airflow_provider_ckpt.core.dead_letters import Letters, Placed
+from airflow_provider_ckpt.connectors.dead_letters import read_dead_letters
+from airflow_provider_ckpt.connectors.kafka.deserialize import parse_time_text
+from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, RecordShape, Sink, SparkFedReader
+from airflow_provider_ckpt.core.dead_letters import DeadLetters, PositionedDeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.core.wave import BatchTask
 
-DETAIL = "letters"
+DETAIL = "dead_letters"
 """Key in a task's detail: selections of dead letters, each with the position in the batch of its first one."""
 
 NEWEST_FIRST = "newest_first"
 
-GONE = "original"
+NO_ORIGINAL = "original"
 """Suffix of the header that marks a dead letter whose record was no longer in the source."""
 
-HEADERS = "array<struct<key:string,value:binary>>"
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 """Spark SQL type of a message's headers."""
 
-_ROWS = 10_000
+_ROWS_PER_YIELD = 10_000
 
 
-def detail(placed: Sequence[Placed], *, newest_first: bool) -> dict[str, Any]:
+def replay_detail(placed: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
     """Return the task's detail for a batch of a replay."""
-    return {DETAIL: [[*item.letters.to_json(), item.start] for item in placed], NEWEST_FIRST: newest_first}
+    return {DETAIL: [[*item.dead_letters.to_json(), item.start] for item in placed], NEWEST_FIRST: newest_first}
 
 
-def replays(task: BatchTask) -> bool:
+def is_replay(task: BatchTask) -> bool:
     """Return whether a batch replays dead letters."""
     return DETAIL in task.detail
 
 
-class LetterReader:
+class ReplayReader:
     """Reader for batches of the source and of replays; see :class:`~.protocols.Reader`.
 
     :param reader: the source's reader
@@ -57,7 +57,7 @@ class LetterReader:
     :param shape: columns that the source's reader yields
     """
 
-    def __init__(self, reader: Reader, sink: Callable[[], Sink], shape: Shape) -> None:
+    def __init__(self, reader: Reader, sink: Callable[[], Sink], shape: RecordShape) -> None:
         self._reader = reader
         self._open = sink
         self._sink: Sink | None = None
@@ -67,18 +67,18 @@ class LetterReader:
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the task's records; dead letters that cannot be converted back to a record are left out."""
-        return self._records(task) if replays(task) else self._reader.read(task)
+        return self._records(task) if is_replay(task) else self._reader.read(task)
 
     def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
         """Pass a batch's records to the reader of a source that Spark reads. A replay needs none: its records are in
         the sink.
         """
-        if not replays(task):
-            cast("CarriedReader", self._reader).hold(task, records)
+        if not is_replay(task):
+            cast("SparkFedReader", self._reader).hold(task, records)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return headers that say where a record came from; for a replay, those of its dead letter."""
-        return self._taken(task)[position].headers if replays(task) else self._reader.origin(task, position)
+        return self._taken(task)[position].headers if is_replay(task) else self._reader.origin(task, position)
 
     def close(self) -> None:
         """Close the connections to source and sink."""
@@ -90,64 +90,69 @@ class LetterReader:
         """Return a dead letter that could not be delivered by the replay: its bytes unchanged, with the new error."""
         return replace(self._taken(task)[position], position=position, error=error)
 
-    def all_again(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
+    def all_with_error(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
         """Return every dead letter of the batch with one error."""
         return [self.again(task, position, error) for position in sorted(self._taken(task))]
 
     def unreadable(self, task: BatchTask) -> list[DeadLetter]:
         """Return the dead letters that :meth:`read` left out, each with the reason as its error."""
-        _, bad = self._sorted_out(task)
+        _, bad = self._separate_bad_records(task)
         return [
             self.again(
-                task, position, ErrorInfo(ErrorType.SERIALIZATION, f"cannot be converted back to a record: {why}")
+                task, position, ErrorInfo(ErrorType.SERIALIZATION, f"cannot be converted back to a record: {reason}")
             )
-            for position, why in bad.items()
+            for position, reason in bad.items()
         ]
 
     def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        good, _ = self._sorted_out(task)
+        good, _ = self._separate_bad_records(task)
         names = [POSITION, *(name for name, _ in self._shape.columns)]
-        for at in range(0, len(good), _ROWS):
-            some = good[at : at + _ROWS]
+        for at in range(0, len(good), _ROWS_PER_YIELD):
+            some = good[at : at + _ROWS_PER_YIELD]
             columns = [pa.array([position for position, _ in some], pa.int64())]
             for number, (_, kind) in enumerate(self._shape.columns):
-                columns.append(_column([record[number] for _, record in some], to_arrow(kind)))
+                columns.append(_arrow_array([record[number] for _, record in some], to_arrow(kind)))
             yield pa.RecordBatch.from_arrays(columns, names)
 
-    def _sorted_out(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
+    def _separate_bad_records(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
         """Return the convertible records with their positions, and by position why the other dead letters are not
         convertible.
         """
         good: list[tuple[int, list[Any]]] = []
         bad: dict[int, str] = {}
-        for position, letter in sorted(self._taken(task).items()):
+        for position, dead_letter in sorted(self._taken(task).items()):
             try:
-                good.append((position, self._record(letter)))
+                good.append((position, self._record(dead_letter)))
             except (ValueError, ArithmeticError) as error:  # Arrow's errors of values are ValueErrors
                 bad[position] = str(error).splitlines()[0]
         return good, bad
 
-    def _record(self, letter: DeadLetter) -> list[Any]:
+    def _record(self, dead_letter: DeadLetter) -> list[Any]:
         """Return the values of the source's columns from one dead letter.
 
         :raises ValueError: if its bytes do not contain them
         """
-        if any(name.endswith(GONE) for name in letter.headers):
+        if any(name.endswith(NO_ORIGINAL) for name in dead_letter.headers):
             raise ValueError("the source no longer had the record, so there are no bytes")
         if self._shape.raw:
-            parts = {"key": letter.key, "value": letter.value, "headers": _own(letter), "timestamp": _time(letter)}
+            parts = {
+                "key": dead_letter.key,
+                "value": dead_letter.value,
+                "headers": _headers_column(dead_letter),
+                "timestamp": _record_time(dead_letter),
+            }
             return [parts[name] for name, _ in self._shape.columns]
-        if letter.value is None:
+        if dead_letter.value is None:
             raise ValueError("it has no bytes")
-        row = json.loads(letter.value.decode("utf-8", "surrogateescape"))
+        row = json.loads(dead_letter.value.decode("utf-8", "surrogateescape"))
         if not isinstance(row, dict):
             raise ValueError("its bytes are not a row")
         kinds = [(name, to_arrow(kind)) for name, kind in self._shape.columns]
-        values = [_value(row.get(name), kind) for name, kind in kinds]
+        values = [_arrow_value(row.get(name), kind) for name, kind in kinds]
         for value, (_, kind) in zip(values, kinds, strict=True):
-            _column([value], kind)
+            _arrow_array([value], kind)
         return values
 
     def _taken(self, task: BatchTask) -> dict[int, DeadLetter]:
@@ -159,25 +164,29 @@ class LetterReader:
 
     def _take(self, task: BatchTask) -> Iterator[tuple[int, DeadLetter]]:
         self._sink = self._sink or self._open()
-        placed = [Placed(Letters.from_json(item[:-1]), item[-1]) for item in task.detail[DETAIL]]
+        placed = [PositionedDeadLetters(DeadLetters.from_json(item[:-1]), item[-1]) for item in task.detail[DETAIL]]
         starts = (item.start for item in placed)
-        for start, (_, found) in zip(starts, kept(self._sink, (item.letters for item in placed)), strict=True):
+        for start, (_, found) in zip(
+            starts, read_dead_letters(self._sink, (item.dead_letters for item in placed)), strict=True
+        ):
             ordered = reversed(found) if task.detail[NEWEST_FIRST] else iter(found)
-            for position, letter in enumerate(ordered, start=start):
-                yield position, letter.letter
+            for position, dead_letter in enumerate(ordered, start=start):
+                yield position, dead_letter.dead_letter
 
 
-def _own(letter: DeadLetter) -> list[dict[str, Any]] | None:
+def _headers_column(dead_letter: DeadLetter) -> list[dict[str, Any]] | None:
     """Return the record's own headers in the form of a message's headers column; None if it has none."""
-    return [{"key": name, "value": value} for name, value in letter.original_headers] or None
+    return [{"key": name, "value": value} for name, value in dead_letter.original_headers] or None
 
 
-def _time(letter: DeadLetter) -> str | None:
+def _record_time(dead_letter: DeadLetter) -> str | None:
     """Return the record's own time from its dead letter's headers, or None."""
-    return next((time_of(text) for name, text in letter.headers.items() if name.endswith("timestamp")), None)
+    return next(
+        (parse_time_text(text) for name, text in dead_letter.headers.items() if name.endswith("timestamp")), None
+    )
 
 
-def _value(value: Any, kind: pa.DataType) -> Any:
+def _arrow_value(value: Any, kind: pa.DataType) -> Any:
     """Convert a value of a row's JSON for an Arrow array of this type; the inverse of :func:`~.originals.row_json`."""
     import pyarrow as pa
 
@@ -189,24 +198,24 @@ def _value(value: Any, kind: pa.DataType) -> Any:
     if is_.is_decimal(kind):
         return Decimal(str(value))
     if is_.is_list(kind) and isinstance(value, list):
-        return [_inner(item, kind.value_type) for item in value]
+        return [_nested_value(item, kind.value_type) for item in value]
     if is_.is_map(kind) and isinstance(value, list) and all(isinstance(pair, list) for pair in value):
-        return [(_inner(key, kind.key_type), _inner(item, kind.item_type)) for key, item in value]
+        return [(_nested_value(key, kind.key_type), _nested_value(item, kind.item_type)) for key, item in value]
     if is_.is_struct(kind) and isinstance(value, dict):
-        return {field.name: _inner(value.get(field.name), field.type) for field in kind}
+        return {field.name: _nested_value(value.get(field.name), field.type) for field in kind}
     return value
 
 
-def _inner(value: Any, kind: pa.DataType) -> Any:
+def _nested_value(value: Any, kind: pa.DataType) -> Any:
     """Convert a value nested in another one: Arrow does not parse text for nested dates and timestamps."""
     import pyarrow as pa
 
     if value is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-        return extreme_times.parsed([value], kind)[0].value
-    return _value(value, kind)
+        return extreme_times.parse([value], kind)[0].value
+    return _arrow_value(value, kind)
 
 
-def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return values as an Arrow array.
 
     :raises ValueError: if a value does not fit the type
@@ -215,7 +224,7 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
     try:
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            return extreme_times.parsed(values, kind)
+            return extreme_times.parse(values, kind)
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise ValueError(str(error)) from error

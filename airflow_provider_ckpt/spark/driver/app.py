@@ -19,12 +19,12 @@ from airflow_provider_ckpt.spark.driver import python_daemon
 from airflow_provider_ckpt.spark.driver.parent_death import die_with_parent
 from airflow_provider_ckpt.spark.driver.preload import (
     prefer_installed_pyspark,
-    preload_meanwhile,
-    start_worker_meanwhile,
+    preload_in_thread,
+    start_worker_in_thread,
 )
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import DriverSide
 
-_NEEDED_NEXT = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipeline")
+_PRELOADED_MODULES = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipeline")
 
 
 def main(directory: str) -> int:
@@ -37,16 +37,16 @@ def main(directory: str) -> int:
     side = DriverSide(directory)
     job = side.job()
     prefer_installed_pyspark()
-    preload_meanwhile(_NEEDED_NEXT)
+    preload_in_thread(_PRELOADED_MODULES)
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ckpt.spark.sql import first_line, hush
+    from airflow_provider_ckpt.spark.sql import first_line, silence_client_logs
     from airflow_provider_ckpt.spark.wave import check_transform, run_wave
 
-    hush()
+    silence_client_logs()
     spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()
     if spark.conf.get(python_daemon.PROPERTY, None) == python_daemon.__name__:
-        start_worker_meanwhile(spark)
+        start_worker_in_thread(spark)
     try:
         columns = check_transform(spark, job)
     except CkptError as error:

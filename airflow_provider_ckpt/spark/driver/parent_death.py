@@ -30,7 +30,7 @@ def die_with_parent(parent: int | None = None) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def tied(command: Sequence[str]) -> list[str]:
+def killed_with_caller(command: Sequence[str]) -> list[str]:
     """Return a command that runs another one and is killed when the thread of this process that starts it ends."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 

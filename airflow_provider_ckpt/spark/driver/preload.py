@@ -36,12 +36,12 @@ def preload(names: Iterable[str]) -> None:
             import_module(name)
 
 
-def preload_meanwhile(names: Iterable[str]) -> None:
+def preload_in_thread(names: Iterable[str]) -> None:
     """Import modules in a thread, while the caller waits for the JVM."""
     threading.Thread(target=preload, args=(names,), name="ckpt-preload", daemon=True).start()
 
 
-def start_worker_meanwhile(spark: SparkSession) -> None:
+def start_worker_in_thread(spark: SparkSession) -> None:
     """Start Spark's Python daemon and a first worker in a thread, while the caller gets a wave ready."""
     threading.Thread(target=_start_worker, args=(spark,), name="ckpt-warm-up", daemon=True).start()
 

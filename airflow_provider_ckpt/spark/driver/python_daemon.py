@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from airflow_provider_ckpt.spark.driver.preload import prefer_installed_pyspark, preload
 
 PROPERTY = "spark.python.daemon.module"
-_MODULES = "CKPT_PRELOADED_MODULES"
-_ALWAYS = (
+_MODULES_VARIABLE = "CKPT_PRELOADED_MODULES"
+_LANE_MODULES = (
     "pyarrow.compute",
     "pandas",
     "pyspark.worker",
@@ -30,13 +30,13 @@ def properties(modules: Iterable[str]) -> dict[str, str]:
 
     :param modules: more modules to import, for the run's connectors
     """
-    return {PROPERTY: __name__, f"spark.executorEnv.{_MODULES}": " ".join(modules)}
+    return {PROPERTY: __name__, f"spark.executorEnv.{_MODULES_VARIABLE}": " ".join(modules)}
 
 
 def main() -> None:
     """Import the modules, then fork a worker whenever Spark requests one."""
     prefer_installed_pyspark()
-    preload([*_ALWAYS, *os.environ.get(_MODULES, "").split()])
+    preload([*_LANE_MODULES, *os.environ.get(_MODULES_VARIABLE, "").split()])
     gc.freeze()  # keeps memory of imported modules shared between workers
     from pyspark.daemon import manager
 

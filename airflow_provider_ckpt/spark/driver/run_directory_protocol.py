@@ -21,7 +21,7 @@ _JOB, _WAVES, _REPLIES = "job.json", "waves.jsonl", "replies.jsonl"
 _PAUSE = 0.02
 
 
-class Lines:
+class JsonLinesTail:
     """Reader of whole lines from a file that another process appends to.
 
     :param path: the file; while it does not exist, nothing is read
@@ -48,7 +48,7 @@ class DriverSide:
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
-        self._waves = Lines(self._directory / _WAVES)
+        self._waves = JsonLinesTail(self._directory / _WAVES)
 
     def job(self) -> Job:
         """Read the job and delete its file, which contains passwords, even if the job is invalid."""
@@ -105,19 +105,19 @@ class DriverSide:
         _append(self._directory / _REPLIES, line)
 
 
-class ControlSide:
+class LeaseHolderSide:
     """The lease holder's end of the protocol."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._replies = Lines(directory / _REPLIES)
+        self._replies = JsonLinesTail(directory / _REPLIES)
 
-    def offer(self, job: Job) -> None:
+    def write_job(self, job: Job) -> None:
         """Write the job for the driver."""
         with private_files.create(self._directory / _JOB) as file:
             file.write(json.dumps(job.to_json()).encode())
 
-    def withdraw(self) -> None:
+    def delete_job(self) -> None:
         """Delete the job if the driver ended before it read it."""
         (self._directory / _JOB).unlink(missing_ok=True)
 

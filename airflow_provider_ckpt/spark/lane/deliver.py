@@ -12,22 +12,22 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.protocols import Reader, Writer
-from airflow_provider_ckpt.connectors.record_positions import Positions
-from airflow_provider_ckpt.connectors.row_filter import without
+from airflow_provider_ckpt.connectors.record_positions import RecordPositions
+from airflow_provider_ckpt.connectors.row_filter import exclude_rows
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters import originals
-from airflow_provider_ckpt.spark.dead_letters.error_policy import SkippedError, letters_left, skips
-from airflow_provider_ckpt.spark.dead_letters.headers import headed
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import replays
-from airflow_provider_ckpt.spark.failures import info_of
-from airflow_provider_ckpt.spark.lane.gather import Gathered, Gathering
-from airflow_provider_ckpt.spark.lane.stack_traces import TRACES, Question
-from airflow_provider_ckpt.spark.lane.task_retry import executed_before
+from airflow_provider_ckpt.spark.dead_letters.error_policy import SkippedError, skipped_indexes, without_skipped
+from airflow_provider_ckpt.spark.dead_letters.headers import with_headers
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import is_replay
+from airflow_provider_ckpt.spark.failures import to_error_info
+from airflow_provider_ckpt.spark.lane.gather import GatheredBatch, Gatherer
+from airflow_provider_ckpt.spark.lane.stack_traces import TRACES, DeferredBatch
+from airflow_provider_ckpt.spark.lane.task_retry import is_task_retry
 from airflow_provider_ckpt.spark.transform import python_function
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.transform.python_function import Function
 
 
-_SENT_BEFORE = ErrorInfo(
+_RETRY_REFUSED = ErrorInfo(
     ErrorType.PROCESSING,
     "Spark retries this task; delivery is at_most_once, so nothing of the batch is sent again",
 )
@@ -57,7 +57,7 @@ class Lane:
         self._transformed = transformed
         self._returns = returns
         self._function: Function | None = None
-        self._refuses = self._pipeline.delivery == "at_most_once" and executed_before()
+        self._refuses_retry = self._pipeline.delivery == "at_most_once" and is_task_retry()
         self._policy = self._pipeline.policy
         self._traced = self._pipeline.dead_letter_queue.include_stack_trace
         self._stopped: set[str] = set()
@@ -85,60 +85,60 @@ class Lane:
         """Return whether an earlier failure keeps this batch from being attempted."""
         return self._unreachable or task.key.partition in self._stopped
 
-    def question(self, task: BatchTask, gathered: Gathered) -> Question | None:
+    def question(self, task: BatchTask, gathered: GatheredBatch) -> DeferredBatch | None:
         """Defer the batch if its rejected records need stack traces (see ``stack_traces.py``); return None if not."""
         if gathered.rejected is None or gathered.failure is not None:
             return None
         if not self._traced or TRACES in task.detail or self.stopped(task):
             return None
-        return self.put_off(Question.about(task, gathered.rejected))
+        return self.defer(DeferredBatch.from_rejected(task, gathered.rejected))
 
-    def put_off(self, question: Question) -> Question:
+    def defer(self, question: DeferredBatch) -> DeferredBatch:
         """Defer a batch; in a pinned pipeline, later batches of its partition wait for it."""
         if self._pipeline.pinned:
             self._asking.add(question.key.partition)
         return question
 
-    def deliver(self, task: BatchTask, gathered: Gathered) -> Outcome:
+    def deliver(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
         """Carry out a batch's instruction and return the outcome."""
         if gathered.read == c.NOT_ATTEMPTED or self.stopped(task) or task.key.partition in self._asking:
             return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
-        if self._refuses:
-            return self._timed(_failed(task, _SENT_BEFORE))
+        if self._refuses_retry:
+            return self._timed(_failed(task, _RETRY_REFUSED))
         try:
             outcome = self._attempt(task, gathered)
         except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes this batch's outcome
-            outcome = _failed(task, info_of(error, traced=self._traced))
+            outcome = _failed(task, to_error_info(error, traced=self._traced))
         if outcome.outcome is AttemptOutcome.FAILED:
             self._unreachable = outcome.error is not None and outcome.error.whole
             if self._pipeline.pinned:
                 self._stopped.add(task.key.partition)
         return self._timed(outcome)
 
-    def _attempt(self, task: BatchTask, gathered: Gathered) -> Outcome:
+    def _attempt(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
         if gathered.failure is not None:
             return _failed(task, gathered.failure)
         if task.instruction is Instruction.REJECT:
             error = task.error or ErrorInfo(ErrorType.RETRY_EXHAUSTED, "the batch was given up")
-            gathered.letters = originals.of_all(self.reader, task, error, raw=self._job.shape.raw)
-            gathered.read = len(gathered.letters)
-        elif task.instruction is Instruction.DELIVER and replays(task):
-            left_out = originals.left_out(self.reader, task)
-            gathered.letters += left_out
+            gathered.dead_letters = originals.from_batch(self.reader, task, error, raw=self._job.shape.raw)
+            gathered.read = len(gathered.dead_letters)
+        elif task.instruction is Instruction.DELIVER and is_replay(task):
+            left_out = originals.unreadable_dead_letters(self.reader, task)
+            gathered.dead_letters += left_out
             gathered.read += len(left_out)
         if task.instruction is Instruction.DELIVER and self._returns is not None:
             self._apply_function(task, gathered, self._returns)
         if task.instruction is Instruction.DELIVER:
-            found = len(gathered.letters)
-            gathered.letters = letters_left(gathered.letters, task, self._policy)
-            gathered.filtered += found - len(gathered.letters)
+            found = len(gathered.dead_letters)
+            gathered.dead_letters = without_skipped(gathered.dead_letters, task, self._policy)
+            gathered.filtered += found - len(gathered.dead_letters)
         positions = self._positions(task, gathered)
-        letters = self._headed(task, gathered.letters)
+        dead_letters = self._headed(task, gathered.dead_letters)
         while True:
             skipped: set[int] = set()
-            content = Content(
+            content = BatchContent(
                 gathered.rows,
-                letters,
+                dead_letters,
                 gathered.read,
                 gathered.filtered,
                 self._original(task, gathered, skipped),
@@ -150,22 +150,22 @@ class Lane:
                 outcome = self._writer.deliver(task, content)
                 if not skipped:
                     return outcome
-            rest = without(gathered.rows, skipped)
+            rest = exclude_rows(gathered.rows, skipped)
             gathered.filtered += gathered.rows.num_rows - rest.num_rows
             gathered.rows = rest
 
-    def _positions(self, task: BatchTask, gathered: Gathered) -> str | None:
+    def _positions(self, task: BatchTask, gathered: GatheredBatch) -> str | None:
         """Return the records' positions in the form that the receipt stores, or None if it stores none.
 
         ``recover`` finds late records by them.
         """
-        if not self._pipeline.source.ordered_by_cursor or task.key.letters or task.instruction is Instruction.VOID:
+        if not self._pipeline.source.ordered_by_cursor or task.key.dead_letters or task.instruction is Instruction.VOID:
             return None
         if task.instruction is Instruction.REJECT:
-            return Positions.of([letter.position for letter in gathered.letters]).text()
-        return Positions.of(gathered.places.all).text()
+            return RecordPositions.of([dead_letter.position for dead_letter in gathered.dead_letters]).text()
+        return RecordPositions.of(gathered.places.all).text()
 
-    def _apply_function(self, task: BatchTask, gathered: Gathered, returns: pa.Schema) -> None:
+    def _apply_function(self, task: BatchTask, gathered: GatheredBatch, returns: pa.Schema) -> None:
         """Apply the user's Python function, the last step of the transform."""
         self._function = self._function or self._job.transform_function()
         assert self._function is not None
@@ -174,10 +174,10 @@ class Lane:
         gathered.filtered += applied.filtered
         if applied.errors:
             raw = self._job.shape.raw
-            gathered.letters += originals.reread(self.reader, task, gathered.places, applied.errors, raw=raw)
+            gathered.dead_letters += originals.from_source(self.reader, task, gathered.places, applied.errors, raw=raw)
 
     def _original(
-        self, task: BatchTask, gathered: Gathered, skipped: set[int]
+        self, task: BatchTask, gathered: GatheredBatch, skipped: set[int]
     ) -> Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]:
         """Return the function by which the writer gets dead letters for rows that the sink refused.
 
@@ -188,20 +188,24 @@ class Lane:
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
             found = [(gathered.places.position(number), error) for number, error in errors.items()]
             numbers = list(errors)
-            skipped.update(numbers[at] for at in skips(found, task, self._policy))
+            skipped.update(numbers[at] for at in skipped_indexes(found, task, self._policy))
             if skipped:
                 raise SkippedError(f"{len(skipped)} records are skipped")
             raw = self._job.shape.raw
             if self._transformed:
-                letters = originals.reread(self.reader, task, gathered.places, errors, raw=raw)
+                dead_letters = originals.from_source(self.reader, task, gathered.places, errors, raw=raw)
             else:
-                letters = originals.from_rows(self.reader, task, gathered.places, gathered.rows, errors, raw=raw)
-            return self._headed(task, letters)
+                dead_letters = originals.from_rows(self.reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            return self._headed(task, dead_letters)
 
         return original
 
-    def _headed(self, task: BatchTask, letters: list[DeadLetter]) -> list[DeadLetter]:
-        return headed(letters, task, self._pipeline, epoch=self._job.context.epoch) if letters else letters
+    def _headed(self, task: BatchTask, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
+        return (
+            with_headers(dead_letters, task, self._pipeline, epoch=self._job.context.epoch)
+            if dead_letters
+            else dead_letters
+        )
 
     def _timed(self, outcome: Outcome) -> Outcome:
         now = time.monotonic()
@@ -223,7 +227,7 @@ def deliver_lane(
     """
     lanes: dict[int, Lane] = {}
     carried = job.pipeline.source.carried
-    gathering = Gathering(traced=job.pipeline.dead_letter_queue.include_stack_trace)
+    gathering = Gatherer(traced=job.pipeline.dead_letter_queue.include_stack_trace)
     try:
         for batch in batches:
             for piece in gathering.split(batch):
@@ -244,7 +248,7 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
 
 
-def outcome_rows(outcomes: Sequence[Outcome | Question]) -> pa.RecordBatch:
+def outcome_rows(outcomes: Sequence[Outcome | DeferredBatch]) -> pa.RecordBatch:
     """Return outcomes and deferred batches as rows of the wave's result, one row per batch."""
     import pyarrow as pa
 

@@ -13,30 +13,30 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import Reader
-from airflow_provider_ckpt.connectors.row_filter import without
+from airflow_provider_ckpt.connectors.row_filter import exclude_rows
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters import originals
-from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.failures import to_error_info
 from airflow_provider_ckpt.spark.lane import oversized_records
 from airflow_provider_ckpt.spark.lane.deliver import Lane, outcome_rows
-from airflow_provider_ckpt.spark.lane.gather import Gathered
-from airflow_provider_ckpt.spark.lane.read import lanes_of
-from airflow_provider_ckpt.spark.lane.stack_traces import Question
-from airflow_provider_ckpt.spark.lane.utf8 import unreadable_texts
+from airflow_provider_ckpt.spark.lane.gather import GatheredBatch
+from airflow_provider_ckpt.spark.lane.read import lanes_of_task
+from airflow_provider_ckpt.spark.lane.stack_traces import DeferredBatch
+from airflow_provider_ckpt.spark.lane.utf8 import invalid_utf8
 from airflow_provider_ckpt.spark.transform import out_of_range_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.spark.job import Job
-    from airflow_provider_ckpt.spark.transform.plain_json import Plain
+    from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 
 
-def copy_lane(
-    job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
+def run_lane(
+    job: Job, wave: Wave, schema: pa.Schema, plain: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Read and deliver the lane's batches, and yield their outcomes (for ``mapInArrow``).
 
@@ -46,26 +46,28 @@ def copy_lane(
     :param plain: decoder of flat JSON records, None if nothing is decoded
     :param batches: numbers of the lanes that this Spark task runs
     """
-    for _, tasks in lanes_of(wave, batches):
+    for _, tasks in lanes_of_task(wave, batches):
         started = time.monotonic()
         lane = Lane(job, transformed=plain is not None)
-        ahead = _Ahead(job, tasks, schema.empty_table(), plain)
-        outcomes: list[Outcome | Question] = []
+        ahead = _Prefetcher(job, tasks, schema.empty_table(), plain)
+        outcomes: list[Outcome | DeferredBatch] = []
         try:
             for index, task in enumerate(tasks):
                 late = index > 0 and time.monotonic() - started > wave.seconds
                 if late or lane.stopped(task):
-                    gathered: Gathered | None = Gathered.of(schema.empty_table(), c.NOT_ATTEMPTED)
+                    gathered: GatheredBatch | None = GatheredBatch.of(schema.empty_table(), c.NOT_ATTEMPTED)
                 else:
                     gathered = ahead.take(index)
-                outcomes.append(lane.put_off(Question(task.key)) if gathered is None else lane.deliver(task, gathered))
+                outcomes.append(
+                    lane.defer(DeferredBatch(task.key)) if gathered is None else lane.deliver(task, gathered)
+                )
         finally:
             ahead.close()
             lane.close()
         yield outcome_rows(outcomes)  # once per lane: each yield costs time in the JVM
 
 
-class _Ahead:
+class _Prefetcher:
     """Prefetching reader: reads the requested batch, then the next one, in its own thread over its own connection.
 
     :param job: the run
@@ -74,7 +76,7 @@ class _Ahead:
     :param plain: decoder of flat JSON records, None if nothing is decoded
     """
 
-    def __init__(self, job: Job, tasks: Sequence[BatchTask], nothing: pa.Table, plain: Plain | None) -> None:
+    def __init__(self, job: Job, tasks: Sequence[BatchTask], nothing: pa.Table, plain: FlatJsonDecoder | None) -> None:
         self._job = job
         self._tasks = tasks
         self._nothing = nothing
@@ -82,12 +84,12 @@ class _Ahead:
         pipeline = job.pipeline
         self._largest = pipeline.transform.max_record_bytes
         self._traced = pipeline.dead_letter_queue.include_stack_trace
-        self._watched = out_of_range_times.columns(pipeline, job.shape)
+        self._watched = out_of_range_times.time_range_checks(pipeline, job.shape)
         self._reader: Reader | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckpt-read")
-        self._next: tuple[int, Future[Gathered | None]] | None = None
+        self._next: tuple[int, Future[GatheredBatch | None]] | None = None
 
-    def take(self, index: int) -> Gathered | None:
+    def take(self, index: int) -> GatheredBatch | None:
         """Return the records of a batch, or why they could not be read, and start to read the next batch.
 
         :return: None if Spark must decode the batch
@@ -108,12 +110,12 @@ class _Ahead:
         if self._reader is not None:
             self._reader.close()
 
-    def _read(self, index: int) -> Gathered | None:
+    def _read(self, index: int) -> GatheredBatch | None:
         import pyarrow as pa
 
         task = self._tasks[index]
         if task.instruction is not Instruction.DELIVER:
-            return Gathered.of(self._nothing)
+            return GatheredBatch.of(self._nothing)
         try:
             self._reader = self._reader or self._job.reader()
             records = []
@@ -123,22 +125,22 @@ class _Ahead:
                     return None
                 records.append(rows)
             table = pa.Table.from_batches(records) if records else self._nothing
-            return self._sorted_out(self._reader, task, table)
+            return self._separate_bad_records(self._reader, task, table)
         except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes the batch's outcome
-            return Gathered.of(self._nothing, failure=info_of(error, traced=self._traced))
+            return GatheredBatch.of(self._nothing, failure=to_error_info(error, traced=self._traced))
 
-    def _decoded(self, plain: Plain, records: pa.RecordBatch) -> pa.RecordBatch | None:
+    def _decoded(self, plain: FlatJsonDecoder, records: pa.RecordBatch) -> pa.RecordBatch | None:
         """Return raw records as rows; None if Spark must decode one of them, or one is too large."""
-        _, large = oversized_records.apart(records, self._largest)
+        _, large = oversized_records.separate(records, self._largest)
         return None if large else plain.rows(records)
 
-    def _sorted_out(self, reader: Reader, task: BatchTask, records: pa.Table) -> Gathered:
+    def _separate_bad_records(self, reader: Reader, task: BatchTask, records: pa.Table) -> GatheredBatch:
         """Return the rows, and dead letters of those that hold invalid UTF-8 or a time out of range."""
-        gathered = Gathered.of(records, records.num_rows)
-        errors = {} if self._plain else unreadable_texts(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
+        gathered = GatheredBatch.of(records, records.num_rows)
+        errors = {} if self._plain else invalid_utf8(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
         errors |= out_of_range_times.errors(gathered.rows, self._watched)
         if errors:
             raw = self._job.shape.raw
-            gathered.letters = originals.from_rows(reader, task, gathered.places, gathered.rows, errors, raw=raw)
-            gathered.rows = without(gathered.rows, errors)
+            gathered.dead_letters = originals.from_rows(reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            gathered.rows = exclude_rows(gathered.rows, errors)
         return gathered

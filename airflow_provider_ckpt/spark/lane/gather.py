@@ -9,59 +9,59 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, CarriedReader, Reader
-from airflow_provider_ckpt.connectors.row_filter import without
+from airflow_provider_ckpt.connectors.protocols import POSITION, ROW_NUMBER, Reader, SparkFedReader
+from airflow_provider_ckpt.connectors.row_filter import exclude_rows
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters import originals
-from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.failures import to_error_info
 from airflow_provider_ckpt.spark.lane import oversized_records
 from airflow_provider_ckpt.spark.lane.stack_traces import TRACES
-from airflow_provider_ckpt.spark.lane.utf8 import unreadable_texts
-from airflow_provider_ckpt.spark.record_positions import Places
+from airflow_provider_ckpt.spark.lane.utf8 import invalid_utf8
+from airflow_provider_ckpt.spark.record_positions import RecordPositions
 from airflow_provider_ckpt.spark.transform import original_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.connectors.protocols import Shape
+    from airflow_provider_ckpt.connectors.protocols import RecordShape
 
 
 @dataclass(slots=True)
-class Gathered:
+class GatheredBatch:
     """Records that were read of one batch, sorted by verdict.
 
     :param rows: records to deliver: :data:`~.protocols.NUMBER`, then the output columns
     :param places: source positions of the records
     :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
-    :param letters: dead letters of rejected records
+    :param dead_letters: dead letters of rejected records
     :param filtered: number of records that are left out, by ``where`` for example
     :param failure: why reading failed, else None
     :param rejected: position, verdict, message and original of each record that the transform rejected
     """
 
     rows: pa.Table
-    places: Places
+    places: RecordPositions
     read: int = 0
-    letters: list[DeadLetter] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
     filtered: int = 0
     failure: ErrorInfo | None = None
     rejected: pa.Table | None = None
 
     @classmethod
-    def of(cls, records: pa.Table, read: int = 0, failure: ErrorInfo | None = None) -> Gathered:
+    def of(cls, records: pa.Table, read: int = 0, failure: ErrorInfo | None = None) -> GatheredBatch:
         """Create it from records that are all to be delivered.
 
         :param records: records as a reader yields them
         :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
         :param failure: why reading failed, else None
         """
-        return cls(numbered(records), Places(records.column(POSITION)), read, failure=failure)
+        return cls(numbered(records), RecordPositions(records.column(POSITION)), read, failure=failure)
 
 
-class Piece:
+class BatchSlice:
     """Rows of one batch of one lane, a slice of an Arrow batch.
 
     :param records: the rows
@@ -71,10 +71,10 @@ class Piece:
     def __init__(self, records: pa.RecordBatch) -> None:
         self.records = records
         self.lane, self.index = c.lane_and_index(records.column(c.BATCH)[0].as_py())
-        self.ends: bool = records.column(c.MARK)[-1].is_valid
+        self.ends: bool = records.column(c.MARKER)[-1].is_valid
 
 
-class Gathering:
+class Gatherer:
     """Collects the rows of a batch, which Spark passes in several Arrow batches.
 
     :param traced: whether errors include a traceback
@@ -84,7 +84,7 @@ class Gathering:
         self._traced = traced
         self._pieces: list[pa.RecordBatch] = []
 
-    def split(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+    def split(self, batch: pa.RecordBatch) -> Iterator[BatchSlice]:
         """Yield slices of an Arrow batch, each with rows of one batch of a lane; a marker row ends its slice."""
         if batch.num_rows == 0:
             return
@@ -94,13 +94,13 @@ class Gathering:
         cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
         edges = [0, *cuts.tolist(), batch.num_rows]
         for start, end in pairwise(edges):
-            yield Piece(batch.slice(start, end - start))
+            yield BatchSlice(batch.slice(start, end - start))
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: BatchSlice) -> None:
         """Store a slice until its batch is complete."""
         self._pieces.append(piece.records)
 
-    def take(self, reader: Reader, task: BatchTask, shape: Shape, *, carried: bool) -> Gathered:
+    def take(self, reader: Reader, task: BatchTask, shape: RecordShape, *, carried: bool) -> GatheredBatch:
         """Return the completed batch, sorted by verdict.
 
         :param reader: the lane's reader
@@ -114,45 +114,47 @@ class Gathering:
 
         table = pa.Table.from_batches(self._pieces)
         self._pieces = []
-        mark = json.loads(table.column(c.MARK)[-1].as_py())
+        mark = json.loads(table.column(c.MARKER)[-1].as_py())
         table = table.slice(0, table.num_rows - 1)
         if carried:
-            held = [originals.unpacked(batch) for batch in table.to_batches() if batch.num_rows]
-            cast("CarriedReader", reader).hold(task, held)
+            held = [originals.unpack_originals(batch) for batch in table.to_batches() if batch.num_rows]
+            cast("SparkFedReader", reader).hold(task, held)
             if task.instruction is Instruction.REJECT:
                 table = table.slice(0, 0)
-        places, numbers = Places(table.column(POSITION)), numbered(table)
+        places, numbers = RecordPositions(table.column(POSITION)), numbered(table)
         verdict = table.column(c.VERDICT)
         good = verdict.null_count == table.num_rows
         outputs = [name for name in table.column_names if name not in _CONTROL]
-        rows = (numbers if good else numbers.filter(pc.is_null(verdict))).select([NUMBER, *outputs])
-        why = ErrorInfo.from_json(mark["failure"]) if mark["failure"] else None
-        gathered = Gathered(rows, places, mark["read"], failure=why)
+        rows = (numbers if good else numbers.filter(pc.is_null(verdict))).select([ROW_NUMBER, *outputs])
+        reason = ErrorInfo.from_json(mark["failure"]) if mark["failure"] else None
+        gathered = GatheredBatch(rows, places, mark["read"], failure=reason)
         if not good:
             bad = table.filter(pc.is_valid(verdict))
             is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
             gathered.filtered = pc.sum(is_filtered).as_py() or 0
             if gathered.filtered < bad.num_rows:
-                gathered.rejected = _rejected(bad.filter(pc.invert(is_filtered)), shape)
-        if why is None:
+                gathered.rejected = _rejected_table(bad.filter(pc.invert(is_filtered)), shape)
+        if reason is None:
             try:
-                _add_letters(gathered, reader, task, raw=shape.raw)
-                gathered.letters += oversized_records.letters(reader, task, mark["large"])
+                _add_dead_letters(gathered, reader, task, raw=shape.raw)
+                gathered.dead_letters += oversized_records.dead_letters(reader, task, mark["large"])
             except Exception as error:  # noqa: BLE001  # records are read again here, so the batch counts as unread
-                gathered.failure = info_of(error, traced=self._traced)
+                gathered.failure = to_error_info(error, traced=self._traced)
         return gathered
 
 
-def _add_letters(gathered: Gathered, reader: Reader, task: BatchTask, *, raw: bool) -> None:
+def _add_dead_letters(gathered: GatheredBatch, reader: Reader, task: BatchTask, *, raw: bool) -> None:
     """Add dead letters for records that the transform rejected, and for rows with invalid UTF-8."""
     if gathered.rejected is not None:
         if raw:
-            gathered.rejected = originals.restored(reader, task, gathered.rejected)
-        gathered.letters = originals.of_rejected(reader, task, gathered.rejected, task.detail.get(TRACES, {}), raw=raw)
-    garbled = unreadable_texts(gathered.rows, ErrorType.TRANSFORM_EVALUATION)
+            gathered.rejected = originals.restore_values(reader, task, gathered.rejected)
+        gathered.dead_letters = originals.from_rejected(
+            reader, task, gathered.rejected, task.detail.get(TRACES, {}), raw=raw
+        )
+    garbled = invalid_utf8(gathered.rows, ErrorType.TRANSFORM_EVALUATION)
     if garbled:
-        gathered.letters += originals.reread(reader, task, gathered.places, garbled, raw=raw)
-        gathered.rows = without(gathered.rows, garbled)
+        gathered.dead_letters += originals.from_source(reader, task, gathered.places, garbled, raw=raw)
+        gathered.rows = exclude_rows(gathered.rows, garbled)
 
 
 def numbered(records: pa.Table) -> pa.Table:
@@ -161,10 +163,10 @@ def numbered(records: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     at = records.schema.get_field_index(POSITION)
-    return records.set_column(at, NUMBER, pa.array(np.arange(records.num_rows, dtype=np.int64)))
+    return records.set_column(at, ROW_NUMBER, pa.array(np.arange(records.num_rows, dtype=np.int64)))
 
 
-def _rejected(records: pa.Table, shape: Shape) -> pa.Table:
+def _rejected_table(records: pa.Table, shape: RecordShape) -> pa.Table:
     """Return position, verdict, message and original of rejected records."""
     import pyarrow as pa
 
@@ -173,7 +175,7 @@ def _rejected(records: pa.Table, shape: Shape) -> pa.Table:
         kind, _, message = verdict.partition(" ")
         verdicts.append(kind)
         messages.append(message)
-    original = original_columns.unpacked(pa.concat_arrays(records.column(c.ORIGINAL).chunks), shape)
+    original = original_columns.unpack(pa.concat_arrays(records.column(c.ORIGINAL).chunks), shape)
     columns = [records.column(POSITION), pa.array(verdicts), pa.array(messages), original]
     return pa.Table.from_arrays(columns, [POSITION, c.VERDICT, originals.MESSAGE, c.ORIGINAL])
 

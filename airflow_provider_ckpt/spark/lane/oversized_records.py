@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.spark.dead_letters import originals
-from airflow_provider_ckpt.spark.record_positions import Places
+from airflow_provider_ckpt.spark.record_positions import RecordPositions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 
-def apart(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[tuple[int, int]]]:
+def separate(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[tuple[int, int]]]:
     """Return the records within the limit, and position and size in bytes of the larger ones.
 
     :param records: position, then the raw columns
@@ -36,20 +36,20 @@ def apart(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[t
     return records.filter(pc.invert(larger)), list(found)
 
 
-def letters(reader: Reader, task: BatchTask, large: Sequence[tuple[int, int]]) -> list[DeadLetter]:
+def dead_letters(reader: Reader, task: BatchTask, large: Sequence[tuple[int, int]]) -> list[DeadLetter]:
     """Create the dead letters of oversized records.
 
     :param reader: the lane's reader
     :param task: the batch
-    :param large: position and size in bytes of all oversized records of the batch, as :func:`apart` returns them
+    :param large: position and size in bytes of all oversized records of the batch, as :func:`separate` returns them
     """
     import pyarrow as pa
 
     if not large:
         return []
-    places = Places(pa.chunked_array([[position for position, _ in large]]))
+    places = RecordPositions(pa.chunked_array([[position for position, _ in large]]))
     errors = {
         number: ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, f"{size:,} bytes, more than transform.max_record_bytes")
         for number, (_, size) in enumerate(large)
     }
-    return originals.reread(reader, task, places, errors, raw=True)
+    return originals.from_source(reader, task, places, errors, raw=True)

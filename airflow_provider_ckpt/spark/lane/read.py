@@ -11,7 +11,7 @@ from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.failures import to_error_info
 from airflow_provider_ckpt.spark.lane import oversized_records
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Reader
     from airflow_provider_ckpt.core.wave import BatchTask, Wave
     from airflow_provider_ckpt.spark.job import Job
-    from airflow_provider_ckpt.spark.transform.plain_json import Plain
+    from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 
 
-def lanes_of(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
+def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
     """Yield number and batches of the lanes that this Spark task runs: one lane for each row of ``spark.range``."""
     for batch in batches:
         for lane in batch.column(0).to_pylist():
@@ -31,7 +31,7 @@ def lanes_of(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[in
 
 
 def read_lane(
-    job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
+    job: Job, wave: Wave, schema: pa.Schema, plain: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the lane's batches, with a marker row after each batch (for ``mapInArrow``).
 
@@ -41,16 +41,16 @@ def read_lane(
     :param plain: decoder of flat JSON records, None if readers decode nothing
     :param batches: numbers of the lanes that this Spark task runs
     """
-    for lane, _ in lanes_of(wave, batches):
-        yield from work_off(job, wave, lane, schema, plain, job.reader)
+    for lane, _ in lanes_of_task(wave, batches):
+        yield from read_batches(job, wave, lane, schema, plain, job.reader)
 
 
-def work_off(
+def read_batches(
     job: Job,
     wave: Wave,
     lane: int,
     schema: pa.Schema,
-    plain: Plain | None,
+    plain: FlatJsonDecoder | None,
     open_reader: Callable[[], Reader],
     read: frozenset[Instruction] = frozenset({Instruction.DELIVER}),
 ) -> Iterator[pa.RecordBatch]:
@@ -84,32 +84,34 @@ def work_off(
                     reader = reader or open_reader()
                     for records in reader.read(task):
                         count += records.num_rows
-                        taken, larger = oversized_records.apart(records, largest) if job.shape.raw else (records, [])
+                        taken, larger = oversized_records.separate(records, largest) if job.shape.raw else (records, [])
                         large += larger
                         if taken.num_rows:
-                            yield _tagged(schema, lane, index, taken, plain)
+                            yield _with_control_columns(schema, lane, index, taken, plain)
                 except CkptError as error:
-                    failure, unreachable = info_of(error, traced=traced), error.whole
+                    failure, unreachable = to_error_info(error, traced=traced), error.whole
                 except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes the batch's outcome
-                    failure = info_of(error, traced=traced)
+                    failure = to_error_info(error, traced=traced)
             yield _marker(schema, lane, index, count, failure, large)
     finally:
         if reader is not None:
             reader.close()
 
 
-def control_schema(plain: Plain | None) -> list[pa.Field]:
+def control_schema(plain: FlatJsonDecoder | None) -> list[pa.Field]:
     """Return the Arrow fields of the control columns, in order.
 
     :param plain: decoder of flat JSON records, None if readers decode nothing
     """
     import pyarrow as pa
 
-    fields = [pa.field(c.BATCH, pa.int64()), pa.field(POSITION, pa.int64()), pa.field(c.MARK, pa.string())]
-    return fields if plain is None else [*fields, pa.field(c.PLAIN, plain.kind)]
+    fields = [pa.field(c.BATCH, pa.int64()), pa.field(POSITION, pa.int64()), pa.field(c.MARKER, pa.string())]
+    return fields if plain is None else [*fields, pa.field(c.FLAT_JSON, plain.kind)]
 
 
-def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, plain: Plain | None) -> pa.RecordBatch:
+def _with_control_columns(
+    schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, plain: FlatJsonDecoder | None
+) -> pa.RecordBatch:
     import pyarrow as pa
 
     size = records.num_rows
@@ -118,12 +120,12 @@ def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, p
     if plain is not None:
         decoded = plain.decoded(records.column("value"))
         control.append(decoded)
-        records = _without_text(records, decoded)
+        records = _without_decoded_values(records, decoded)
     data = [_cast(column, schema.field(len(control) + at).type) for at, column in enumerate(records.columns[1:])]
     return pa.RecordBatch.from_arrays(control + data, schema=schema)
 
 
-def _without_text(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
+def _without_decoded_values(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
     """Return the records without the values of decoded ones; few of these are needed later, and are then read again."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -148,4 +150,4 @@ def _marker(
     import pyarrow as pa
 
     mark = json.dumps({"read": read, "failure": failure and failure.to_json(), "large": large})
-    return pa.RecordBatch.from_pylist([{c.BATCH: c.batch_number(lane, index), c.MARK: mark}], schema=schema)
+    return pa.RecordBatch.from_pylist([{c.BATCH: c.batch_number(lane, index), c.MARKER: mark}], schema=schema)

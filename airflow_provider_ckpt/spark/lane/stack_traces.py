@@ -23,7 +23,7 @@ from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.lane.read import control_schema
 from airflow_provider_ckpt.spark.sql import first_line
 from airflow_provider_ckpt.spark.transform import apply
-from airflow_provider_ckpt.spark.transform.decode import plain_records
+from airflow_provider_ckpt.spark.transform.decode import flat_json_decoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 TRACES = "traces"
 """Key in a task's detail: Spark's errors for the batch's records, by position."""
 
-_ASKS = "asks"
-_SPARKS_OWN = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n[ \t]*+at |\n[ \t]*+(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
-_UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
+_DEFERRED = "asks"
+_SPARK_ERROR = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n[ \t]*+at |\n[ \t]*+(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
+_CONVERSION_ERRORS = (ValueError, TypeError, OverflowError, NotImplementedError)
 """Errors of Python and Arrow for values that they cannot pass to Spark; the record then has no stack trace."""
 
-_MOST = 100
+_MAX_RECORDS = 100
 """Largest number of records of one batch that are evaluated, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DeferredBatch:
     """Batch that a lane deferred.
 
     :param key: the batch
@@ -57,41 +57,41 @@ class Question:
     records: pa.Table | None = None
 
     @classmethod
-    def about(cls, task: BatchTask, rejected: pa.Table) -> Question:
+    def from_rejected(cls, task: BatchTask, rejected: pa.Table) -> DeferredBatch:
         """Create it from the batch's rejected records."""
-        return cls(task.key, rejected.select([POSITION, c.VERDICT, c.ORIGINAL]).slice(0, _MOST))
+        return cls(task.key, rejected.select([POSITION, c.VERDICT, c.ORIGINAL]).slice(0, _MAX_RECORDS))
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict that differs from any outcome's; :func:`told_apart` reads it."""
+        """Return a JSON-ready dict that differs from any outcome's; :func:`split_outcomes` reads it."""
         import pyarrow as pa
 
         if self.records is None:
-            return {_ASKS: self.key.to_json()}
+            return {_DEFERRED: self.key.to_json()}
 
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.records.schema) as stream:
             stream.write_table(self.records)
-        return {_ASKS: self.key.to_json(), "records": base64.b64encode(sink.getvalue()).decode()}
+        return {_DEFERRED: self.key.to_json(), "records": base64.b64encode(sink.getvalue()).decode()}
 
 
-def told_apart(rows: Sequence[str]) -> tuple[list[Outcome], list[Question]]:
+def split_outcomes(rows: Sequence[str]) -> tuple[list[Outcome], list[DeferredBatch]]:
     """Parse the rows that lanes returned into outcomes and deferred batches."""
     import pyarrow as pa
 
-    outcomes, questions = [], []
+    outcomes, deferred_batches = [], []
     for row in rows:
         data = json.loads(row)
         if "records" in data:
             with pa.ipc.open_stream(base64.b64decode(data["records"])) as stream:
-                questions.append(Question(BatchKey.from_json(data[_ASKS]), stream.read_all()))
-        elif _ASKS in data:
-            questions.append(Question(BatchKey.from_json(data[_ASKS])))
+                deferred_batches.append(DeferredBatch(BatchKey.from_json(data[_DEFERRED]), stream.read_all()))
+        elif _DEFERRED in data:
+            deferred_batches.append(DeferredBatch(BatchKey.from_json(data[_DEFERRED])))
         else:
             outcomes.append(Outcome.from_json(data))
-    return outcomes, questions
+    return outcomes, deferred_batches
 
 
-def again(
+def retry_wave(
     wave: Wave, outcomes: Sequence[Outcome], answers: Mapping[BatchKey, Mapping[str, Any]], *, pinned: bool
 ) -> tuple[Wave, list[Outcome]]:
     """Return a follow-up wave of the deferred batches, and the outcomes that are final.
@@ -120,7 +120,7 @@ def again(
     return rest, [outcome for outcome in outcomes if outcome.key not in waited]
 
 
-def answer(spark: SparkSession, job: Job, question: Question, schema: StructType) -> dict[str, Any]:
+def evaluate(spark: SparkSession, job: Job, question: DeferredBatch, schema: StructType) -> dict[str, Any]:
     """Return Spark's errors for a batch's records by position; records that raise no error of Spark are left out.
 
     :param spark: the session
@@ -136,14 +136,14 @@ def answer(spark: SparkSession, job: Job, question: Question, schema: StructType
         record = question.records.slice(number, 1)
         kind = ErrorType(record.column(c.VERDICT)[0].as_py())
         text = None
-        with suppress(*_UNFIT):
-            text = _said(_evaluated(spark, job, record, kind, schema))
+        with suppress(*_CONVERSION_ERRORS):
+            text = _error_text(_evaluating_frames(spark, job, record, kind, schema))
         if text:
             said[str(record.column(POSITION)[0].as_py())] = text
     return {TRACES: said}
 
 
-def _evaluated(
+def _evaluating_frames(
     spark: SparkSession, job: Job, record: pa.Table, kind: ErrorType, schema: StructType
 ) -> Iterator[DataFrame]:
     """Yield data frames that evaluate one record as the transform does, but not under try."""
@@ -151,12 +151,12 @@ def _evaluated(
 
     original = record.column(c.ORIGINAL).combine_chunks()
     original = original.chunk(0) if isinstance(original, pa.ChunkedArray) else original
-    control = [pa.nulls(1, field.type) for field in control_schema(plain_records(spark, job.pipeline))]
+    control = [pa.nulls(1, field.type) for field in control_schema(flat_json_decoder(spark, job.pipeline))]
     table = pa.Table.from_arrays([*control, *original.flatten()], schema.names)
-    return apply.unguarded(spark.createDataFrame(table, schema), job.pipeline, job.shape, kind)
+    return apply.frames_without_try(spark.createDataFrame(table, schema), job.pipeline, job.shape, kind)
 
 
-def _said(frames: Iterator[DataFrame]) -> str | None:
+def _error_text(frames: Iterator[DataFrame]) -> str | None:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -164,6 +164,6 @@ def _said(frames: Iterator[DataFrame]) -> str | None:
         try:
             frame.collect()
         except (PySparkException, Py4JJavaError) as error:  # PySpark has no class of its own for some Java errors
-            found = _SPARKS_OWN.search(str(error))
+            found = _SPARK_ERROR.search(str(error))
             return found[0].strip() if found else first_line(error)
     return None

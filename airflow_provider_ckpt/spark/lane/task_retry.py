@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def executed_before() -> bool:
+def is_task_retry() -> bool:
     """Return whether this Spark task was started before; False outside of Spark."""
     from pyspark import TaskContext
 

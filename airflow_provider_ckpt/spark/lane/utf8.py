@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.batch_content import data_error
+from airflow_provider_ckpt.connectors.batch_content import record_error
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def unreadable_texts(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
+def invalid_utf8(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
     """Return the errors of rows with text that is not valid UTF-8, by record number.
 
     :param rows: :data:`~.protocols.NUMBER`, then the columns
@@ -24,19 +24,23 @@ def unreadable_texts(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
     found: dict[int, ErrorInfo] = {}
     numbers = rows.column(0)
     for name, column in zip(rows.column_names[1:], rows.columns[1:], strict=True):
-        if _readable(column):
+        if _is_valid_utf8(column):
             continue
         start = 0
         for chunk in column.chunks:
             # take() copies; validating a slice of lists or structs would check all of the array that it is a slice of.
-            for at in [] if _readable(chunk) else [at for at in range(len(chunk)) if not _readable(chunk.take([at]))]:
-                error = data_error(kind, f"{name} is a text that is not valid UTF-8")
+            for at in (
+                []
+                if _is_valid_utf8(chunk)
+                else [at for at in range(len(chunk)) if not _is_valid_utf8(chunk.take([at]))]
+            ):
+                error = record_error(kind, f"{name} is a text that is not valid UTF-8")
                 found.setdefault(numbers[start + at].as_py(), error)
             start += len(chunk)
     return found
 
 
-def _readable(texts: pa.Array | pa.ChunkedArray) -> bool:
+def _is_valid_utf8(texts: pa.Array | pa.ChunkedArray) -> bool:
     import pyarrow as pa
 
     try:

@@ -15,21 +15,21 @@ from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.sql import cannot_raise, enclosed, literal, quote
 from airflow_provider_ckpt.spark.transform import determinism, original_columns, out_of_range_times
 from airflow_provider_ckpt.spark.transform.declared_columns import check_outputs, check_where
-from airflow_provider_ckpt.spark.transform.decode import Check, bearable_decimals, decode, parser, raw
-from airflow_provider_ckpt.spark.transform.projection import project, quoted, unusable
-from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, attempts
+from airflow_provider_ckpt.spark.transform.decode import RecordCheck, decode, has_short_decimals, parser_sql, raw_column
+from airflow_provider_ckpt.spark.transform.projection import error_class, project, quoted
+from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, try_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import Shape
+    from airflow_provider_ckpt.connectors.protocols import RecordShape
 
 _WANTED, _JUDGED = "__wanted", "__judged"
 
 
-def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
+def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame:
     """Give every record of ``frame`` a verdict, and the records to deliver their output columns.
 
     :param frame: control columns, then the source's columns
@@ -40,16 +40,16 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     """
     transform = pipeline.transform
     carried = pipeline.source.carried
-    original = original_columns.packed(shape, raw if transform.decode else quote, kept=carried)
-    frame, names, checks = _columns(frame, pipeline, shape)
+    original = original_columns.packed_sql(shape, raw_column if transform.decode else quote, kept=carried)
+    frame, names, checks = _input_columns(frame, pipeline, shape)
     outputs = _outputs(pipeline, names)
 
     tried = {name: f"__tried_{at}" for at, (name, e) in enumerate(outputs.items()) if not cannot_raise(e)}
-    judged = _judged(frame, pipeline, checks, {at: (name, outputs[name]) for name, at in tried.items()})
+    judged = _with_verdicts(frame, pipeline, checks, {at: (name, outputs[name]) for name, at in tried.items()})
 
-    deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
+    deliver = f"{c.MARKER} IS NULL AND {c.VERDICT} IS NULL"
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
-    kept = f"{c.MARK} IS NULL" if carried else rejected
+    kept = f"{c.MARKER} IS NULL" if carried else rejected
     values = {
         name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN {enclosed(e)} END"
         for name, e in outputs.items()
@@ -59,7 +59,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
         [
             *quoted(c.CONTROL),
             c.VERDICT,
-            f"CASE WHEN {kept} THEN {original} ELSE {original_columns.nothing(shape, kept=carried)} END AS {c.ORIGINAL}",
+            f"CASE WHEN {kept} THEN {original} ELSE {original_columns.placeholder_sql(shape, kept=carried)} END AS {c.ORIGINAL}",
             *(f"{value} AS {quote(name)}" for name, value in values.items()),
         ],
         pipeline,
@@ -74,8 +74,8 @@ def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
     return dict(pipeline.transform.select or {name: quote(name) for name in names})
 
 
-def _judged(
-    frame: DataFrame, pipeline: Pipeline, checks: Sequence[Check], select: Mapping[str, tuple[str, str]]
+def _with_verdicts(
+    frame: DataFrame, pipeline: Pipeline, checks: Sequence[RecordCheck], select: Mapping[str, tuple[str, str]]
 ) -> DataFrame:
     """Return the records with their verdicts, and with the values of ``select`` for those to deliver.
 
@@ -83,20 +83,22 @@ def _judged(
     :param select: by temporary column name, the name of an output column and its expression, which may raise an error
     """
     where = pipeline.transform.where
-    trials = {_WANTED: (f"{c.MARK} IS NULL", _as_boolean(where))} if where else {}
-    trials |= {at: (f"{c.MARK} IS NULL AND {_JUDGED} IS NULL", e) for at, (_, e) in select.items()}
-    columns = dict(zip(trials, attempts(frame, trials, pipeline), strict=True))
+    trials = {_WANTED: (f"{c.MARKER} IS NULL", _as_boolean(where))} if where else {}
+    trials |= {at: (f"{c.MARKER} IS NULL AND {_JUDGED} IS NULL", e) for at, (_, e) in select.items()}
+    columns = dict(zip(trials, try_columns(frame, trials, pipeline), strict=True))
 
-    before = [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
+    before = [f"WHEN {check.failed} THEN {_verdict_sql(check.verdict, check.message)}" for check in checks]
     if where:
-        before.append(f"WHEN {_WANTED} IS NULL THEN {_verdict(ErrorType.FILTER_EVALUATION, f'where failed: {where}')}")
+        before.append(
+            f"WHEN {_WANTED} IS NULL THEN {_verdict_sql(ErrorType.FILTER_EVALUATION, f'where failed: {where}')}"
+        )
         before.append(f"WHEN NOT coalesce({_WANTED}.{VALUE}, false) THEN {literal(c.FILTERED)}")
     after = [f"WHEN {_JUDGED} IS NOT NULL THEN {_JUDGED}"]
     for at, (name, expression) in select.items():
-        failed = _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {expression}")
+        failed = _verdict_sql(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {expression}")
         after.append(f"WHEN {at} IS NULL THEN {failed}")
     first = [columns.pop(_WANTED)] if where else []
-    judged, verdict = f"{_judge(before)} AS {_JUDGED}", f"{_judge(after)} AS {c.VERDICT}"
+    judged, verdict = f"{_first_verdict(before)} AS {_JUDGED}", f"{_first_verdict(after)} AS {c.VERDICT}"
     return project(frame, ["*", *first, judged, *columns.values(), verdict], pipeline)
 
 
@@ -104,20 +106,20 @@ def _as_boolean(where: str) -> str:
     return f"CAST({enclosed(where)} AS BOOLEAN)"
 
 
-def _judge(branches: list[str]) -> str:
+def _first_verdict(branches: list[str]) -> str:
     """Return SQL of the first verdict that applies to a record; null if none does, and for marker rows.
 
     :param branches: branches of a ``CASE``
     """
-    return " ".join(["CASE", f"WHEN {c.MARK} IS NOT NULL THEN CAST(NULL AS string)", *branches, "END"])
+    return " ".join(["CASE", f"WHEN {c.MARKER} IS NOT NULL THEN CAST(NULL AS string)", *branches, "END"])
 
 
-def _verdict(kind: str, message: str) -> str:
+def _verdict_sql(kind: str, message: str) -> str:
     """Return SQL literal of a verdict; ``filtered`` carries no message."""
     return literal(kind if kind == c.FILTERED else f"{kind} {message}")
 
 
-def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
+def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructType:
     """Refuse expressions that a transform cannot contain, and return the output columns.
 
     :param frame: see :func:`apply`
@@ -126,27 +128,27 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
     :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
         records
     """
-    frame, names, _ = _columns(frame, pipeline, shape)
+    frame, names, _ = _input_columns(frame, pipeline, shape)
     where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
     select = {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
     wanted = where | select
     for name, expression in wanted.items():
-        found = determinism.moment_or_session(expression, frame.columns)
+        found = determinism.varying_part(expression, frame.columns)
         if found:
-            raise unusable(f"transform.{name}")(
+            raise error_class(f"transform.{name}")(
                 f"transform.{name} depends on {found}, which is not the same whenever it is evaluated: {expression}",
                 pipeline=pipeline.name,
                 hint="A record that is read again must give the same result; take such values from the source.",
             )
-    if wanted and not determinism.fit(frame, wanted.values()):
+    if wanted and not determinism.all_deterministic(frame, wanted.values()):
         for name, expression in wanted.items():
             key = f"transform.{name}"
             for form in (expression, f"{enclosed(expression)} AS checked"):
                 project(frame, [form], pipeline, key, analyse=True)
-            problem = determinism.problem(frame, expression)
+            problem = determinism.why_refused(frame, expression)
             if problem:
                 what, hint = problem
-                raise unusable(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
+                raise error_class(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
     if pipeline.transform.where:
         checked = project(
             frame, [f"{enclosed(pipeline.transform.where)} AS checked"], pipeline, "transform.where", analyse=True
@@ -159,7 +161,9 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
     return given
 
 
-def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorType) -> Iterator[DataFrame]:
+def frames_without_try(
+    frame: DataFrame, pipeline: Pipeline, shape: RecordShape, kind: ErrorType
+) -> Iterator[DataFrame]:
     """Yield data frames that evaluate a record's expressions without try, so that Spark raises its own error.
 
     This is for single records whose error type is known.
@@ -172,11 +176,11 @@ def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorTyp
     transform = pipeline.transform
     if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:
         text = "cast(value AS string)"
-        parsed = parser(pipeline, text, literal(transform.schema_ or ""), "'mode', 'FAILFAST'")
-        bearable = bearable_decimals(frame.sparkSession, pipeline, text)
+        parsed = parser_sql(pipeline, text, literal(transform.schema_ or ""), "'mode', 'FAILFAST'")
+        bearable = has_short_decimals(frame.sparkSession, pipeline, text)
         parsed = f"CASE WHEN {bearable} THEN {parsed} END" if bearable else parsed
         yield project(frame, [f"{parsed} AS checked"], pipeline)
-    frame, _, _ = _columns(frame, pipeline, shape)
+    frame, _, _ = _input_columns(frame, pipeline, shape)
     if kind is ErrorType.FILTER_EVALUATION and transform.where:
         yield project(frame, [f"{_as_boolean(transform.where)} AS checked"], pipeline)
     if kind is ErrorType.TRANSFORM_EVALUATION:
@@ -184,39 +188,45 @@ def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorTyp
             yield project(frame, [f"{enclosed(expression)} AS checked"], pipeline)
 
 
-def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:
+def _input_columns(
+    frame: DataFrame, pipeline: Pipeline, shape: RecordShape
+) -> tuple[DataFrame, list[str], list[RecordCheck]]:
     """Return the frame with the columns that expressions may use, the default output columns, and the checks."""
     if pipeline.transform.decode:
         frame, names, checks = decode(frame, pipeline, shape)
         taken = {name.lower() for name in names}
-        checks += [check for name, check in _time_checks(pipeline, shape, raw) if name.lower() not in taken]
+        checks += [check for name, check in _time_checks(pipeline, shape, raw_column) if name.lower() not in taken]
     else:
         names = [name for name, _ in shape.columns]
         checks = [*_text_checks(pipeline, shape), *(check for _, check in _time_checks(pipeline, shape, quote))]
     return frame, names, [*checks, *_null_checks(pipeline, names)]
 
 
-def _text_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
+def _text_checks(pipeline: Pipeline, shape: RecordShape) -> list[RecordCheck]:
     """Return checks that text is valid UTF-8. Parquet files need them; databases do not contain invalid text."""
     texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.format == "parquet" else []
     return [
-        Check(f"NOT is_valid_utf8({quote(name)})", ErrorType.MESSAGE_DESERIALIZATION, f"{name} is not valid UTF-8")
+        RecordCheck(
+            f"NOT is_valid_utf8({quote(name)})", ErrorType.MESSAGE_DESERIALIZATION, f"{name} is not valid UTF-8"
+        )
         for name in texts
     ]
 
 
-def _time_checks(pipeline: Pipeline, shape: Shape, column: Callable[[str], str]) -> Iterator[tuple[str, Check]]:
+def _time_checks(
+    pipeline: Pipeline, shape: RecordShape, column: Callable[[str], str]
+) -> Iterator[tuple[str, RecordCheck]]:
     """Yield the names of source columns with times, each with the check that the time is in range.
 
     :param column: returns SQL of the source column of a name
     """
-    for found in out_of_range_times.columns(pipeline, shape):
-        yield found.name, Check(found.failed(column(found.name)), ErrorType.SERIALIZATION, found.message)
+    for found in out_of_range_times.time_range_checks(pipeline, shape):
+        yield found.name, RecordCheck(found.failed(column(found.name)), ErrorType.SERIALIZATION, found.message)
 
 
-def _null_checks(pipeline: Pipeline, names: list[str]) -> list[Check]:
+def _null_checks(pipeline: Pipeline, names: list[str]) -> list[RecordCheck]:
     behavior = pipeline.error_handling.null_value_behavior
     if behavior == "passthrough":
         return []
     verdict = c.FILTERED if behavior == "skip" else str(ErrorType.PROCESSING)
-    return [Check(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]
+    return [RecordCheck(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]

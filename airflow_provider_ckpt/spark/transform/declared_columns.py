@@ -13,9 +13,9 @@ from airflow_provider_ckpt.spark import columns as c
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-_OWN = frozenset({*c.CONTROL, POSITION, c.PLAIN, c.CORRUPT, c.VERDICT, c.ORIGINAL})
-_OF_STEPS = re.compile(r"__(?:text|parsed|fault|decoded|wanted|judged|unused|raw_.*|tried_\d+)", re.IGNORECASE)
-_NOTHING = "void"
+_RESERVED = frozenset({*c.CONTROL, POSITION, c.FLAT_JSON, c.CORRUPT, c.VERDICT, c.ORIGINAL})
+_RESERVED_PATTERN = re.compile(r"__(?:text|parsed|fault|decoded|wanted|judged|unused|raw_.*|tried_\d+)", re.IGNORECASE)
+_VOID = "void"
 _INTERVAL = re.compile(r"interval\b", re.IGNORECASE)
 
 
@@ -42,7 +42,7 @@ def check_outputs(schema: StructType, pipeline: str, key: str) -> None:
     :param key: configuration key of the expressions, without the column's name
     :raises ConfigError: naming the expression's key
     """
-    own = _own_name(schema.names)
+    own = _reserved_name_problem(schema.names)
     if own:
         raise InvalidTransformError(f"{key}: {own}", pipeline=pipeline, hint="Rename the column.")
     for field in schema.fields:
@@ -88,7 +88,7 @@ def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
         return _problem(kind.elementType, (*path, "element"))
     if isinstance(kind, t.MapType):
         return _problem(kind.keyType, (*path, "key")) or _problem(kind.valueType, (*path, "value"))
-    if kind.simpleString() == _NOTHING:
+    if kind.simpleString() == _VOID:
         return f"{where}is void, which holds nothing but null"
     return f"{where}is an interval, which no sink takes" if _INTERVAL.match(kind.simpleString()) else None
 
@@ -103,9 +103,9 @@ def _names_problem(names: Iterable[str], where: str) -> str | None:
             both = f"{by_form[form]} and {name} differ only in case, which Spark ignores"
             return f"{where}has two columns {name}" if by_form[form] == name else f"{where}{both}"
         by_form[form] = name
-    return None if where else _own_name(names)
+    return None if where else _reserved_name_problem(names)
 
 
-def _own_name(names: Iterable[str]) -> str | None:
-    own = next((name for name in names if name.lower() in _OWN or _OF_STEPS.fullmatch(name)), None)
+def _reserved_name_problem(names: Iterable[str]) -> str | None:
+    own = next((name for name in names if name.lower() in _RESERVED or _RESERVED_PATTERN.fullmatch(name)), None)
     return f"{own} is a reserved name" if own else None

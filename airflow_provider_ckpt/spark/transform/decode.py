@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.sql import literal, quote
 from airflow_provider_ckpt.spark.transform import lossless_parsing, slow_decimals, strict_parsing
-from airflow_provider_ckpt.spark.transform.plain_json import Plain
+from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 from airflow_provider_ckpt.spark.transform.projection import parse_schema, project, quoted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import Shape
+    from airflow_provider_ckpt.connectors.protocols import RecordShape
 
 _TEXT = "__text"
 _PARSED, _RECORD, _FAULT = "__parsed", "record", "__fault"
@@ -31,7 +31,7 @@ _DECODED = "__decoded"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class RecordCheck:
     """Check of a record before any expression is evaluated on it.
 
     :param failed: SQL condition that is true for a record that fails the check
@@ -44,7 +44,7 @@ class Check:
     message: str
 
 
-def plain_records(spark: SparkSession, pipeline: Pipeline) -> Plain | None:
+def flat_json_decoder(spark: SparkSession, pipeline: Pipeline) -> FlatJsonDecoder | None:
     """Return the decoder with which readers decode flat JSON records.
 
     :return: None if records are not JSON, or the schema has a field that flat records cannot have
@@ -52,14 +52,14 @@ def plain_records(spark: SparkSession, pipeline: Pipeline) -> Plain | None:
     transform = pipeline.transform
     if transform.decode != "json" or transform.schema_ is None:
         return None
-    return Plain.of(parse_schema(spark, transform.schema_, pipeline.name).fields)
+    return FlatJsonDecoder.of(parse_schema(spark, transform.schema_, pipeline.name).fields)
 
 
-def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:
+def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[DataFrame, list[str], list[RecordCheck]]:
     """Parse the record's value into the schema's columns.
 
     Expressions may also use the source's other columns (a message's key, headers and timestamp), but these are output
-    columns only if ``select`` names them. All source columns stay in the frame under the names of :func:`raw`.
+    columns only if ``select`` names them. All source columns stay in the frame under the names of :func:`raw_column`.
 
     :param frame: control columns, then the source's columns
     :param pipeline: the pipeline
@@ -70,37 +70,39 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
     assert transform.schema_ is not None
     fields = parse_schema(frame.sparkSession, transform.schema_, pipeline.name).fields
     names = [item.name for item in fields]
-    told = [name for name in frame.columns if name == c.PLAIN]
-    aliased = [f"{quote(name)} AS {raw(name)}" for name, _ in shape.columns]
+    told = [name for name in frame.columns if name == c.FLAT_JSON]
+    aliased = [f"{quote(name)} AS {raw_column(name)}" for name, _ in shape.columns]
     text = f"cast(value AS string) AS {_TEXT}"
     frame = project(frame, [*quoted([*c.CONTROL, *told]), *aliased, text], pipeline)
 
-    plain = f"{c.PLAIN} IS NOT NULL" if told else "false"
+    plain = f"{c.FLAT_JSON} IS NOT NULL" if told else "false"
     decoded = {name: f"{_DECODED}.{quote(name)}" for name in names}
     found = [
-        *_validity(pipeline, lossless_parsing.altered(fields, decoded, _TEXT, delimiter=_delimiter(pipeline)), decoded),
-        *_missing(pipeline, decoded),
+        *_validity_checks(
+            pipeline, lossless_parsing.is_lossy(fields, decoded, _TEXT, delimiter=_delimiter(pipeline)), decoded
+        ),
+        *_missing_field_checks(pipeline, decoded),
     ]
     faults = " ".join(f"WHEN {check.failed} THEN {number}" for number, check in enumerate(found))
     # A lambda keeps this out of the Java method that Spark generates for the steps after it: Java does not compile a
     # method of more than 8,000 bytes, and executing the steps one by one would slow down every record.
     parsed = (
-        f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed(pipeline, fields)}) END,"
+        f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed_record(pipeline, fields)}) END,"
         f" {_DECODED} -> named_struct('{_RECORD}', {_DECODED}, '{_FAULT}', CASE {faults} END)), 0)"
     )
     frame = project(frame, [*quoted(frame.columns), f"{parsed} AS {_PARSED}"], pipeline)
 
     columns = {name: f"{_PARSED}.{_RECORD}.{quote(name)}" for name in names}
     if told:
-        columns = {n: f"CASE WHEN {plain} THEN {c.PLAIN}.{quote(n)} ELSE {e} END" for n, e in columns.items()}
+        columns = {n: f"CASE WHEN {plain} THEN {c.FLAT_JSON}.{quote(n)} ELSE {e} END" for n, e in columns.items()}
     taken = {"value", *(name.lower() for name in names)}
     frame = project(
         frame,
         [
-            *quoted([name for name in frame.columns if name not in {_PARSED, _TEXT, c.PLAIN}]),
+            *quoted([name for name in frame.columns if name not in {_PARSED, _TEXT, c.FLAT_JSON}]),
             f"{_PARSED}.{_FAULT} AS {_FAULT}",
             *(f"{value} AS {quote(name)}" for name, value in columns.items()),
-            *(f"{raw(name)} AS {quote(name)}" for name, _ in shape.columns if name.lower() not in taken),
+            *(f"{raw_column(name)} AS {quote(name)}" for name, _ in shape.columns if name.lower() not in taken),
         ],
         pipeline,
     )
@@ -108,12 +110,12 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
     return frame, names, checks
 
 
-def raw(name: str) -> str:
+def raw_column(name: str) -> str:
     """Return the SQL name of a source's column, one that no schema's column can have."""
     return quote(f"__raw_{name}")
 
 
-def parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
+def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
     """Return SQL that parses a text as the pipeline declares.
 
     :param pipeline: the pipeline
@@ -127,7 +129,7 @@ def parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
     return f"from_csv({text}, {schema}, map({options}, {strict_parsing.csv_dialect(transform.delimiter)}))"
 
 
-def bearable_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
+def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
     """Return a SQL condition that the parser can parse a record's decimals in time.
 
     :param spark: the session
@@ -138,10 +140,10 @@ def bearable_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str
     transform = pipeline.transform
     assert transform.schema_ is not None
     fields = parse_schema(spark, transform.schema_, pipeline.name).fields
-    return slow_decimals.bearable(fields, text, delimiter=_delimiter(pipeline))
+    return slow_decimals.has_short_decimals(fields, text, delimiter=_delimiter(pipeline))
 
 
-def _parsed(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
+def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
     """Return SQL of the record as its parser returns it; null for a record that would stall or crash the parser.
 
     :param fields: fields of the schema
@@ -149,15 +151,15 @@ def _parsed(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
     transform = pipeline.transform
     assert transform.schema_ is not None
     schema = literal(f"{transform.schema_}\n, {c.CORRUPT} string")  # it may end with a comment
-    parsed = parser(pipeline, _TEXT, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{c.CORRUPT}'")
-    bearable = [slow_decimals.bearable(fields, _TEXT, delimiter=_delimiter(pipeline))]
+    parsed = parser_sql(pipeline, _TEXT, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{c.CORRUPT}'")
+    bearable = [slow_decimals.has_short_decimals(fields, _TEXT, delimiter=_delimiter(pipeline))]
     if transform.decode == "csv":
-        bearable.insert(0, strict_parsing.bearable_csv(_TEXT, transform.delimiter, len(fields)))
+        bearable.insert(0, strict_parsing.is_parsable_csv(_TEXT, transform.delimiter, len(fields)))
     conditions = " AND ".join(filter(None, bearable))
     return f"CASE WHEN {conditions} THEN {parsed} END" if conditions else parsed
 
 
-def _validity(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[Check]:
+def _validity_checks(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[RecordCheck]:
     """Return the checks that a record matches the schema, each for records that have passed the ones before it.
 
     :param altered: SQL condition that a parsed column differs from what the record says
@@ -168,19 +170,23 @@ def _validity(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> l
     unfit = str(ErrorType.MESSAGE_DESERIALIZATION)
     what = "one JSON object" if of_json else "a CSV record"
     strict = (
-        strict_parsing.of_json(_TEXT, list(columns.values())) if of_json else strict_parsing.of_csv(_TEXT, len(columns))
+        strict_parsing.is_strict_json(_TEXT, list(columns.values()))
+        if of_json
+        else strict_parsing.is_strict_csv(_TEXT, len(columns))
     )
     parsed = f"{_DECODED} IS NOT NULL"
     complete = f"{parsed} AND {_DECODED}.{c.CORRUPT} IS NULL AND coalesce({strict}, false)"
     return [
-        Check(f"{raw('value')} IS NULL", c.FILTERED if skips_null else unfit, "no value to decode (a tombstone)"),
-        Check(f"NOT is_valid_utf8({_TEXT})", unfit, "not valid UTF-8"),
-        Check(f"{parsed} AND {altered}", unfit, "a value that its column cannot hold as it is written"),
-        Check(f"NOT ({complete})", unfit, f"not {what} that fits the schema"),
+        RecordCheck(
+            f"{raw_column('value')} IS NULL", c.FILTERED if skips_null else unfit, "no value to decode (a tombstone)"
+        ),
+        RecordCheck(f"NOT is_valid_utf8({_TEXT})", unfit, "not valid UTF-8"),
+        RecordCheck(f"{parsed} AND {altered}", unfit, "a value that its column cannot hold as it is written"),
+        RecordCheck(f"NOT ({complete})", unfit, f"not {what} that fits the schema"),
     ]
 
 
-def _missing(pipeline: Pipeline, columns: Mapping[str, str]) -> list[Check]:
+def _missing_field_checks(pipeline: Pipeline, columns: Mapping[str, str]) -> list[RecordCheck]:
     """Return the check that no field of the schema is missing, if the pipeline has one.
 
     :param columns: SQL of each parsed column
@@ -192,7 +198,7 @@ def _missing(pipeline: Pipeline, columns: Mapping[str, str]) -> list[Check]:
     wanted = "array(" + ", ".join(map(literal, columns)) + ")"
     lacking = f"size(array_except({wanted}, json_object_keys({_TEXT}))) > 0"
     verdict = c.FILTERED if behavior == "skip" else str(ErrorType.JSON_PATH_NOT_FOUND)
-    return [Check(f"({absent}) AND {lacking}", verdict, "a field of the schema is missing")]
+    return [RecordCheck(f"({absent}) AND {lacking}", verdict, "a field of the schema is missing")]
 
 
 def _delimiter(pipeline: Pipeline) -> str | None:

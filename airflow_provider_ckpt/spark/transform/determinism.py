@@ -16,7 +16,10 @@ from airflow_provider_ckpt.spark.transform.projection import analysis_errors
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_OTHERS = "needs other records than its own", "Leave windows, aggregates and subqueries to a query on the target."
+_NEEDS_OTHER_RECORDS = (
+    "needs other records than its own",
+    "Leave windows, aggregates and subqueries to a query on the target.",
+)
 _VARYING = (
     "is nondeterministic",
     "A record that is read again must give the same result; take such values from the source.",
@@ -45,7 +48,7 @@ _RELATIVE = re.compile(r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?'\w++'", re.IGN
 """Literals such as ``DATE 'today'``."""
 
 
-def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
+def varying_part(expression: str, columns: Iterable[str]) -> str | None:
     """Return the part of an expression that depends on the time or the session of its evaluation; None if none does.
 
     Spark treats such functions as constants, but each run or each wave gets another value.
@@ -53,7 +56,7 @@ def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
     :param expression: the expression
     :param columns: columns that it may use; a column takes precedence over a function without parentheses
     """
-    bare = _OPAQUE.sub(_emptied, _QUOTED_CALL.sub(r"\1", expression))
+    bare = _OPAQUE.sub(_without_content, _QUOTED_CALL.sub(r"\1", expression))
     relative = _RELATIVE.search(bare)
     if relative:
         return relative[0]
@@ -67,7 +70,7 @@ def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
     return next((word for alias, word in found if not alias and word.lower() not in known), None)
 
 
-def _emptied(found: re.Match[str]) -> str:
+def _without_content(found: re.Match[str]) -> str:
     """Return a quoted text without its content, unless that is a relative day like ``today``; a comment as a space."""
     if found[0][0] not in "'\"`":
         return " "
@@ -75,15 +78,15 @@ def _emptied(found: re.Match[str]) -> str:
     return f"'{moment[1]}'" if moment else "''"
 
 
-def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:
-    """Return whether a transform can contain all of these expressions; :func:`problem` explains why one cannot.
+def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
+    """Return whether a transform can contain all of these expressions; :func:`why_refused` explains why one cannot.
 
     Each has to be a whole expression by itself, since a text such as ``a) OR (b`` is one between parentheses.
 
     :param frame: what they are evaluated on
     """
     expressions = list(expressions)
-    if any(_of_time_window(expression) for expression in expressions):
+    if any(_uses_time_window(expression) for expression in expressions):
         return False
     try:
         alone = frame.selectExpr(*expressions)
@@ -94,16 +97,16 @@ def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:
     return True
 
 
-def problem(frame: DataFrame, expression: str) -> tuple[str, str] | None:
+def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
     """Return why a transform cannot contain a valid expression and what to do about it; None if it can."""
     from pyspark.errors import AnalysisException
 
-    if _of_time_window(expression):
-        return _OTHERS
+    if _uses_time_window(expression):
+        return _NEEDS_OTHER_RECORDS
     try:
         _analyse(frame, [expression])
     except AnalysisException as error:
-        return _VARYING if error.getCondition() == _NONDETERMINISTIC else _OTHERS
+        return _VARYING if error.getCondition() == _NONDETERMINISTIC else _NEEDS_OTHER_RECORDS
     return None
 
 
@@ -113,5 +116,5 @@ def _analyse(frame: DataFrame, expressions: list[str]) -> None:
     counted.schema  # noqa: B018  # makes a Connect session analyse, too
 
 
-def _of_time_window(expression: str) -> bool:
+def _uses_time_window(expression: str) -> bool:
     return _TIME_WINDOW.search(_QUOTED.sub("''", expression)) is not None

@@ -24,18 +24,18 @@ Rules = Mapping[str, Callable[[str, str], str]]
 Its arguments are SQL of the value and SQL of its text.
 """
 
-_MARK = f"number{secrets.randbits(62)}:"
+_NUMBER_PREFIX = f"number{secrets.randbits(62)}:"
 """Prefix that distinguishes numbers parsed as text from strings; it is random, so that no record contains it."""
 
-MARK_LENGTH = len(_MARK)
-"""Number of characters by which :func:`parsed_again` makes the text of a JSON number longer."""
+NUMBER_PREFIX_LENGTH = len(_NUMBER_PREFIX)
+"""Number of characters by which :func:`any_decimal` makes the text of a JSON number longer."""
 
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _NEXT_NUMBER = rf'\G((?:[^"0-9-]++|{_STRING})*+)(-?[0-9][0-9.eE+-]*+)'
 _HUGE = r"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{200}"
 """Number that may be infinite as a double, anywhere in a record."""
 
-_MANY = 30
+_MAX_SEARCHED_FIELDS = 30
 """Number of fields above which parsing a record again takes less time than one expression that looks for all fields."""
 
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -53,11 +53,11 @@ _USUAL = {
 }
 """By type, notations of JSON values that ``from_json`` does not alter."""
 
-_SPELT_ONE_WAY = re.compile(r'[^"\\/\x00-\x1f]+')
+_ESCAPED_BY_NUMBER_ONLY = re.compile(r'[^"\\/\x00-\x1f]+')
 """Names whose characters JSON can escape by number only, if at all."""
 
 
-def altered(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:
+def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:
     """Return a SQL condition: some parsed column differs from what the record says.
 
     :param fields: fields of the schema
@@ -67,15 +67,17 @@ def altered(fields: Iterable[StructField], columns: Mapping[str, str], text: str
     """
     fields = list(fields)
     rules = _JSON if delimiter is None else _CSV
-    found = [_altered(field.dataType, columns[field.name], f"own.{quote(field.name)}", rules) for field in fields]
+    found = [
+        _is_lossy_value(field.dataType, columns[field.name], f"own.{quote(field.name)}", rules) for field in fields
+    ]
     condition = _any(found)
     if condition is None:
         return "false"
-    again = f"exists(array({_own(fields, text, delimiter)}), own -> {condition})"
-    return again if delimiter is not None else f"{_unusual(fields, text)} AND {again}"
+    again = f"exists(array({_parsed_as_text(fields, text, delimiter)}), own -> {condition})"
+    return again if delimiter is not None else f"{_has_unusual_notation(fields, text)} AND {again}"
 
 
-def parsed_again(
+def any_decimal(
     fields: Iterable[StructField], text: str, condition: Callable[[str], str], *, delimiter: str | None
 ) -> str | None:
     """Return a SQL condition: the text of some decimal in the record, at any depth, meets a condition.
@@ -83,35 +85,35 @@ def parsed_again(
     :param fields: fields of the schema
     :param text: SQL of the record
     :param condition: returns SQL of the condition for SQL of a decimal's text; a JSON number is longer in that text by
-        :data:`MARK_LENGTH` characters
+        :data:`NUMBER_PREFIX_LENGTH` characters
     :param delimiter: delimiter of CSV fields, None for JSON
     :return: None if the schema has no decimals
     """
     fields = list(fields)
     rules: Rules = {"decimal": lambda _, own: f"NOT {condition(own)}"}
     owns = [f"own.{quote(field.name)}" for field in fields]
-    found = _any(_altered(field.dataType, own, own, rules) for field, own in zip(fields, owns, strict=True))
-    return f"exists(array({_own(fields, text, delimiter)}), own -> {found})" if found else None
+    found = _any(_is_lossy_value(field.dataType, own, own, rules) for field, own in zip(fields, owns, strict=True))
+    return f"exists(array({_parsed_as_text(fields, text, delimiter)}), own -> {found})" if found else None
 
 
-def _own(fields: Iterable[StructField], text: str, delimiter: str | None) -> str:
+def _parsed_as_text(fields: Iterable[StructField], text: str, delimiter: str | None) -> str:
     """Return SQL of the record, parsed with text in place of its values."""
     if delimiter is None:
-        return f"from_json({_marked(text)}, {literal(_as_texts(fields))}, map({JSON_DIALECT}))"
+        return f"from_json({_with_numbers_as_text(text)}, {literal(_as_texts(fields))}, map({JSON_DIALECT}))"
     schema = ", ".join(f"{quote(field.name)} string" for field in fields)
     return f"from_csv({text}, {literal(schema)}, map({csv_dialect(delimiter)}))"
 
 
-def _altered(kind: DataType, value: str, own: str, rules: Rules, depth: int = 0) -> str | None:
+def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: int = 0) -> str | None:
     """Return the condition for one value and its text; None if parsers do not alter values of its type."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
         names = [(field.dataType, quote(field.name)) for field in kind.fields]
-        return _any(_altered(inside, f"{value}.{name}", f"{own}.{name}", rules, depth) for inside, name in names)
+        return _any(_is_lossy_value(inside, f"{value}.{name}", f"{own}.{name}", rules, depth) for inside, name in names)
     if isinstance(kind, t.ArrayType | t.MapType):
         item, its_own = f"item{depth}", f"own{depth}"
-        condition = _altered(_inside(kind), item, its_own, rules, depth + 1)
+        condition = _is_lossy_value(_element_type(kind), item, its_own, rules, depth + 1)
         if isinstance(kind, t.MapType):
             value, own = f"map_values({value})", f"map_values({own})"
         pairs = f"zip_with({value}, {own}, ({item}, {its_own}) -> {condition})"
@@ -125,7 +127,7 @@ def _any(conditions: Iterable[str | None]) -> str | None:
     return f"({' OR '.join(found)})" if found else None
 
 
-def _inside(kind: DataType) -> DataType:
+def _element_type(kind: DataType) -> DataType:
     """Return the type of an array's elements or a map's values; any other type as it is."""
     from pyspark.sql import types as t
 
@@ -134,9 +136,9 @@ def _inside(kind: DataType) -> DataType:
     return kind.valueType if isinstance(kind, t.MapType) else kind
 
 
-def _marked(text: str) -> str:
+def _with_numbers_as_text(text: str) -> str:
     """Return SQL of a strict JSON document with its numbers as strings that start with the prefix."""
-    marked = f'$1"{_MARK}$2"'
+    marked = f'$1"{_NUMBER_PREFIX}$2"'
     return f"regexp_replace({text}, {literal(_NEXT_NUMBER)}, {literal(marked)})"
 
 
@@ -153,37 +155,37 @@ def _as_text(kind: DataType) -> str | None:
         members = _as_texts(kind.fields, colon=":")
         return f"struct<{members}>" if members else None
     if isinstance(kind, t.ArrayType | t.MapType):
-        inside = _as_text(_inside(kind))
+        inside = _as_text(_element_type(kind))
         wrapped = f"array<{inside}>" if isinstance(kind, t.ArrayType) else f"map<string, {inside}>"
         return wrapped if inside else None
     return "string" if kind.typeName() in _JSON else None
 
 
-def _unusual(fields: Iterable[StructField], text: str) -> str:
+def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
     """Return a SQL condition: the record may have a field in an unusual notation.
 
     Fields are found by name, at any depth. A name with an escape in it would not be found, so escapes count as unusual.
     """
-    members = dict.fromkeys(_members(fields))
-    if len(members) > _MANY:
+    members = dict.fromkeys(_searched_fields(fields))
+    if len(members) > _MAX_SEARCHED_FIELDS:
         return "true"
-    escape = "\\u" if all(_SPELT_ONE_WAY.fullmatch(name) for name, _ in members) else "\\"
+    escape = "\\u" if all(_ESCAPED_BY_NUMBER_ONLY.fullmatch(name) for name, _ in members) else "\\"
     found = [rf'{re.escape(name)}"\s*+:\s*+(?!{usual}|null)' for name, usual in members if usual]
     anything = [] if all(usual for _, usual in members) else [_HUGE]
     expression = "|".join([f'"(?:{"|".join(found)})', *anything] if found else anything)
     return f"(contains({text}, {literal(escape)}) OR {text} RLIKE {literal(expression)})"
 
 
-def _members(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
+def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
     """Yield the names of fields that may be altered, each with its usual notations, or None if it has none."""
     from pyspark.sql import types as t
 
     for field in fields:
         kind = field.dataType
         while isinstance(kind, t.ArrayType | t.MapType):
-            kind = _inside(kind)
+            kind = _element_type(kind)
         if isinstance(kind, t.StructType):
-            yield from _members(kind.fields)
+            yield from _searched_fields(kind.fields)
         elif kind.typeName() in _JSON:
             yield field.name, _usual(field.dataType)
 
@@ -193,14 +195,14 @@ def _usual(kind: DataType) -> str | None:
 
     if not isinstance(kind, t.ArrayType | t.MapType):
         return _USUAL.get(kind.typeName())
-    inside = _usual(_inside(kind))
+    inside = _usual(_element_type(kind))
     name, ends = ("", "[]") if isinstance(kind, t.ArrayType) else (rf"{_STRING}\s*+:\s*+", "{}")
     items = rf"(?:\s*+{name}(?:{inside}|null)\s*+,?+)*+\s*+"
     return rf"\{ends[0]}{items}\{ends[1]}" if inside else None
 
 
-def _number(own: str) -> str:
-    return f"replace({own}, '{_MARK}', '')"
+def _without_prefix(own: str) -> str:
+    return f"replace({own}, '{_NUMBER_PREFIX}', '')"
 
 
 def _is_finite(value: str, _: str) -> str:
@@ -234,7 +236,7 @@ def _is_time_or_seconds(value: str, own: str) -> str:
 
     The parser lets a number that is too large wrap around.
     """
-    return f"({_is_time(value, own)}) OR try_cast({_number(own)} AS bigint) = unix_seconds({value})"
+    return f"({_is_time(value, own)}) OR try_cast({_without_prefix(own)} AS bigint) = unix_seconds({value})"
 
 
 def _is_text(value: str, own: str) -> str:
@@ -242,18 +244,18 @@ def _is_text(value: str, own: str) -> str:
 
     The parser rewrites a number that is in place of a string, alone or inside an object or array.
     """
-    inside = literal(f'"{_MARK}([^"]*+)"')
-    unmarked = _number(f"regexp_replace({own}, {inside}, '$1')")
+    inside = literal(f'"{_NUMBER_PREFIX}([^"]*+)"')
+    unmarked = _without_prefix(f"regexp_replace({own}, {inside}, '$1')")
     return f"{unmarked} = {value}"
 
 
-def _is_bounded(_: str, own: str) -> str:
+def _is_finite_variant(_: str, own: str) -> str:
     """Return SQL: no number in the text is infinite as a double.
 
     A variant stores a number that is no decimal as the nearest double. A JSON null is a variant value without text; it
     passes.
     """
-    numbers = f"regexp_extract_all({own}, {literal(f'{_MARK}([0-9.eE+-]++)')}, 1)"
+    numbers = f"regexp_extract_all({own}, {literal(f'{_NUMBER_PREFIX}([0-9.eE+-]++)')}, 1)"
     infinite = f"exists({numbers}, number -> abs(try_cast(number AS double)) = cast('Infinity' AS double))"
     return f"NOT coalesce({infinite}, false)"
 
@@ -269,15 +271,15 @@ def _is_number(value: str, own: str) -> str:
 
 
 _JSON: Rules = {
-    "byte": lambda value, own: f"try_cast({_number(own)} AS int) = {value}",
-    "decimal": lambda _, own: f"startswith({own}, '{_MARK}')",
+    "byte": lambda value, own: f"try_cast({_without_prefix(own)} AS int) = {value}",
+    "decimal": lambda _, own: f"startswith({own}, '{_NUMBER_PREFIX}')",
     "double": _is_finite,
     "float": _is_finite,
     "date": _is_day,
     "timestamp": _is_time_or_seconds,
     "timestamp_ntz": _is_time_without_zone,
     "string": _is_text,
-    "variant": _is_bounded,
+    "variant": _is_finite_variant,
 }
 _CSV: Rules = {
     "decimal": lambda _, own: f"NOT contains({own}, ',')",

@@ -18,10 +18,10 @@ from airflow_provider_ckpt.spark.sql import quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.connectors.protocols import Shape
+    from airflow_provider_ckpt.connectors.protocols import RecordShape
 
 
-class _Form(NamedTuple):
+class _TextForm(NamedTuple):
     """Conversion of a column's values to text and back.
 
     :param sql: SQL, with ``{}`` for the column, of the value that Spark writes as JSON
@@ -34,7 +34,7 @@ class _Form(NamedTuple):
     stored: str | None = None
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -44,19 +44,19 @@ def _header(packed: dict[str, str]) -> dict[str, Any]:
 
 
 _FORMS = {
-    **dict.fromkeys(("boolean", "tinyint", "smallint", "int", "bigint"), _Form("{}", _same)),
-    **dict.fromkeys(("float", "double"), _Form("CAST({} AS string)", float)),
-    "binary": _Form("{}", base64.b64decode),
-    "string": _Form("CAST({} AS binary)", base64.b64decode, "binary"),
-    "decimal": _Form("CAST({} AS string)", Decimal),
-    "date": _Form("unix_date({})", _same, "int32"),
-    "timestamp": _Form("unix_micros({})", _same, "int64"),
-    "array<struct<key:string,value:binary>>": _Form("{}", lambda headers: [_header(header) for header in headers]),
+    **dict.fromkeys(("boolean", "tinyint", "smallint", "int", "bigint"), _TextForm("{}", _unchanged)),
+    **dict.fromkeys(("float", "double"), _TextForm("CAST({} AS string)", float)),
+    "binary": _TextForm("{}", base64.b64decode),
+    "string": _TextForm("CAST({} AS binary)", base64.b64decode, "binary"),
+    "decimal": _TextForm("CAST({} AS string)", Decimal),
+    "date": _TextForm("unix_date({})", _unchanged, "int32"),
+    "timestamp": _TextForm("unix_micros({})", _unchanged, "int64"),
+    "array<struct<key:string,value:binary>>": _TextForm("{}", lambda headers: [_header(header) for header in headers]),
 }
 """By Spark SQL type; decimal without precision and scale."""
 
 
-def packed(shape: Shape, column: Callable[[str], str], *, kept: bool) -> str:
+def packed_sql(shape: RecordShape, column: Callable[[str], str], *, kept: bool) -> str:
     """Return SQL of a record's source columns.
 
     :param shape: the source's columns
@@ -73,14 +73,14 @@ def packed(shape: Shape, column: Callable[[str], str], *, kept: bool) -> str:
     return f"to_json(struct({', '.join(values)}))"
 
 
-def nothing(shape: Shape, *, kept: bool) -> str:
+def placeholder_sql(shape: RecordShape, *, kept: bool) -> str:
     """Return SQL of the placeholder ORIGINAL value for records whose source columns are not needed.
 
     A list in it is empty and not null: Spark's Arrow writer walks over all null lists of a batch again for every
     further row of it.
 
     :param shape: the source's columns
-    :param kept: see :func:`packed`
+    :param kept: see :func:`packed_sql`
     """
     empty = {"array": "array()", "map": "map()"}
     kinds = [kind.partition("<")[0].lower() for _, kind in shape.columns]
@@ -93,7 +93,7 @@ def nothing(shape: Shape, *, kept: bool) -> str:
     return f"struct({', '.join(columns)})"
 
 
-def unpacked(original: pa.Array, shape: Shape) -> pa.StructArray:
+def unpack(original: pa.Array, shape: RecordShape) -> pa.StructArray:
     """Return the source's columns of rejected records.
 
     :param original: column :data:`~.columns.ORIGINAL`, without nulls
@@ -106,13 +106,13 @@ def unpacked(original: pa.Array, shape: Shape) -> pa.StructArray:
         return original
     records = [json.loads(text) for text in original.to_pylist()]
     columns = [
-        _restored((record.get(name) for record in records), form, to_arrow(kind))
+        _unpacked_column((record.get(name) for record in records), form, to_arrow(kind))
         for (name, kind), form in zip(shape.columns, forms, strict=True)
     ]
     return pa.StructArray.from_arrays(columns, [name for name, _ in shape.columns])
 
 
-def _restored(values: Iterable[Any], form: _Form, kind: pa.DataType) -> pa.Array:
+def _unpacked_column(values: Iterable[Any], form: _TextForm, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     stored = pa.type_for_alias(form.stored) if form.stored else kind
@@ -120,7 +120,7 @@ def _restored(values: Iterable[Any], form: _Form, kind: pa.DataType) -> pa.Array
     return column.view(kind) if form.stored else column
 
 
-def _forms(shape: Shape) -> list[_Form] | None:
+def _forms(shape: RecordShape) -> list[_TextForm] | None:
     """Return the text forms of all columns; None if one has none."""
     kinds = [kind.lower().replace(" ", "").partition("(")[0] for _, kind in shape.columns]
     return [_FORMS[kind] for kind in kinds] if all(kind in _FORMS for kind in kinds) else None

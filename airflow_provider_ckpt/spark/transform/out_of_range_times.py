@@ -12,22 +12,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.batch_content import data_error
-from airflow_provider_ckpt.connectors.postgres.column_types import DAY, FIRST_DAY
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.batch_content import record_error
+from airflow_provider_ckpt.connectors.postgres.column_types import FIRST_DAY, MICROSECONDS_A_DAY
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.spark.sql import is_name, quote
+from airflow_provider_ckpt.spark.sql import is_column_name, quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import Shape
+    from airflow_provider_ckpt.connectors.protocols import RecordShape
 
-_FIRST = {"postgres": FIRST_DAY, "kafka": 0}
+_FIRST_DAYS = {"postgres": FIRST_DAY, "kafka": 0}
 """By source type, the day of the first time that the source can have, in days since 1970."""
 
-_WHY = {
+_MESSAGES = {
     "postgres": "is infinity or after the year 294246, which only a postgres sink takes, and only from a column that "
     "no expression names; let a view give it as text",
     "kafka": "is after the year 294246: Kafka counts milliseconds, which may not be what the producer wrote; leave it "
@@ -45,7 +45,7 @@ _STAR = re.compile(r"(?:^|[^\w)\]`'\"\s])\s*\*")
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class TimeRangeCheck:
     """Check that the times of a column are in range.
 
     :param name: name of the source's column
@@ -60,15 +60,15 @@ class Beyond:
     @property
     def message(self) -> str:
         """Error message for a record whose time is out of range."""
-        return f"{self.name} {_WHY[self.source]}"
+        return f"{self.name} {_MESSAGES[self.source]}"
 
     def failed(self, column: str) -> str:
         """Return SQL that is true for a record whose time is out of range.
 
         :param column: SQL of the column
         """
-        first = _FIRST[self.source]
-        return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * DAY)}"
+        first = _FIRST_DAYS[self.source]
+        return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * MICROSECONDS_A_DAY)}"
 
     def found(self, rows: pa.Table) -> pa.Array:
         """Return the numbers of the records whose time is out of range."""
@@ -76,39 +76,41 @@ class Beyond:
         import pyarrow.compute as pc
 
         column = rows.column(self.name)
-        first = _FIRST[self.source] * (1 if self.kind == "date" else DAY)
+        first = _FIRST_DAYS[self.source] * (1 if self.kind == "date" else MICROSECONDS_A_DAY)
         number = column.cast(pa.int32() if self.kind == "date" else pa.int64())
-        return rows.column(NUMBER).filter(pc.less(number, first))
+        return rows.column(ROW_NUMBER).filter(pc.less(number, first))
 
 
-def columns(pipeline: Pipeline, shape: Shape) -> list[Beyond]:
+def time_range_checks(pipeline: Pipeline, shape: RecordShape) -> list[TimeRangeCheck]:
     """Return the checks for time columns that are used, except those that go from PostgreSQL to PostgreSQL unchanged.
 
     :param pipeline: the pipeline
     :param shape: the source's columns
     """
     source, transform = pipeline.source.type, pipeline.transform
-    if source not in _FIRST:
+    if source not in _FIRST_DAYS:
         return []
     whole = [] if transform.decode else [quote(name) for name, _ in shape.columns]
     used = list(transform.select.values()) if transform.select else whole
     if source == pipeline.sink.type == "postgres" and not transform.python:
-        used = [expression for expression in used if not is_name(expression)]
+        used = [expression for expression in used if not is_column_name(expression)]
     if transform.where:
         used.append(transform.where)
-    return [Beyond(name, kind, source) for name, kind in shape.columns if kind in _SQL and _named(name, used)]
+    return [
+        TimeRangeCheck(name, kind, source) for name, kind in shape.columns if kind in _SQL and _may_be_used(name, used)
+    ]
 
 
-def errors(rows: pa.Table, watched: Iterable[Beyond]) -> dict[int, ErrorInfo]:
+def errors(rows: pa.Table, watched: Iterable[TimeRangeCheck]) -> dict[int, ErrorInfo]:
     """Return the errors of records whose times are out of range, by record number."""
     return {
-        number: data_error(ErrorType.SERIALIZATION, column.message)
+        number: record_error(ErrorType.SERIALIZATION, column.message)
         for column in watched
         for number in column.found(rows).to_pylist()
     }
 
 
-def _named(name: str, expressions: Iterable[str]) -> bool:
+def _may_be_used(name: str, expressions: Iterable[str]) -> bool:
     """Return whether an expression may use a column; a wrong yes is harmless."""
     word = re.compile(rf"(?<!\w){re.escape(quote(name)[1:-1])}(?!\w)", re.IGNORECASE)
     return any(word.search(expression) or _STAR.search(expression) for expression in expressions)

@@ -25,7 +25,7 @@ _DATE = r"[1-9][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
 _ZONE = r"(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9])"
 _FRACTION = r"(?:0|-?[1-9][0-9]{0,14}|-?(?:0|[1-9][0-9]{0,14})\.[0-9]{1,17})"
-_VALUES = {
+_UNAMBIGUOUS_VALUES = {
     "string": _TEXT,
     "boolean": "true|false",
     "smallint": "-?(?:0|[1-9][0-9]{0,3})",
@@ -39,14 +39,14 @@ _VALUES = {
 """By Spark SQL type, JSON values that every parser reads alike."""
 
 _NAME = re.compile("[A-Za-z0-9_ .-]+")
-_LONGEST = 4_000
+_MAX_EXPRESSION_LENGTH = 4_000
 """Largest length of an expression. From about 6,000 characters, RE2 runs out of memory for its states and is 30 times
 as slow.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class FlatJsonDecoder:
     """Decoder of the flat JSON records of a schema.
 
     :param expression: regular expression for flat records (RE2, over bytes)
@@ -57,18 +57,20 @@ class Plain:
     fields: Sequence[tuple[str, str]]
 
     @classmethod
-    def of(cls, fields: Iterable[StructField]) -> Plain | None:
+    def of(cls, fields: Iterable[StructField]) -> FlatJsonDecoder | None:
         """Create the decoder for a schema.
 
         :param fields: fields of the schema
         :return: None if flat records cannot have one of the fields, or too many fields
         """
         named = [(field.name, field.dataType.simpleString()) for field in fields]
-        if len(dict(named)) < len(named) or not all(_NAME.fullmatch(name) and kind in _VALUES for name, kind in named):
+        if len(dict(named)) < len(named) or not all(
+            _NAME.fullmatch(name) and kind in _UNAMBIGUOUS_VALUES for name, kind in named
+        ):
             return None
-        members = [f'"{re.escape(name)}"{_SPACE}:{_SPACE}(?:{_VALUES[kind]}|null)' for name, kind in named]
+        members = [f'"{re.escape(name)}"{_SPACE}:{_SPACE}(?:{_UNAMBIGUOUS_VALUES[kind]}|null)' for name, kind in named]
         expression = rf"\A\{{{_SPACE}{f'{_SPACE},{_SPACE}'.join(members)}{_SPACE}\}}\r?\z"
-        return cls(expression, named) if members and len(expression) <= _LONGEST else None
+        return cls(expression, named) if members and len(expression) <= _MAX_EXPRESSION_LENGTH else None
 
     @property
     def kind(self) -> pa.StructType:

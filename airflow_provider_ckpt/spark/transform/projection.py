@@ -41,7 +41,7 @@ def project(
     :param analyse: have a Connect session analyse now, too; a classic one always does
     :raises ConfigError: if Spark cannot use an expression
     """
-    with refusals(pipeline, key):
+    with config_errors(pipeline, key):
         of_sql = [expression for expression in expressions if isinstance(expression, str)]
         if len(of_sql) == len(expressions):
             projected = frame.selectExpr(*of_sql)
@@ -55,7 +55,7 @@ def project(
 
 
 @contextmanager
-def refusals(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
+def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
     """Convert Spark's error for an invalid expression inside the ``with`` block to an error that names the key.
 
     :raises ConfigError: if Spark cannot use the expression
@@ -67,7 +67,7 @@ def refusals(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
     except analysis_errors() as error:
         if not _of_expression(error):
             raise
-        kind = DslParseError if isinstance(error, ParseException) else unusable(key)
+        kind = DslParseError if isinstance(error, ParseException) else error_class(key)
         reason = "Spark's server gives no reason; is it nested deeply?" if _without_reason(error) else first_line(error)
         raise kind(
             f"{key} cannot be used: {reason}",
@@ -108,7 +108,7 @@ def _without_reason(error: Exception) -> bool:
     return error.getGrpcStatusCode() is StatusCode.UNKNOWN and 'details = ""' in str(error)
 
 
-def unusable(key: str) -> type[ConfigError]:
+def error_class(key: str) -> type[ConfigError]:
     """Return the error class for an expression that parses and is not valid."""
     return InvalidFilterError if key == "transform.where" else InvalidTransformError
 
@@ -131,7 +131,7 @@ def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "trans
     from pyspark.sql.types import StructType
 
     try:
-        parsed = _parsed(spark, ddl)
+        parsed = _parse_ddl(spark, ddl)
         if not isinstance(parsed, StructType):
             raise ConfigError(
                 f"{key} is one type, not columns: {ddl}",
@@ -148,7 +148,7 @@ def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "trans
 
 
 @lru_cache
-def _parsed(spark: SparkSession, ddl: str) -> DataType:
+def _parse_ddl(spark: SparkSession, ddl: str) -> DataType:
     """Parse DDL with a session; a Connect session sends it to its server."""
     from pyspark.sql.types import DataType
 

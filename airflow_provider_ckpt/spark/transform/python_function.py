@@ -14,9 +14,9 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, InvalidTransformError
-from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.failures import to_error_info
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ _HINT = "Return one row for each, in their order, with just the columns of trans
 
 
 @dataclass(slots=True)
-class Applied:
+class FunctionResult:
     """Result of a function for a batch's rows.
 
     :param rows: rows to deliver: the number, then the columns of ``transform.returns``
@@ -70,7 +70,7 @@ def unpack(packed: bytes) -> Function:
     return found
 
 
-def named(path: str) -> Function:
+def import_function(path: str) -> Function:
     """Import a function.
 
     :param path: ``module:function``
@@ -87,7 +87,7 @@ def named(path: str) -> Function:
     return found
 
 
-def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: bool = False) -> Applied:
+def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: bool = False) -> FunctionResult:
     """Call the function on a batch's rows.
 
     :param function: the function
@@ -99,9 +99,9 @@ def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: boo
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    applied = Applied(rows)
-    done = list(_worked(function, rows, returns, applied.errors, traced)) if rows.num_rows else []
-    schema = pa.schema([pa.field(NUMBER, pa.int64()), *returns])
+    applied = FunctionResult(rows)
+    done = list(_results(function, rows, returns, applied.errors, traced)) if rows.num_rows else []
+    schema = pa.schema([pa.field(ROW_NUMBER, pa.int64()), *returns])
     kept = []
     for table in done:
         if KEEP in table.column_names:
@@ -113,28 +113,28 @@ def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: boo
     return applied
 
 
-def _worked(
+def _results(
     function: Function, rows: pa.Table, returns: pa.Schema, errors: dict[int, ErrorInfo], traced: bool
 ) -> Iterator[pa.Table]:
     """Yield the results in order; where the function raises an error, halve the rows until the bad ones are found."""
     try:
-        yield _called(function, rows, returns)
+        yield _call(function, rows, returns)
     except InvalidTransformError:
         raise
     except Exception as error:  # noqa: BLE001  # boundary to the user's code: any error costs one record
         if rows.num_rows == 1:
-            info = info_of(error, traced=traced, otherwise=ErrorType.PROCESSING)
-            errors[rows.column(NUMBER)[0].as_py()] = info
+            info = to_error_info(error, traced=traced, otherwise=ErrorType.PROCESSING)
+            errors[rows.column(ROW_NUMBER)[0].as_py()] = info
             return
         middle = rows.num_rows // 2
         for half in (rows.slice(0, middle), rows.slice(middle)):
-            yield from _worked(function, half, returns, errors, traced)
+            yield from _results(function, half, returns, errors, traced)
 
 
-def _called(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
+def _call(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
-    given = _table(function(rows.drop_columns([NUMBER])))
+    given = _to_table(function(rows.drop_columns([ROW_NUMBER])))
     if given.num_rows != rows.num_rows:
         raise InvalidTransformError(
             f"the function of transform.python got {rows.num_rows} rows and returned {given.num_rows}.", hint=_HINT
@@ -147,14 +147,14 @@ def _called(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
             hint=_HINT,
         )
     columns = [given.column(item.name).cast(item.type) for item in returns]
-    fields = [rows.schema.field(NUMBER), *returns]
+    fields = [rows.schema.field(ROW_NUMBER), *returns]
     if KEEP in wanted:
         columns.append(given.column(KEEP).cast(pa.bool_()))
         fields.append(pa.field(KEEP, pa.bool_()))
-    return pa.Table.from_arrays([rows.column(NUMBER), *columns], schema=pa.schema(fields))
+    return pa.Table.from_arrays([rows.column(ROW_NUMBER), *columns], schema=pa.schema(fields))
 
 
-def _table(given: object) -> pa.Table:
+def _to_table(given: object) -> pa.Table:
     import pyarrow as pa
 
     if isinstance(given, pa.Table):

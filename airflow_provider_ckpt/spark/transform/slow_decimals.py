@@ -15,16 +15,16 @@ from airflow_provider_ckpt.spark.transform import lossless_parsing, strict_parsi
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
-LONGEST = 1_000
+MAX_LENGTH = 1_000
 """Largest number of characters of a decimal; its exponent has three digits at most."""
 
 _EXPONENT = r"[eE][+-]?+0*+\p{IsDigit}{4}"
 _CHARACTER = r"[\p{IsDigit},.]"
-_LONG = rf"(?<!{_CHARACTER}){_CHARACTER}{{{LONGEST + 1}}}"
+_LONG = rf"(?<!{_CHARACTER}){_CHARACTER}{{{MAX_LENGTH + 1}}}"
 
 
-def bearable(fields: Iterable[StructField], text: str, *, delimiter: str | None) -> str | None:
-    """Return a SQL condition: no decimal of a record is longer than :data:`LONGEST`.
+def has_short_decimals(fields: Iterable[StructField], text: str, *, delimiter: str | None) -> str | None:
+    """Return a SQL condition: no decimal of a record is longer than :data:`MAX_LENGTH`.
 
     A regular expression passes records without any such number, which most are. In the others, the texts of decimals
     are checked. There, a JSON record in which a name occurs twice fails the condition, since only one of two decimals
@@ -38,16 +38,16 @@ def bearable(fields: Iterable[StructField], text: str, *, delimiter: str | None)
     fields = list(fields)
     if not any(_has_decimals(field.dataType) for field in fields):
         return None
-    long = f"(octet_length({text}) > {LONGEST} AND {text} RLIKE {literal(_LONG)})"
+    long = f"(octet_length({text}) > {MAX_LENGTH} AND {text} RLIKE {literal(_LONG)})"
     glance = f"{long} OR {text} RLIKE {literal(_EXPONENT)}"
-    longest = LONGEST if delimiter is not None else LONGEST + lossless_parsing.MARK_LENGTH
-    too_long = lossless_parsing.parsed_again(
+    longest = MAX_LENGTH if delimiter is not None else MAX_LENGTH + lossless_parsing.NUMBER_PREFIX_LENGTH
+    too_long = lossless_parsing.any_decimal(
         fields,
         text,
         lambda own: f"(length({own}) > {longest} OR {own} RLIKE {literal(_EXPONENT)})",
         delimiter=delimiter,
     )
-    once = "" if delimiter is not None else f"{strict_parsing.one_json_value(text)} AND "
+    once = "" if delimiter is not None else f"{strict_parsing.is_one_json_value(text)} AND "
     return f"(NOT ({glance}) OR ({once}NOT coalesce({too_long}, false)))"
 
 

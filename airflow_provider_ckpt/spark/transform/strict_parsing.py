@@ -16,16 +16,16 @@ from airflow_provider_ckpt.spark.sql import literal
 JSON_DIALECT = "'allowNonNumericNumbers', 'false', 'allowSingleQuotes', 'false'"
 """Options of ``from_json`` that refuse what it accepts by default."""
 
-_FIELDS = 20_480
+_MAX_FIELDS = 20_480
 """Number of fields at which Spark's CSV parser raises an error that fails the task."""
 
-_NO_CHARACTER = "\uffff"
+_CSV_END = "\uffff"
 """Character at which Spark's CSV parser ends a record; it ignores whatever follows."""
 
 _RANDOM_BITS = 62
 
 
-def of_json(text: str, columns: Sequence[str]) -> str:
+def is_strict_json(text: str, columns: Sequence[str]) -> str:
     """Return a SQL condition: the record, parsed by ``from_json`` as an object, is one strict JSON document.
 
     Cheap test: the first closing brace is the last character, so nothing is nested and nothing follows. There are as
@@ -46,13 +46,13 @@ def of_json(text: str, columns: Sequence[str]) -> str:
         f"NOT contains({text}, {literal(chr(92) + 'u')})",
         *(f"{column} IS NOT NULL" for column in columns),
     ]
-    return f"(({' AND '.join(at_a_glance)}) OR {one_json_value(text)})"
+    return f"(({' AND '.join(at_a_glance)}) OR {is_one_json_value(text)})"
 
 
-def one_json_value(text: str) -> str:
+def is_one_json_value(text: str) -> str:
     """Return a SQL condition: the record is one strict JSON value in which no name occurs twice.
 
-    This is the full test of :func:`of_json`.
+    This is the full test of :func:`is_strict_json`.
 
     :param text: SQL of the record
     """
@@ -65,7 +65,7 @@ def csv_dialect(delimiter: str) -> str:
     return f"'sep', {literal(delimiter.replace(chr(92), chr(92) * 2))}, 'escape', '\"'"
 
 
-def of_csv(text: str, columns: int) -> str:
+def is_strict_csv(text: str, columns: int) -> str:
     """Return a SQL condition: ``from_csv`` leaves out nothing of the record.
 
     It would parse an empty line, which has no fields, as nulls, and drop a byte order mark.
@@ -77,7 +77,7 @@ def of_csv(text: str, columns: int) -> str:
     return f"({empty}NOT startswith({text}, '\ufeff'))"
 
 
-def bearable_csv(text: str, delimiter: str, columns: int) -> str:
+def is_parsable_csv(text: str, delimiter: str, columns: int) -> str:
     """Return a SQL condition: the parser can parse the record, and its quotes conform to RFC 4180.
 
     Cheap test: there is no quote, and too little text for too many fields. Otherwise, by an expression that never
@@ -91,5 +91,5 @@ def bearable_csv(text: str, delimiter: str, columns: int) -> str:
     mark = re.escape(delimiter)
     field = f'(?:"(?:[^"]++|"")*+"|[^"{mark}][^{mark}]*+|)'
     record = rf"\A(?:{field}{mark}){{{columns - 1}}}+{field}\z"
-    glance = f"octet_length({text}) < {_FIELDS} AND NOT contains({text}, '\"')"
-    return f"NOT contains({text}, '{_NO_CHARACTER}') AND (({glance}) OR {text} RLIKE {literal(record)})"
+    glance = f"octet_length({text}) < {_MAX_FIELDS} AND NOT contains({text}, '\"')"
+    return f"NOT contains({text}, '{_CSV_END}') AND (({glance}) OR {text} RLIKE {literal(record)})"

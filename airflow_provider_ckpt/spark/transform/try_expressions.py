@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.spark.sql import enclosed, quote
-from airflow_provider_ckpt.spark.transform.projection import refusals
+from airflow_provider_ckpt.spark.transform.projection import config_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 VALUE = "value"
-"""Field of a column of :func:`attempts`: the value of the expression."""
+"""Field of a column of :func:`try_columns`: the value of the expression."""
 
 
-def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
+def try_columns(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
     """Return columns that evaluate expressions under try, each for the records that meet its condition.
 
     Each expression is wrapped in a struct behind its condition. Spark moves try into the branches of a ``CASE``
@@ -41,7 +41,7 @@ def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipel
 
     structs = {name: f"named_struct('{VALUE}', {enclosed(e)})" for name, (_, e) in expressions.items()}
     if isinstance(frame, ClassicDataFrame):
-        with refusals(pipeline):
+        with config_errors(pipeline):
             return _under_try(
                 frame, {name: f"CASE WHEN {when} THEN {structs[name]} END" for name, (when, _) in expressions.items()}
             )

@@ -17,7 +17,7 @@ class Found:
 
     :param rows: source partition and id of every row of the target, in its order
     :param ordered: whether that order means anything
-    :param letters: the id of every dead letter that counts
+    :param dead_letters: the id of every dead letter that counts
     :param receipts: all that the sink holds
     :param blocking: batches that the ledger does not hold to be resolved
     :param audit: what the ledger's own audit complains of
@@ -25,7 +25,7 @@ class Found:
 
     rows: Sequence[tuple[int, int]]
     ordered: bool
-    letters: Sequence[int]
+    dead_letters: Sequence[int]
     receipts: Sequence[Receipt]
     blocking: int = 0
     audit: Sequence[str] = ()
@@ -48,16 +48,16 @@ class Balance:
 def balance(records: Sequence[Record], found: Found) -> Balance:
     """Account for every record and every receipt."""
     rows = Counter(found.rows)
-    letters = Counter(found.letters)
+    dead_letters = Counter(found.dead_letters)
     good = set(places(of_fate(records, Fate.DELIVERED)))
     bad = {record.id for record in of_fate(records, Fate.DEAD_LETTERED)}
-    lost = sorted(good - rows.keys()) + sorted(bad - letters.keys())
-    doubled = [item for item, times in (*rows.items(), *letters.items()) for _ in range(times - 1)]
+    lost = sorted(good - rows.keys()) + sorted(bad - dead_letters.keys())
+    doubled = [item for item, times in (*rows.items(), *dead_letters.items()) for _ in range(times - 1)]
     faults = [
         *_said("lost", lost),
         *_said("there twice", doubled),
         *_said("delivered, and must not be", sorted(rows.keys() - good)),
-        *_said("dead-lettered, and must not be", sorted(letters.keys() - bad)),
+        *_said("dead-lettered, and must not be", sorted(dead_letters.keys() - bad)),
         *(_disorder(found.rows, records) if found.ordered else ()),
         *_receipts(found.receipts, records),
         *found.audit,

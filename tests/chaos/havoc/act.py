@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.actions.dead_letters import index, look
+from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
 from tests.chaos.havoc.accounts import Balance, Found, balance
 from tests.chaos.havoc.driver import Driver, Part
 from tests.chaos.havoc.errand import Errand
@@ -189,15 +189,17 @@ class Act:
             setup = errand.setup(ledger, "judge")
             with closing(setup.open_sink()) as opened:
                 receipts = list(opened.receipts({}))
-            letters = sink.letters()
-            if letters is None:
-                letters = [id_in(kept.letter.value) for _, kept in look(setup, index(setup).entries)]
+            dead_letters = sink.dead_letters()
+            if dead_letters is None:
+                dead_letters = [
+                    id_in(kept.dead_letter.value) for _, kept in read_contents(setup, load_index(setup).entries)
+                ]
             audit = ledger.audit(errand.pipeline)
             partitions = ledger.partitions(errand.pipeline).values()
             return Found(
                 sink.rows(),
                 sink.ordered,
-                letters,
+                dead_letters,
                 receipts,
                 sum(len(record.partition.blocking) for record in partitions),
                 [f"audit: {violation}" for violation in audit["violations"]],

@@ -160,8 +160,8 @@ class Act:
         """Do what the error says, and hold the target against the source."""
         with Ledger.open(self._errand.ledger) as ledger:
             setup = self._errand.setup(ledger, _OWNER)
-            resending = sink_changes.accept(setup, resend=True)
-            sink_changes.carry_out(setup, resending, who="os:chaos", why="the sink was set back")
+            resending = sink_changes.make_acceptance(setup, resend=True)
+            sink_changes.apply_sink_change(setup, resending, actor="os:chaos", reason="the sink was set back")
         self._run()
         if self._missing():
             self._outcome.faults.append(f"told, but not made good by what the error says: {self._missing()}")

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.spark.driver import python_daemon
-from airflow_provider_ckpt.spark.driver.parent_death import tied
+from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 from tests.chaos.havoc.errand import Errand
 from tests.services.processes import TOKEN, Process, Role, gone, kill, marked, new_token
 
@@ -53,7 +53,7 @@ class Driver:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                tied([sys.executable, "-m", "tests.chaos.havoc.driver"]),
+                killed_with_caller([sys.executable, "-m", "tests.chaos.havoc.driver"]),
                 cwd=_ROOT,
                 env={**os.environ, TOKEN: self._token},
                 stdin=subprocess.PIPE,

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.run.replicate import replicate
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,9 +39,9 @@ class Errand:
         name: str = self.document["name"]
         return name
 
-    def setup(self, ledger: Ledger, owner: str) -> Setup:
+    def setup(self, ledger: Ledger, owner: str) -> PipelineContext:
         """What the use cases start from."""
-        return Setup(build(self.document), ledger, self._connection, owner)
+        return PipelineContext(build(self.document), ledger, self._connection, owner)
 
     def run(self, spark: SparkSession, owner: str) -> RunSummary:
         """One whole run on a warm session."""

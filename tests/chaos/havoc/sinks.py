@@ -47,7 +47,7 @@ class Sink(Protocol):
     def rows(self) -> list[Place]:
         """What is in the target, in its order."""
 
-    def letters(self) -> list[int] | None:
+    def dead_letters(self) -> list[int] | None:
         """The ids of all dead letters; None where only receipts tell which of them count."""
 
     def remove(self) -> None:
@@ -86,7 +86,7 @@ class Topic:
     def rows(self) -> list[Place]:
         return [(int(record.key or b"-1"), id_in(record.value)) for record in self._stored(self._topic)]
 
-    def letters(self) -> list[int]:
+    def dead_letters(self) -> list[int]:
         return [id_in(record.value) for record in self._stored(self._letters)]
 
     def remove(self) -> None:
@@ -125,7 +125,7 @@ class Table:
     def rows(self) -> list[Place]:
         return [(part, number) for part, number in execute(self._dsn, f"SELECT part, id FROM {self._table}")]
 
-    def letters(self) -> list[int]:
+    def dead_letters(self) -> list[int]:
         query = "SELECT value FROM ckpt_sink_dead_letter WHERE pipeline = %s"
         return [id_in(bytes(value)) for (value,) in execute(self._dsn, query, parameters=[self._pipeline])]
 
@@ -151,7 +151,7 @@ class Delta:
     def rows(self) -> list[Place]:
         return [(row["part"], row["id"]) for row in read_delta(self._place, ["part", "id"]).to_pylist()]
 
-    def letters(self) -> None:
+    def dead_letters(self) -> None:
         return None
 
     def remove(self) -> None:
@@ -184,7 +184,7 @@ class Iceberg:
         files = [ParquetFile(path).read(["part", "id"], use_threads=False).to_pylist() for path in paths]
         return [(row["part"], row["id"]) for rows in files for row in rows]
 
-    def letters(self) -> None:
+    def dead_letters(self) -> None:
         return None
 
     def remove(self) -> None:

@@ -6,9 +6,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.evidence import VIOLATION, Fault
 from tests.chaos.storm.journal import Expect
@@ -40,8 +40,8 @@ def calm_down(commands: Commands, sink: AbstractSink) -> list[Fault]:
 
 def _finish(run: Run) -> bool:
     commands, lease = run.commands, run.lease
-    commands.act_under(lease, Act(ActKind.RESUME))
-    commands.act_under(lease, Act(ActKind.RELEASE))
+    commands.act_under_lease(lease, Action(ActionKind.RESUME))
+    commands.act_under_lease(lease, Action(ActionKind.RELEASE))
     for _ in range(_ROUNDS):
         run.look()
         blocking = [batch for part in run.partitions.values() for batch in part.blocking.values()]
@@ -51,9 +51,11 @@ def _finish(run: Run) -> bool:
         due = [
             b.key for b in blocking if b.state is BatchState.PLANNED and (b.not_before is None or b.not_before <= now)
         ]
-        begun = commands.begin(lease, due, now=now, at_most_once=run.pipe.at_most_once, expect=Expect.VALID).value or []
-        reports = [run.lanes.claim(run.pipeline, batch, lease.epoch) for batch in begun]
+        started = (
+            commands.begin(lease, due, now=now, at_most_once=run.pipe.at_most_once, expect=Expect.VALID).value or []
+        )
+        reports = [run.lanes.claim(run.pipeline, batch, lease.epoch) for batch in started]
         outcomes = [report for report in reports if report is not None]
-        commands.settle(lease, outcomes, now=datetime.now(UTC), policy=Policy(), unit=lambda: 0.0)
+        commands.settle(lease, outcomes, now=datetime.now(UTC), policy=DeliveryPolicy(), unit=lambda: 0.0)
         time.sleep(0.002 if due else 0.02)
     return False

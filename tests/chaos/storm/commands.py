@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_ckpt.connectors.protocols import Plan, SourcePartition
-from airflow_provider_ckpt.core.actions import Act
+from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
-from airflow_provider_ckpt.core.lease import nobody_is_dead
-from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.lease import assume_alive
+from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.types import ActResult, Lease, PartitionRecord, Reconciliation, Settlement
+from airflow_provider_ckpt.ledger.types import ActionResult, Lease, PartitionRecord, Reconciliation, Settlement
 from tests.chaos.storm.journal import LOOK, Answer, Expect, Journal, T
 
 Json = Mapping[str, Any]
@@ -39,7 +39,7 @@ class Commands:
         ttl: timedelta,
         *,
         at_least: int,
-        is_dead: Callable[[str], bool] = nobody_is_dead,
+        is_dead: Callable[[str], bool] = assume_alive,
         force: bool = False,
     ) -> Answer[Lease]:
         """See :meth:`Ledger.acquire`."""
@@ -65,15 +65,15 @@ class Commands:
         """See :meth:`Ledger.release`."""
         return self._under("release", lease, lambda: self.ledger.release(lease), _nothing, Expect.VALID)
 
-    def break_lease(self, pipeline: str, who: str) -> Answer[Lease]:
+    def break_lease(self, pipeline: str, actor: str) -> Answer[Lease]:
         """See :meth:`Ledger.break_lease`."""
         tag = self.journal.next_tag
         return self.journal.call(
             "break_lease",
-            lambda: self.ledger.break_lease(pipeline, who=who, why=tag),
+            lambda: self.ledger.break_lease(pipeline, actor=actor, reason=tag),
             lambda lease: {"epoch": lease.epoch},
             pipeline=pipeline,
-            owner=who,
+            owner=actor,
         )
 
     # A run's commands
@@ -158,7 +158,7 @@ class Commands:
         outcomes: Sequence[Outcome],
         *,
         now: datetime,
-        policy: Policy,
+        policy: DeliveryPolicy,
         unit: Callable[[], float],
         window: timedelta | None = None,
         expect: Expect = Expect.VALID,
@@ -204,41 +204,41 @@ class Commands:
     # People's acts
 
     def act(
-        self, pipeline: str, act: Act, *, who: str, is_dead: Callable[[str], bool], dry_run: bool
-    ) -> Answer[ActResult]:
+        self, pipeline: str, act: Action, *, actor: str, is_dead: Callable[[str], bool], dry_run: bool
+    ) -> Answer[ActionResult]:
         """See :meth:`Ledger.act`."""
         tag = self.journal.next_tag
         return self.journal.call(
             "act",
-            lambda: self.ledger.act(pipeline, act, who=who, why=tag, is_dead=is_dead, dry_run=dry_run),
+            lambda: self.ledger.action(pipeline, act, actor=actor, reason=tag, is_dead=is_dead, dry_run=dry_run),
             lambda done: {"applied": done.applied, "intent": done.intent},
             pipeline=pipeline,
-            owner=who,
+            owner=actor,
             expect=Expect.ANY,
             act=act.to_json(),
             dry_run=dry_run,
         )
 
-    def act_under(self, lease: Lease, act: Act, expect: Expect = Expect.ANY) -> Answer[ActResult]:
-        """See :meth:`Ledger.act_under`."""
+    def act_under_lease(self, lease: Lease, act: Action, expect: Expect = Expect.ANY) -> Answer[ActionResult]:
+        """See :meth:`Ledger.act_under_lease`."""
         tag = self.journal.next_tag
         return self._under(
             "act_under",
             lease,
-            lambda: self.ledger.act_under(lease, act, who="person under a lease", why=tag),
+            lambda: self.ledger.act_under_lease(lease, act, actor="person under a lease", reason=tag),
             lambda done: {"applied": done.applied},
             expect,
             act=act.to_json(),
         )
 
-    def apply_intents(
+    def apply_stored_actions(
         self, lease: Lease, *, now: datetime, behind_fence: bool, expect: Expect = Expect.VALID
-    ) -> Answer[list[ActResult]]:
-        """See :meth:`Ledger.apply_intents`."""
+    ) -> Answer[list[ActionResult]]:
+        """See :meth:`Ledger.apply_stored_actions`."""
         return self._under(
             "apply_intents",
             lease,
-            lambda: self.ledger.apply_intents(lease, now=now, behind_fence=behind_fence),
+            lambda: self.ledger.apply_stored_actions(lease, now=now, behind_fence=behind_fence),
             lambda results: {"applied": [result.applied for result in results]},
             expect,
             behind_fence=behind_fence,

@@ -27,12 +27,12 @@ def _epoch() -> None:
 
 def _forgets() -> None:
     """Every third receipt is acknowledged and forgotten."""
-    take, calls = settle.take, count(1)
+    take, calls = settle.apply_receipt, count(1)
 
     def forgetful(work: Any, receipt: Any) -> bool:
         return next(calls) % 3 == 0 or take(work, receipt)
 
-    settle.take = forgetful
+    settle.apply_receipt = forgetful
 
 
 def _counts() -> None:

@@ -101,7 +101,7 @@ def gather(ledger: str, sink: str, folder: Path, read: Read) -> Evidence:
 
     :param folder: where the journals are
     """
-    engine = engines.create(engines.parse(ledger))
+    engine = engines.create_engine(engines.parse_url(ledger))
     try:
         with engine.begin() as connection:
             kept = _by_pipeline(connection, tables.event, tables.event.c.id)

@@ -46,7 +46,7 @@ def _checkpoint_never_went_back(evidence: Evidence, pipeline: str) -> Iterator[F
     ended = sorted(((entry.told or math.inf, _seen(entry)) for entry in looks), key=lambda pair: pair[0])
     most: dict[str, Seen] = {}
     at = 0
-    for began, who, seen in views:
+    for began, actor, seen in views:
         while at < len(ended) and ended[at][0] < began:
             for name, found in ended[at][1].items():
                 most[name] = max(most.get(name, found), found)
@@ -55,7 +55,7 @@ def _checkpoint_never_went_back(evidence: Evidence, pipeline: str) -> Iterator[F
             if name not in seen and evidence.collected and BatchKey(before[0], name, 0).side:
                 continue
             if name not in seen or seen[name] < before:
-                yield Fault(VIOLATION, f"{pipeline}, {name}: {who} saw {seen.get(name)} after {before} had been seen")
+                yield Fault(VIOLATION, f"{pipeline}, {name}: {actor} saw {seen.get(name)} after {before} had been seen")
 
 
 def _seen(entry: Entry) -> dict[str, Seen]:

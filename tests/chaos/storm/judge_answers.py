@@ -126,7 +126,7 @@ def _trail_in_order(pipeline: str, events: Sequence[Row]) -> Iterator[Fault]:
         if epoch is not None and epoch < newest:
             yield Fault(
                 STALE_ACCEPTED,
-                f"{pipeline}: event {row['id']}, {row['kind']} by {row['who']}, was stored under epoch {epoch} after "
+                f"{pipeline}: event {row['id']}, {row['kind']} by {row['actor']}, was stored under epoch {epoch} after "
                 f"{newest}",
             )
         newest = max(newest, epoch or 0)

@@ -76,13 +76,13 @@ class Trail:
             elif entry.done and entry.do not in _QUIET:
                 self.faults.append(Fault(LOST, f"{entry} was acknowledged, and the audit trail does not know of it"))
         for row in told[at:]:
-            who = f"event {row['id']}, {row['kind']} by {row['who']}, epoch {row['epoch']}"
-            self.faults.append(Fault(STALE_ACCEPTED, f"{self.pipeline}: {who}: nobody may have caused it"))
+            actor = f"event {row['id']}, {row['kind']} by {row['actor']}, epoch {row['epoch']}"
+            self.faults.append(Fault(STALE_ACCEPTED, f"{self.pipeline}: {actor}: nobody may have caused it"))
 
     def _explain_by(self, unknown: list[Entry], row: Row) -> int:
         """Find the acquiring whose answer never came; 1 if there is one, for the event that it explains."""
         for entry in unknown:
-            if row["kind"] in EVENTS["acquire"] and entry.owner == row["who"]:
+            if row["kind"] in EVENTS["acquire"] and entry.owner == row["actor"]:
                 unknown.remove(entry)
                 return 1
         return 0
@@ -114,7 +114,7 @@ def _fits(entry: Entry, row: Row) -> bool:
     """Whether a command may have caused an event."""
     if row["kind"] not in EVENTS[entry.do] or not (entry.done or entry.unknown):
         return False
-    if row["who"] != entry.owner:
+    if row["actor"] != entry.owner:
         return False
     detail, result = row["detail"], entry.result
     if entry.do == "declare":
@@ -138,7 +138,7 @@ def _spans(ranges: Sequence[Sequence[Any]]) -> dict[str, list[list[int]]]:
     by_name: dict[str, list[Range]] = {}
     for name, start, end in ranges:
         by_name.setdefault(name, []).append(Range(start, end))
-    return {name: [[span.start, span.end] for span in merge(spans)] for name, spans in by_name.items()}
+    return {name: [[span.start, span.end] for span in merge(ranges)] for name, ranges in by_name.items()}
 
 
 def _acts(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
@@ -146,7 +146,7 @@ def _acts(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
     events = evidence.events.get(pipeline, ())
     applied = Counter(row["detail"].get("reason") for row in events if "act" in row["detail"])
     applied.update(row["detail"].get("reason") for row in events if row["kind"] == "lease_broken")
-    kept = {row["why"]: row for row in evidence.intents.get(pipeline, ())}
+    kept = {row["reason"]: row for row in evidence.intents.get(pipeline, ())}
     for entry in evidence.of(pipeline, "act", "act_under", "break_lease"):
         row, number = kept.get(entry.tag), applied[entry.tag]
         if entry.facts.get("dry_run") or not (entry.done or entry.unknown):

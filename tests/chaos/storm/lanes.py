@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.batch import (
     Verdict,
 )
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
-from airflow_provider_ckpt.core.policy import OnExhausted, Policy, RetryPolicy
+from airflow_provider_ckpt.core.policy import DeliveryPolicy, OnExhausted, RetryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.chaos.storm.sink import AbstractSink
@@ -39,7 +39,7 @@ _ERRORS = (
 )
 _BACK = (AttemptOutcome.CANCELLED, AttemptOutcome.ABANDONED, AttemptOutcome.STAGED, AttemptOutcome.FENCED)
 _POLICIES = [
-    Policy(RetryPolicy(attempts, 1, 40, 2.0, 0.1, rounds, on_exhausted), dead_letters)
+    DeliveryPolicy(RetryPolicy(attempts, 1, 40, 2.0, 0.1, rounds, on_exhausted), dead_letters)
     for attempts, rounds, on_exhausted, dead_letters in (
         (1, 1, OnExhausted.DLQ, True),
         (1, 2, OnExhausted.HOLD, True),
@@ -69,7 +69,7 @@ def receipt_for(batch: Batch, epoch: int, verdict: Verdict) -> Receipt:
     return Receipt(batch.key, batch.range, verdict, epoch, batch.attempts, counts, datetime.now(UTC))
 
 
-def a_policy(random: Random) -> Policy:
+def a_policy(random: Random) -> DeliveryPolicy:
     """One of a few policies, so that every decision is met."""
     return random.choice(_POLICIES)
 
@@ -93,11 +93,11 @@ class Lanes:
             return Outcome(batch.key, batch.attempts, AttemptOutcome.FENCED)
         except DBAPIError:
             return None
-        letters = (
+        dead_letters = (
             {ErrorType.PROCESSING.value: receipt.counts.dead_lettered // 2} if receipt.counts.dead_lettered else {}
         )
         outcome = AttemptOutcome(receipt.verdict.value)
-        return Outcome(batch.key, batch.attempts, outcome, receipt, found=found, letters=letters)
+        return Outcome(batch.key, batch.attempts, outcome, receipt, found=found, dead_letters=dead_letters)
 
     def attempt(self, pipeline: str, batch: Batch, epoch: int) -> Outcome | None:
         """One attempt and what is reported of it; None where nothing is."""

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord
 from airflow_provider_ckpt.replication import owner as owners
@@ -82,7 +82,7 @@ class Run:
         except (FencedError, DBAPIError):
             return False
         done = self.commands.reconcile(self.lease, receipts, now=datetime.now(UTC), window=self.pipe.window)
-        return self._still(done) and done.value is not None and self.apply_intents(behind_fence=True)
+        return self._still(done) and done.value is not None and self.apply_stored_actions(behind_fence=True)
 
     def work(self, steps: int) -> bool:
         """So many random steps; says whether the lease is still good as far as anyone has said."""
@@ -154,7 +154,7 @@ class Run:
         flying = list(self.flying)
         cut = self.random.randint(0, len(flying))
         try:
-            known = {name: Known(part.generation, part.committed) for name, part in self.partitions.items()}
+            known = {name: KnownReceipts(part.generation, part.committed) for name, part in self.partitions.items()}
             receipts = self.sink.receipts(self.pipeline, known)
         except DBAPIError:
             return True
@@ -179,9 +179,9 @@ class Run:
     def intents(self) -> bool:
         """Apply what people have stored, or carry out an act of our own."""
         if self.random.random() < 0.6:
-            return self.apply_intents(behind_fence=False)
+            return self.apply_stored_actions(behind_fence=False)
         act = people.an_act(self.partitions, self.random, behind_fence=False)
-        return self._still(self.commands.act_under(self.lease, act)) and self.look()
+        return self._still(self.commands.act_under_lease(self.lease, act)) and self.look()
 
     def keep(self) -> bool:
         """Renew the lease, or attach to it once more."""
@@ -196,9 +196,9 @@ class Run:
         self.late.clear()
         return True
 
-    def apply_intents(self, *, behind_fence: bool) -> bool:
+    def apply_stored_actions(self, *, behind_fence: bool) -> bool:
         """Apply people's stored acts."""
-        done = self.commands.apply_intents(self.lease, now=datetime.now(UTC), behind_fence=behind_fence)
+        done = self.commands.apply_stored_actions(self.lease, now=datetime.now(UTC), behind_fence=behind_fence)
         return self._still(done) and self.look()
 
     def look(self) -> bool:

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.ledger.store import database as engines
 from airflow_provider_ckpt.ledger.store import migrate
 
@@ -50,8 +50,8 @@ class AbstractSink:
     """
 
     def __init__(self, url: str) -> None:
-        migrate.make_file(engines.parse(url))
-        self._engine = engines.create(engines.parse(url))
+        migrate.create_file(engines.parse_url(url))
+        self._engine = engines.create_engine(engines.parse_url(url))
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -96,7 +96,7 @@ class AbstractSink:
             row = connection.execute(sa.select(_receipt).where(*here, c.seq == key.seq)).mappings().one()
             return _from(row), True
 
-    def receipts(self, pipeline: str, known: Mapping[str, Known]) -> list[Receipt]:
+    def receipts(self, pipeline: str, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
         """Receipts that are news, by partition; all of a partition that is not named."""
         c = _receipt.c
         news = [

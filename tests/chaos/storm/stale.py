@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState, Receipt, Verdict
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
@@ -85,9 +85,9 @@ class Zombie:
         part = self._one(partitions)
         if part is None:
             return None
-        kind = self._random.choice((ActKind.REWIND, ActKind.FORCE_STOP, ActKind.DRAIN))
-        positions = {part.id: part.base} if kind is ActKind.REWIND else {}
-        return self._commands.act_under(self._lease, Act(kind, positions=positions), Expect.STALE)
+        kind = self._random.choice((ActionKind.REWIND, ActionKind.FORCE_STOP, ActionKind.DRAIN))
+        positions = {part.id: part.base} if kind is ActionKind.REWIND else {}
+        return self._commands.act_under_lease(self._lease, Action(kind, positions=positions), Expect.STALE)
 
     def _others(self, _: Mapping[str, Partition]) -> Answer[object] | None:
         now = datetime.now(UTC)
@@ -97,7 +97,7 @@ class Zombie:
             lambda: self._commands.cancel(self._lease, now=now, expect=Expect.STALE),
             lambda: self._commands.renew(self._lease, Expect.STALE),
             lambda: self._commands.attach(self._lease, Expect.STALE),
-            lambda: self._commands.apply_intents(self._lease, now=now, behind_fence=True, expect=Expect.STALE),
+            lambda: self._commands.apply_stored_actions(self._lease, now=now, behind_fence=True, expect=Expect.STALE),
         )
         return self._random.choice(moves)()
 
@@ -110,7 +110,7 @@ class Zombie:
 
     def _forged(self, partitions: Mapping[str, Partition]) -> list[Receipt]:
         """Receipts that no sink holds, of batches that wait for theirs."""
-        open_ones = [batch for batch in self._in(partitions, BatchState.IN_FLIGHT) if batch.begun]
+        open_ones = [batch for batch in self._in(partitions, BatchState.IN_FLIGHT) if batch.started]
         return [receipt_for(batch, self._lease.epoch, Verdict.VOID) for batch in open_ones[:2]]
 
 

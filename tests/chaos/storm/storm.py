@@ -92,11 +92,11 @@ def storm(
         seconds = time.monotonic() - started
         if defect is Defect.CHECKPOINT:
             _move_a_checkpoint(ledger_url)
-        watch.at_rest()
+        watch.parked_state()
         for pipeline in ledger.pipelines():
             watch.collect(pipeline, timedelta(0))
         watch.faults += calm_down(watch.commands, sink)
-        watch.at_rest()
+        watch.parked_state()
     watch.close()
     sink.close()
     evidence = gather(ledger_url, sink_url, folder, watch)
@@ -145,7 +145,7 @@ def _rage(weather: Weather, watch: Watch, scale: Scale, tell: Callable[[str], No
 
 def _move_a_checkpoint(url: str) -> None:
     """What nobody may do: move the checkpoint of a partition by hand."""
-    engine = engines.create(engines.parse(url))
+    engine = engines.create_engine(engines.parse_url(url))
     c = tables.partition.c
     with engine.begin() as connection:
         connection.execute(tables.partition.update().where(c.side_end.is_(None)).values(committed=c.committed + 3))

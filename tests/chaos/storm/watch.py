@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerUnavailableError
-from airflow_provider_ckpt.core.recovery import Why
+from airflow_provider_ckpt.core.recovery import MissingReason
 from airflow_provider_ckpt.ledger.queries.subscription import Subscription
 from airflow_provider_ckpt.ledger.store import database as engines
 from airflow_provider_ckpt.ledger.store import tables
@@ -49,7 +49,7 @@ class Watch:
         self.events: dict[str, list[Row]] = {}
         self._intents: dict[str, dict[int, Row]] = {}
         self._subscriptions: dict[str, Subscription] = {}
-        self._engine = engines.create(engines.parse(url))
+        self._engine = engines.create_engine(engines.parse_url(url))
 
     @property
     def intents(self) -> Mapping[str, list[Row]]:
@@ -71,18 +71,20 @@ class Watch:
             return
         self.audits += 1
         said = [f"{item['name']} in {item['partition']}: {item['message']}" for item in found["violations"]]
-        said += [f"{item.to_json()} is unaccounted for" for item in missing if item.why is Why.UNRECEIPTED]
+        said += [f"{item.to_json()} is unaccounted for" for item in missing if item.reason is MissingReason.UNRECEIPTED]
         self.faults += [Fault(VIOLATION, f"audit of {pipeline}: {text}") for text in said]
 
     def follow(self, pipeline: str) -> bool:
         """Read what is new in the audit trail, and the acts that are kept; says whether that worked."""
         if pipeline not in self._subscriptions:
             self._subscriptions[pipeline] = self.commands.ledger.subscribe(pipeline, 0)
-        c = tables.intent.c
+        c = tables.stored_action.c
         try:
             self.events.setdefault(pipeline, []).extend(self._subscriptions[pipeline])
-            with engines.reading(self._engine, "the storm's ledger") as connection:
-                rows = connection.execute(sa.select(tables.intent).where(c.pipeline == pipeline)).mappings().all()
+            with engines.open_snapshot(self._engine, "the storm's ledger") as connection:
+                rows = (
+                    connection.execute(sa.select(tables.stored_action).where(c.pipeline == pipeline)).mappings().all()
+                )
         except _UNREAD:
             return False
         self._intents.setdefault(pipeline, {}).update({row["id"]: dict(row) for row in rows})
@@ -93,7 +95,9 @@ class Watch:
         if not self.follow(pipeline):
             return
         try:
-            gone: dict[str, Any] = self.commands.ledger.collect(pipeline, keep=keep, who="the collector", why="storm")
+            gone: dict[str, Any] = self.commands.ledger.collect(
+                pipeline, keep=keep, actor="the collector", reason="storm"
+            )
         except LedgerUnavailableError:
             return
         except CkptError as error:
@@ -113,7 +117,7 @@ class Watch:
             if turn % _COLLECT_EVERY == 0:
                 self.collect(name, _KEEP)
 
-    def at_rest(self) -> None:
+    def parked_state(self) -> None:
         """Everything of every pipeline, now that nothing else happens."""
         for pipeline in self.commands.ledger.pipelines():
             self.audit(pipeline)

@@ -11,7 +11,7 @@ from random import Random
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
@@ -79,7 +79,7 @@ class Worker:
         if run.open() and run.partitions:
             act = people.an_act(run.partitions, self._random, behind_fence=True)
             stop = self._random.random() < 0.1
-            self._commands.act_under(run.lease, Act(ActKind.FORCE_STOP) if stop else act)
+            self._commands.act_under_lease(run.lease, Action(ActionKind.FORCE_STOP) if stop else act)
         self._end(run)
 
     def _acquire(self, pipeline: str) -> Run | None:

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 import yaml
 from airflow.cli.cli_parser import get_parser
 
-from airflow_provider_ckpt.ledger.store.database import create, parse
+from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 
 
 def damage(statement: sa.Executable) -> None:
     """Change the tables of the ledger that ``airflow ckpt`` finds, behind its back."""
-    engine = create(parse(os.environ["AIRFLOW__CKPT__SQL_ALCHEMY_CONN"]))
+    engine = create_engine(parse_url(os.environ["AIRFLOW__CKPT__SQL_ALCHEMY_CONN"]))
     with engine.begin() as connection:
         connection.execute(statement)
     engine.dispose()

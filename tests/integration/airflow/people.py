@@ -8,17 +8,17 @@ import pyarrow as pa
 import yaml
 
 from airflow_provider_ckpt.config.load import load
-from airflow_provider_ckpt.connectors.batch_content import Content
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.run import Run
-from airflow_provider_ckpt.replication.setup import Setup, utcnow
+from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
 
 LINE = '{"id": 10}\n'
 SIZE = len(LINE)
@@ -46,7 +46,7 @@ class People:
 
     def acquire(self, owner: str = "test") -> Run:
         """A run of its own, as far as Spark is not needed."""
-        return acquire(Setup(self.pipeline, self.ledger, resolve_connection, owner))
+        return acquire(PipelineContext(self.pipeline, self.ledger, resolve_connection, owner))
 
     def deliver(self, run: Run, batches: list[Batch]) -> None:
         """Begin batches, and commit them to the table with their receipts; nobody reports it."""
@@ -70,10 +70,10 @@ def task(batch: Batch) -> BatchTask:
     return BatchTask(batch.key, batch.range, batch.attempts, batch.instruction)
 
 
-def content(batch: Batch) -> Content:
+def content(batch: Batch) -> BatchContent:
     positions = list(range(batch.range.start, batch.range.end, SIZE))
-    rows = {NUMBER: pa.array(positions, pa.int64()), "id": pa.array([10] * len(positions), pa.int64())}
-    return Content(pa.table(rows), [], len(positions), 0, lambda _: [])
+    rows = {ROW_NUMBER: pa.array(positions, pa.int64()), "id": pa.array([10] * len(positions), pa.int64())}
+    return BatchContent(pa.table(rows), [], len(positions), 0, lambda _: [])
 
 
 def filled(ledger: Ledger, folder: Path) -> People:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.ledger.types import ProposalRecord
 from tests.integration.airflow.people import People
@@ -89,5 +89,5 @@ def hold(people: People, *numbers: int) -> list[str]:
         batch.key for batch in people.ledger.partitions("people")[people.partition].partition.batches.values()
     )
     keys = tuple(key for key in found if key.seq in numbers)
-    people.ledger.act("people", Act(ActKind.HOLD, keys), who="test")
+    people.ledger.action("people", Action(ActionKind.HOLD, keys), actor="test")
     return [str(key) for key in keys]

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
@@ -19,8 +19,8 @@ from airflow_provider_ckpt.operators.recover import CkptRecoverOperator
 from airflow_provider_ckpt.operators.replay_dead_letters import CkptReplayDeadLettersOperator
 from airflow_provider_ckpt.operators.rewind import CkptRewindOperator
 from airflow_provider_ckpt.replication.actions import dead_letters
-from airflow_provider_ckpt.replication.actions.actions import batch_keys
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.actions.actions import parse_batch_keys
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.people import SIZE, People
 
@@ -30,7 +30,7 @@ def run(
 ) -> Any:
     """What the task of a DAG run returns, its templates rendered."""
     with DAG("care", schedule=None):
-        task = kind(task_id="act", pipeline="people", owner="data-team", **given)
+        task = kind(task_id="action", pipeline="people", owner="data-team", **given)
     dag_run = SimpleNamespace(dag_id="care", run_id="one", triggering_user_name=user)
     context: Any = {"dag_run": dag_run, "params": params or {}, "ti": SimpleNamespace(map_index=-1)}
     task.render_template_fields(context)
@@ -48,17 +48,17 @@ def test_a_drain_and_its_end_name_whoever_triggered_the_dag_run(people: People) 
     assert (drained["before"]["phase"], drained["after"]["phase"], drained["applied"]) == ("running", "draining", True)
     assert (resumed["before"]["phase"], resumed["after"]["phase"]) == ("draining", "running")
     event = last_event(people.ledger, "drain")
-    assert (event["who"], event["detail"]["reason"]) == ("airflow:alice", "maintenance")
+    assert (event["actor"], event["detail"]["reason"]) == ("airflow:alice", "maintenance")
     assert (event["detail"]["before"]["phase"], event["detail"]["after"]["phase"]) == ("running", "draining")
-    assert last_event(people.ledger, "resume")["who"] == "airflow:bob"
+    assert last_event(people.ledger, "resume")["actor"] == "airflow:bob"
 
 
 def test_a_dag_run_that_nobody_triggered_names_the_owner_and_an_approver_may_be_named(people: People) -> None:
     run(CkptDrainOperator, user=None)
-    run(CkptResumeOperator, who="{{ params.approver }}", params={"approver": "carol"})
+    run(CkptResumeOperator, actor="{{ params.approver }}", params={"approver": "carol"})
 
-    assert last_event(people.ledger, "drain")["who"] == "airflow:data-team (owner of care)"
-    assert last_event(people.ledger, "resume")["who"] == "airflow:carol"
+    assert last_event(people.ledger, "drain")["actor"] == "airflow:data-team (owner of care)"
+    assert last_event(people.ledger, "resume")["actor"] == "airflow:carol"
 
 
 def test_a_rewind_takes_its_typed_arguments_from_templates(people: People) -> None:
@@ -75,7 +75,7 @@ def test_a_rewind_takes_its_typed_arguments_from_templates(people: People) -> No
 
     assert (dry["applied"], wet["applied"]) == (False, True)
     assert dry["after"]["checkpoint"] == wet["after"]["checkpoint"] == {people.partition: [2, 2 * SIZE]}
-    assert last_event(people.ledger, "rewind")["who"] == "airflow:alice"
+    assert last_event(people.ledger, "rewind")["actor"] == "airflow:alice"
 
 
 def test_an_act_is_stored_while_a_run_holds_the_lease(people: People) -> None:
@@ -86,14 +86,14 @@ def test_an_act_is_stored_while_a_run_holds_the_lease(people: People) -> None:
 
     assert (stored["applied"], stored["waits_for"]["owner"]) == (False, "test")
     assert people.ledger.partitions("people")[people.partition].partition.base == 0
-    assert last_event(people.ledger, "rewind")["who"] == "airflow:alice"
+    assert last_event(people.ledger, "rewind")["actor"] == "airflow:alice"
 
 
 def test_a_force_stop_takes_the_lease_from_its_holder(people: People) -> None:
     with people.acquire():
         said = run(CkptForceStopOperator, reason="disk full")
 
-    assert (said["act"], said["after"]["phase"]) == ("force_stop", "stopped")
+    assert (said["action"], said["after"]["phase"]) == ("force_stop", "stopped")
     assert people.ledger.status("people")["lease"]["held"] is False
 
 
@@ -111,7 +111,7 @@ def test_held_batches_are_released_all_of_them_or_those_that_are_named(people: P
 
 
 def hold_all(people: People, batches: list[str]) -> None:
-    people.ledger.act("people", Act(ActKind.HOLD, batch_keys(batches)), who="test")
+    people.ledger.action("people", Action(ActionKind.HOLD, parse_batch_keys(batches)), actor="test")
 
 
 def test_a_batch_is_skipped_for_a_reason(people: People) -> None:
@@ -137,13 +137,13 @@ def test_what_nothing_accounts_for_is_found_and_read_again(people: People) -> No
 @pytest.mark.parametrize("query", ["null", "None", " "])
 def test_a_text_to_look_for_may_be_any(people: People, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     asked: list[str | None] = []
-    found = dead_letters.act_on
+    found = dead_letters.make_action
 
-    def note(setup: Setup, kind: ActKind, selection: Selection, query: str | None = None) -> Act:
+    def note(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:
         asked.append(query)
         return found(setup, kind, selection, query)
 
-    monkeypatch.setattr(dead_letters, "act_on", note)
+    monkeypatch.setattr(dead_letters, "make_action", note)
 
     run(CkptReplayDeadLettersOperator, query=query)
     run(CkptReplayDeadLettersOperator, query="{{ params.query or '' }}", params={"query": None})
@@ -162,16 +162,16 @@ def test_a_reason_may_be_any_word(people: People) -> None:
 def test_dead_letters_that_nobody_has_are_not_replayed(people: People) -> None:
     said = run(CkptReplayDeadLettersOperator, error_types=["Sink"], since="2020-01-01", stop_at="5")
 
-    assert (said["applied"], said["records"], said["who"]) == (False, 0, "airflow:alice")
+    assert (said["applied"], said["records"], said["actor"]) == (False, 0, "airflow:alice")
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "says"),
     [
         (CkptRewindOperator, {"to_position": 0}, "needs a reason"),
-        (CkptRewindOperator, {"reason": "why"}, "say how far to rewind"),
-        (CkptRewindOperator, {"reason": "why", "to_position": "soon"}, "to_position is 'soon'; it must be a whole"),
-        (CkptSkipOperator, {"reason": "why"}, "name the batches to skip"),
+        (CkptRewindOperator, {"reason": "reason"}, "say how far to rewind"),
+        (CkptRewindOperator, {"reason": "reason", "to_position": "soon"}, "to_position is 'soon'; it must be a whole"),
+        (CkptSkipOperator, {"reason": "reason"}, "name the batches to skip"),
         (CkptReleaseOperator, {"batches": ["x"]}, "'x' is no batch"),
         (CkptReleaseOperator, {"batches": ["nowhere#0"]}, "nowhere"),
         (CkptDrainOperator, {"dry_run": "maybe"}, "dry_run is 'maybe'; it must be true or false"),
@@ -193,7 +193,7 @@ def test_what_does_not_fit_fails_without_another_try(
 
 def test_a_pipeline_may_be_named_by_its_file(people: People) -> None:
     with DAG("care", schedule=None) as dag:
-        task = CkptDrainOperator(task_id="act", pipeline=people.file.name)
+        task = CkptDrainOperator(task_id="action", pipeline=people.file.name)
     dag.fileloc = str(people.file.with_name("dag.py"))
     dag_run = SimpleNamespace(dag_id="care", run_id="one", triggering_user_name="alice")
     context: Any = {"dag_run": dag_run, "ti": SimpleNamespace(map_index=-1)}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.airflow.ckpt import damage
@@ -115,7 +115,7 @@ def test_an_answer_that_airflow_hands_over_twice_is_stored_once(people: People) 
     with pytest.raises(AirflowFailException, match="is approved already"):
         chain.hear(asked, user="eve")
 
-    assert chain.step("carry_out")["who"] == "airflow:oscar"
+    assert chain.step("carry_out")["actor"] == "airflow:oscar"
 
 
 def test_asking_again_withdraws_an_approval_that_was_not_used(people: People) -> None:
@@ -147,9 +147,9 @@ def test_a_proposal_that_is_too_old_is_neither_approved_nor_carried_out(people: 
 @pytest.mark.parametrize(
     "forged",
     [
-        {"act": Act(ActKind.FORCE_STOP).to_json()},
-        {"who": "airflow:somebody else"},
-        {"why": "a better reason"},
+        {"action": Action(ActionKind.FORCE_STOP).to_json()},
+        {"actor": "airflow:somebody else"},
+        {"reason": "a better reason"},
     ],
 )
 def test_a_proposal_that_was_altered_after_it_was_shown_is_not_carried_out(
@@ -172,7 +172,7 @@ def test_an_approval_of_what_no_longer_fits_does_not_wait_until_it_fits_again(pe
     chain = Chain(people, action="release", batches=names)
     chain.preview()
     chain.hear(chain.ask())
-    people.ledger.act("people", Act(ActKind.RELEASE), who="somebody else")
+    people.ledger.action("people", Action(ActionKind.RELEASE), actor="somebody else")
     with pytest.raises(AirflowFailException):
         chain.step("carry_out")
     hold(people, 4)
@@ -195,4 +195,4 @@ def test_the_question_shows_the_proposals_id_and_digest(people: People) -> None:
     chain.hear(asked)
     chain.step("carry_out")
     (event,) = [event for event in events(people) if event["kind"] == "approved"]
-    assert (event["who"], event["detail"]["digest"]) == ("airflow:oscar", asked.digest)
+    assert (event["actor"], event["detail"]["digest"]) == ("airflow:oscar", asked.digest)

@@ -30,7 +30,7 @@ def test_a_batch_is_held_released_and_skipped_by_name(ckpt: Ckpt, orders: Acts) 
     released = ckpt.json("release", "orders", "--all")
     skipped = ckpt.json("skip", "orders", "t#0", "--reason", "a test order")
 
-    assert (held["applied"], held["act"], held["waits_for"]) == (True, "hold", None)
+    assert (held["applied"], held["action"], held["waits_for"]) == (True, "hold", None)
     assert held["before"]["batches"] == {"t#0": "planned", "t#1": "planned"}
     assert held["after"]["batches"] == {"t#0": "held", "t#1": "held"}
     assert (released["before"]["held"], released["after"]["held"]) == (2, 0)
@@ -45,7 +45,7 @@ def test_the_audit_trail_names_the_person_and_the_reason(ckpt: Ckpt, orders: Act
     said = ckpt.json("hold", "orders", "t#0", "--reason", "wait for the fix")
 
     (event,) = orders.events("hold")
-    assert said["who"] == event["who"] == ME
+    assert said["actor"] == event["actor"] == ME
     assert event["detail"]["reason"] == "wait for the fix"
 
 
@@ -68,8 +68,8 @@ def test_an_act_waits_for_the_run_that_holds_the_lease(ckpt: Ckpt, orders: Acts)
     assert (stored["applied"], stored["intent"]) == (False, 1)
     assert stored["waits_for"]["owner"] == "first"
     assert "stored as number 2; applied by the run that holds the lease: first, epoch 1" in shown
-    assert [intent.act.kind.value for intent in orders.ledger.intents("orders")] == ["hold", "drain"]
-    assert [intent["act"] for intent in ckpt.json("status", "orders")["intents"]] == ["hold", "drain"]
+    assert [intent.action.kind.value for intent in orders.ledger.intents("orders")] == ["hold", "drain"]
+    assert [intent["action"] for intent in ckpt.json("status", "orders")["intents"]] == ["hold", "drain"]
 
 
 def test_a_dead_process_of_this_machine_keeps_nobody_waiting(ckpt: Ckpt, ledger: Ledger) -> None:
@@ -157,7 +157,7 @@ def test_a_missing_reason_is_a_mistake_in_the_call(ckpt: Ckpt, orders: Acts) -> 
 def test_a_pipeline_drains_stops_and_resumes(ckpt: Ckpt, orders: Acts) -> None:
     ended(orders)
 
-    phases = [ckpt.json(act, "orders")["after"]["phase"] for act in ("drain", "stop", "resume")]
+    phases = [ckpt.json(action, "orders")["after"]["phase"] for action in ("drain", "stop", "resume")]
 
     assert phases == ["draining", "stopped", "running"]
 
@@ -170,7 +170,7 @@ def test_stop_drains_by_itself_where_nothing_is_in_flight(ckpt: Ckpt, orders: Ac
     wet = ckpt.json("stop", "orders", "--reason", "maintenance")
 
     for said in (dry, wet):
-        assert (said["act"], said["before"]["phase"], said["after"]["phase"]) == ("stop", "running", "stopped")
+        assert (said["action"], said["before"]["phase"], said["after"]["phase"]) == ("stop", "running", "stopped")
     assert (dry["applied"], wet["applied"]) == (False, True)
     assert ckpt.json("status", "orders")["batches"] == {"planned": 1}
 
@@ -194,10 +194,10 @@ def test_stop_asks_the_run_that_holds_the_lease_to_drain_first(ckpt: Ckpt, order
 
     said = ckpt.json("stop", "orders")
     orders.settle(*(delivered(batch) for batch in batches))
-    results = orders.ledger.apply_intents(orders.lease, now=orders.lease.expires_at)
+    results = orders.ledger.apply_stored_actions(orders.lease, now=orders.lease.expires_at)
 
     assert (said["applied"], said["next"]) == (False, "it drains first, which is stored as number 1")
-    assert [(result.act.kind.value, result.applied) for result in results] == [("drain", True), ("stop", True)]
+    assert [(result.action.kind.value, result.applied) for result in results] == [("drain", True), ("stop", True)]
 
 
 def test_a_dry_run_of_a_forced_stop_shows_what_is_abandoned(ckpt: Ckpt, orders: Acts) -> None:
@@ -205,7 +205,7 @@ def test_a_dry_run_of_a_forced_stop_shows_what_is_abandoned(ckpt: Ckpt, orders: 
 
     said = ckpt.json("stop", "orders", "--force", "--reason", "disk full", "--dry-run")
 
-    assert (said["act"], said["after"]["phase"], said["waits_for"]) == ("force_stop", "stopped", None)
+    assert (said["action"], said["after"]["phase"], said["waits_for"]) == ("force_stop", "stopped", None)
     assert ckpt.json("status", "orders")["batches"] == {"in_flight": 1}
 
 

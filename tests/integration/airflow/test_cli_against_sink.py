@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter, data_error
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, record_error
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import SinkContext
@@ -41,10 +41,10 @@ class Seen(People):
             ledger.release(run.lease)
 
 
-def half(batch: Batch) -> Content:
+def half(batch: Batch) -> BatchContent:
     whole = content(batch)
-    letter = DeadLetter(batch.range.end - 1, None, b"{", data_error(ErrorType.MESSAGE_DESERIALIZATION, "cut"))
-    return replace(whole, rows=whole.rows.slice(0, 1), letters=[letter])
+    dead_letter = DeadLetter(batch.range.end - 1, None, b"{", record_error(ErrorType.MESSAGE_DESERIALIZATION, "cut"))
+    return replace(whole, rows=whole.rows.slice(0, 1), dead_letters=[dead_letter])
 
 
 @pytest.fixture
@@ -131,9 +131,9 @@ def test_a_receipt_that_was_deleted_in_the_sink_is_found(ckpt: Ckpt, seen: Seen)
 
 
 def test_a_dead_letter_that_was_deleted_is_found(ckpt: Ckpt, seen: Seen) -> None:
-    letters = sorted(seen.table.with_name("out.dead_letters").rglob("*.jsonl"))
-    assert len(letters) == 5
-    letters[0].write_text("")
+    dead_letters = sorted(seen.table.with_name("out.dead_letters").rglob("*.jsonl"))
+    assert len(dead_letters) == 5
+    dead_letters[0].write_text("")
 
     result, _ = ckpt.failed(*AUDIT)
 

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.replication.run.replicate import replicate
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.airflow.ckpt import Ckpt
 from tests.services.delta import read_delta
 
@@ -59,7 +59,9 @@ class Events:
 
     def run(self) -> RunSummary:
         """One whole run on the warm session."""
-        return replicate(Setup(load(self.file), self._ledger, resolve_connection, "test"), SessionEngine(self._spark))
+        return replicate(
+            PipelineContext(load(self.file), self._ledger, resolve_connection, "test"), SessionEngine(self._spark)
+        )
 
     def ids(self) -> list[int]:
         """What the table holds."""
@@ -101,23 +103,23 @@ def test_the_first_of_them_are_listed(ckpt: Ckpt, events: Events) -> None:
 
 
 def test_what_is_misspelt_is_said(ckpt: Ckpt, events: Events) -> None:
-    why = ("--reason", "junk")
+    reason = ("--reason", "junk")
 
     assert "Did you mean TransformEvaluation?" in ckpt.refused(
         "dlq", "list", "events", "--type", "transformEvaluations"
     )
     assert "no error type 'Nonsense'" in ckpt.refused("dlq", "show", "events", "--type", "Nonsense")
-    assert "no dead letters of files#77" in ckpt.refused("dlq", "discard", "events", "--batch", "files#77", *why)
+    assert "no dead letters of files#77" in ckpt.refused("dlq", "discard", "events", "--batch", "files#77", *reason)
     assert "no dead letters of files#77" in ckpt.refused("dlq", "list", "events", "--batch", "files#77")
     assert events.ids()
 
 
 def test_a_letter_is_shown_with_its_very_bytes(ckpt: Ckpt, events: Events) -> None:
-    (letter,) = ckpt.json("dlq", "show", "events", "--type", "MessageDeserialization")["dead_letters"]
+    (dead_letter,) = ckpt.json("dlq", "show", "events", "--type", "MessageDeserialization")["dead_letters"]
 
-    assert base64.b64decode(letter["value_base64"]) == BROKEN
-    assert (letter["value"], letter["state"], letter["error"]) == (None, "parked", "not valid UTF-8")
-    assert letter["headers"]["x-ckpt-source-file"].endswith("a.jsonl")
+    assert base64.b64decode(dead_letter["value_base64"]) == BROKEN
+    assert (dead_letter["value"], dead_letter["state"], dead_letter["error"]) == (None, "parked", "not valid UTF-8")
+    assert dead_letter["headers"]["x-ckpt-source-file"].endswith("a.jsonl")
     assert "not valid UTF-8" in ckpt.table("dlq", "show", "events")
     assert events.ids()
 
@@ -162,7 +164,7 @@ def test_a_selection_by_what_the_letters_hold(ckpt: Ckpt, events: Events) -> Non
     said = ckpt.json("dlq", "replay", "events", "--query", "x1", "--stop-at", "3")
     events.run()
 
-    assert [letter["value"] for letter in shown] == [f'{{"id": "x{n}"}}' for n in (1, 13, 17)]
+    assert [dead_letter["value"] for dead_letter in shown] == [f'{{"id": "x{n}"}}' for n in (1, 13, 17)]
     assert said["records"] == 3
     assert {1, 13, 17} <= set(events.ids())
     assert not {5, 9} & set(events.ids())
@@ -173,15 +175,15 @@ def test_what_fails_again_is_parked_again(ckpt: Ckpt, events: Events) -> None:
     events.run()
 
     (line,) = ckpt.json("dlq", "list", "events", "--type", "MessageDeserialization")["dead_letters"]
-    (letter,) = ckpt.json("dlq", "show", "events", "--type", "MessageDeserialization")["dead_letters"]
+    (dead_letter,) = ckpt.json("dlq", "show", "events", "--type", "MessageDeserialization")["dead_letters"]
 
     assert (line["state"], line["replays"], line["batch"].split("#")[0].split(":")[:2]) == (
         "parked_again",
         1,
         ["dlq", "2"],
     )
-    assert base64.b64decode(letter["value_base64"]) == BROKEN
-    assert letter["headers"]["x-ckpt-retry-attempts"] == "1"
+    assert base64.b64decode(dead_letter["value_base64"]) == BROKEN
+    assert dead_letter["headers"]["x-ckpt-retry-attempts"] == "1"
 
 
 def test_letters_are_discarded_for_a_reason(ckpt: Ckpt, events: Events) -> None:
@@ -195,7 +197,7 @@ def test_letters_are_discarded_for_a_reason(ckpt: Ckpt, events: Events) -> None:
     assert ckpt.json("status", "events")["dead_letters"] == {"MessageDeserialization": 1, "TransformEvaluation": 2}
     kinds = {event["kind"]: event for event in ckpt.json("status", "events")["events"]}
     assert kinds["discard_letters"]["detail"]["reason"] == "junk"
-    assert kinds["discard_letters"]["who"].startswith("cli:")
+    assert kinds["discard_letters"]["actor"].startswith("cli:")
     assert events.ids()
 
 

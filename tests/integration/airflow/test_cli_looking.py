@@ -47,7 +47,7 @@ def test_a_batch_shows_its_attempts_and_its_error(ckpt: Ckpt, orders: Acts) -> N
 
 def test_a_batch_that_waits_for_an_earlier_one_shows_its_receipt(ckpt: Ckpt, orders: Acts) -> None:
     _, second = orders.send(10, 20)
-    orders.settle(delivered(second, dead=2, letters={"Serialization": 2}))
+    orders.settle(delivered(second, dead=2, dead_letters={"Serialization": 2}))
 
     shown = ckpt.json("inspect", "orders", "t#1")
 
@@ -103,7 +103,7 @@ def test_every_command_names_the_nearest_pipelines(ckpt: Ckpt, orders: Acts) -> 
 
 def test_a_sound_ledger_passes_its_audit(ckpt: Ckpt, orders: Acts) -> None:
     one, two, three = orders.send(10, 20, 30)
-    orders.settle(delivered(one), delivered(two, dead=3, letters={"Serialization": 3}), failed(three, UNNAMED))
+    orders.settle(delivered(one), delivered(two, dead=3, dead_letters={"Serialization": 3}), failed(three, UNNAMED))
 
     for arguments in (("audit", "orders"), ("audit", "orders", "--quick")):
         result = ckpt.json(*arguments)
@@ -171,14 +171,14 @@ def test_pipelines_are_listed_shown_and_forgotten(ckpt: Ckpt, orders: Acts) -> N
 
 def test_a_pipeline_is_forgotten_only_by_someone_who_is_sure(ckpt: Ckpt, orders: Acts) -> None:
     orders.plan(10)
-    why = ("--reason", "moved to another ledger")
+    reason = ("--reason", "moved to another ledger")
 
-    assert "another run holds the lease" in ckpt.refused("pipeline", "delete", "orders", *why, "--yes")
+    assert "another run holds the lease" in ckpt.refused("pipeline", "delete", "orders", *reason, "--yes")
     orders.ledger.release(orders.lease)
-    assert "Add --yes if you are sure" in ckpt.refused("pipeline", "delete", "orders", *why)
-    dry = ckpt.json("pipeline", "delete", "orders", *why, "--dry-run")
+    assert "Add --yes if you are sure" in ckpt.refused("pipeline", "delete", "orders", *reason)
+    dry = ckpt.json("pipeline", "delete", "orders", *reason, "--dry-run")
     assert ckpt.json("pipeline", "list") != []
-    wet = ckpt.json("pipeline", "delete", "orders", *why, "--yes")
+    wet = ckpt.json("pipeline", "delete", "orders", *reason, "--yes")
 
     assert (dry["deleted"], dry["checkpoints"], dry["batches"]) == (False, {"t": 0}, {"planned": 1})
     assert wet["deleted"] is True

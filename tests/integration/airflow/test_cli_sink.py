@@ -98,7 +98,7 @@ def test_a_forced_stop_takes_the_lease_and_abandons_what_is_in_flight(ckpt: Ckpt
 
         said = ckpt.json("stop", "people", "--force", "--reason", "disk full")
 
-        assert (said["act"], said["applied"], said["after"]["phase"]) == ("force_stop", True, "stopped")
+        assert (said["action"], said["applied"], said["after"]["phase"]) == ("force_stop", True, "stopped")
         assert "stop --force needs a reason" in ckpt.refused("stop", "people", "--force")
     status = ckpt.json("status", "people")
     assert (status["phase"], status["batches"]) == ("stopped", {"planned": 2})
@@ -129,7 +129,7 @@ def test_what_nothing_accounts_for_is_found_and_read_by_the_next_run(ckpt: Ckpt,
         run.plan()
         people.ledger.release(run.lease)
 
-    assert [(item["range"], item["why"]) for item in dry["missing"]] == [([8 * SIZE, 10 * SIZE], "unreceipted")]
+    assert [(item["range"], item["reason"]) for item in dry["missing"]] == [([8 * SIZE, 10 * SIZE], "unreceipted")]
     assert "unreceipted" in shown
     assert [item["range"] for item in ckpt.json("inspect", "people")["batches"]] == [
         [6 * SIZE, 8 * SIZE],

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.operators.base import CkptOperator
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.run import Run
-from airflow_provider_ckpt.replication.setup import Setup, utcnow
+from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 
 
@@ -69,10 +69,10 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return found
 
 
-def work(task: CkptOperator, scene: Scene, act: Callable[[Setup, Run], None]) -> None:
+def work(task: CkptOperator, scene: Scene, action: Callable[[PipelineContext, Run], None]) -> None:
     """As an operator's ``execute`` does."""
     with task.setup_run(scene.context) as setup, acquire(setup) as run:
-        act(setup, run)
+        action(setup, run)
 
 
 def send(run: Run) -> None:
@@ -91,7 +91,7 @@ def test_spark_is_stopped_first_then_the_attempts_are_cancelled_and_the_lease_is
     seen: list[Any] = []
     task = scene.task()
 
-    def act(setup: Setup, run: Run) -> None:
+    def action(setup: PipelineContext, run: Run) -> None:
         send(run)
         monkeypatch.setattr(task.make_engine(setup.pipeline), "kill", lambda: seen.append(scene.states()))
         task.on_kill()
@@ -100,7 +100,7 @@ def test_spark_is_stopped_first_then_the_attempts_are_cancelled_and_the_lease_is
         begin(run)
 
     with pytest.raises(AirflowException, match="The task was killed") as raised:
-        work(task, scene, act)
+        work(task, scene, action)
 
     assert seen == [[(BatchState.IN_FLIGHT, False)], [(BatchState.PLANNED, True)], None]
     assert not isinstance(raised.value, AirflowFailException)
@@ -109,16 +109,16 @@ def test_spark_is_stopped_first_then_the_attempts_are_cancelled_and_the_lease_is
 def test_the_next_run_waits_for_nobody_and_begins_the_cancelled_batches_again(scene: Scene) -> None:
     killed = scene.task()
 
-    def act(setup: Setup, run: Run) -> None:
+    def action(setup: PipelineContext, run: Run) -> None:
         send(run)
         killed.on_kill()
         run.plan()
 
     with pytest.raises(AirflowException):
-        work(killed, scene, act)
+        work(killed, scene, action)
     assert scene.partition().cancellation_watermark == 0
 
-    def again(setup: Setup, run: Run) -> None:
+    def again(setup: PipelineContext, run: Run) -> None:
         begin(run)
         assert scene.states() == [(BatchState.IN_FLIGHT, False)]
         assert scene.partition().cancellation_watermark is None
@@ -130,7 +130,7 @@ def test_the_next_run_waits_for_nobody_and_begins_the_cancelled_batches_again(sc
 def test_a_ledger_that_does_not_answer_holds_nobody_up(scene: Scene) -> None:
     task = scene.task()
 
-    def act(setup: Setup, run: Run) -> None:
+    def action(setup: PipelineContext, run: Run) -> None:
         send(run)
         busy = sqlite3.connect(scene.file, isolation_level=None)
         busy.execute("BEGIN IMMEDIATE")
@@ -145,17 +145,17 @@ def test_a_ledger_that_does_not_answer_holds_nobody_up(scene: Scene) -> None:
         assert 1.5 < took < 3
         assert states == [(BatchState.IN_FLIGHT, False)]
 
-    work(task, scene, act)
+    work(task, scene, action)
 
 
 def test_a_task_that_lost_its_lease_cancels_nothing_of_its_successor(scene: Scene) -> None:
     zombie = scene.task()
 
-    def act(setup: Setup, run: Run) -> None:
+    def action(setup: PipelineContext, run: Run) -> None:
         work(scene.task(), scene, succeed)
         run.plan()
 
-    def succeed(setup: Setup, run: Run) -> None:
+    def succeed(setup: PipelineContext, run: Run) -> None:
         send(run)
 
         zombie.on_kill()
@@ -164,18 +164,18 @@ def test_a_task_that_lost_its_lease_cancels_nothing_of_its_successor(scene: Scen
         assert scene.holder() == setup.owner
 
     with pytest.raises(AirflowException, match="The task was killed"):
-        work(zombie, scene, act)
+        work(zombie, scene, action)
 
 
 @pytest.mark.parametrize(("name", "map_index"), [("other", -1), ("t", 1)])
 def test_two_tasks_of_one_dag_run_do_not_shut_each_other_out(scene: Scene, name: str, map_index: int) -> None:
-    def act(setup: Setup, run: Run) -> None:
+    def action(setup: PipelineContext, run: Run) -> None:
         scene.context["ti"].map_index = map_index
         with pytest.raises(AirflowException, match="another run holds the lease: dag:replication/one/people/t,"):
             work(scene.task(name), scene, lambda setup, run: None)
         send(run)
 
-    work(scene.task("t"), scene, act)
+    work(scene.task("t"), scene, action)
 
 
 def test_a_task_group_s_tasks_hold_one_lease(scene: Scene) -> None:

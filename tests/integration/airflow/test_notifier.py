@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SinkError
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -93,7 +93,7 @@ def test_dead_letters_are_told_with_their_types_and_their_place(declared: Acts) 
 
 def test_held_batches_are_named_by_the_ledger(declared: Acts) -> None:
     [batch] = declared.plan(10)
-    declared.act(ActKind.HOLD, batch)
+    declared.action(ActionKind.HOLD, batch)
     channel = Letter()
 
     CkptNotifier(channel)(context(summary(batches_by_state={"held": 1}), AirflowFailException("1 batches are held")))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.dead_letters import Letters
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.replication.actions import dead_letters
 from tests.integration.airflow.ckpt import damage
@@ -34,7 +34,7 @@ def test_a_rewind_is_shown_approved_and_done_in_the_name_of_whoever_approved(peo
 
     assert done["applied"]
     (event,) = [event for event in events(people) if event["kind"] == "rewind"]
-    assert event["who"] == "airflow:oscar"
+    assert event["actor"] == "airflow:oscar"
     assert event["detail"]["reason"] == "wrong | rates (requested by airflow:ada)"
     assert event["detail"]["before"]["checkpoint"] == {people.partition: [1, 6 * SIZE]}
     assert event["detail"]["after"]["checkpoint"] == {people.partition: [2, 2 * SIZE]}
@@ -49,7 +49,7 @@ def test_whoever_approves_what_they_asked_for_is_named_once(people: People) -> N
     chain.answer("ada")
 
     (event,) = [event for event in events(people) if event["kind"] == "force_stop"]
-    assert (event["who"], event["detail"]["reason"]) == ("airflow:ada", "host7 hangs")
+    assert (event["actor"], event["detail"]["reason"]) == ("airflow:ada", "host7 hangs")
     assert refresh(people)["phase"] == "stopped"
 
 
@@ -70,7 +70,7 @@ def test_what_no_longer_fits_is_refused_and_changes_nothing(people: People) -> N
     names = hold(people, 4)
     chain = Chain(people, action="release", batches=names)
     chain.preview()
-    people.ledger.act("people", Act(ActKind.RELEASE), who="somebody else")
+    people.ledger.action("people", Action(ActionKind.RELEASE), actor="somebody else")
     before = events(people)
 
     with pytest.raises(AirflowFailException):
@@ -95,8 +95,8 @@ def test_a_recovery_reads_the_stretches_that_were_shown(people: People) -> None:
     assert f"read again from {people.partition}" in chain.preview()["body"].replace("\\", "")
     chain.answer()
 
-    spans = [e["detail"]["act"]["spans"] for e in events(people) if e["kind"] == "recover"]
-    assert spans == [[[people.partition, 0, 6 * SIZE]]]
+    ranges = [e["detail"]["action"]["ranges"] for e in events(people) if e["kind"] == "recover"]
+    assert ranges == [[[people.partition, 0, 6 * SIZE]]]
 
 
 def test_while_a_run_holds_the_lease_the_act_is_stored_for_it(people: People) -> None:
@@ -120,8 +120,8 @@ def test_a_stop_is_ended_by_a_resume(people: People) -> None:
 
 
 def test_a_replay_of_more_than_an_approval_carries_is_refused(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = tuple(Letters(BatchKey(1, people.partition, seq), "Sink", 0, 1, 1, 1) for seq in range(5001))
-    monkeypatch.setattr(dead_letters, "act_on", lambda *_: Act(ActKind.REPLAY_LETTERS, letters=many))
+    many = tuple(DeadLetters(BatchKey(1, people.partition, seq), "Sink", 0, 1, 1, 1) for seq in range(5001))
+    monkeypatch.setattr(dead_letters, "make_action", lambda *_: Action(ActionKind.REPLAY_LETTERS, dead_letters=many))
 
     with pytest.raises(AirflowFailException, match="5,001 ranges of dead letters are more than an approval can name"):
         Chain(people, action="replay_dead_letters").preview()

@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
 from airflow.serialization.serialized_objects import BaseSerialization
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.sensors.attention import CkptDeadLettersSensor, CkptHeldBatchesSensor
 from airflow_provider_ckpt.sensors.base import CkptSensor
@@ -49,7 +49,7 @@ def execute(task: Any, **params: Any) -> Any:
 
 
 def hold_one(people: People) -> None:
-    people.ledger.act("people", Act(ActKind.HOLD, (BatchKey(1, people.partition, 4),)), who="test")
+    people.ledger.action("people", Action(ActionKind.HOLD, (BatchKey(1, people.partition, 4),)), actor="test")
 
 
 def test_lag_is_what_the_source_holds_beyond_the_checkpoint(people: People) -> None:
@@ -176,7 +176,7 @@ def test_a_deferred_sensor_is_done_at_once_where_the_condition_is_met(people: Pe
     assert execute(sensor(CkptLagSensor, at_least=1, deferrable=True))["total"] == AHEAD
 
 
-def woken(deferred: Any, act: Callable[[], object]) -> dict[str, Any]:
+def woken(deferred: Any, action: Callable[[], object]) -> dict[str, Any]:
     """The event of a trigger that waits until something is done."""
     trigger = restored(deferred)
 
@@ -184,7 +184,7 @@ def woken(deferred: Any, act: Callable[[], object]) -> dict[str, Any]:
         waiting = asyncio.ensure_future(anext(trigger.run()))
         await asyncio.sleep(0.3)
         assert not waiting.done()
-        await asyncio.to_thread(act)
+        await asyncio.to_thread(action)
         return dict((await asyncio.wait_for(waiting, 30)).payload)
 
     return asyncio.run(wait())
@@ -262,7 +262,7 @@ def test_a_watcher_fires_for_work_and_then_not_before_a_run_has_ended(people: Pe
 
     events = asyncio.run(watch())
 
-    assert events == [{"pipeline": "people", "why": "enough", "lag": {people.partition: AHEAD}}] * 2
+    assert events == [{"pipeline": "people", "reason": "enough", "lag": {people.partition: AHEAD}}] * 2
 
 
 def deliver_rest(people: People) -> None:
@@ -278,5 +278,5 @@ def test_a_watcher_knows_a_declared_pipeline_before_its_first_run(people: People
     async def first() -> dict[str, Any]:
         return dict((await anext(trigger.run())).payload)
 
-    assert asyncio.run(first())["why"] == work.Why.ENOUGH
+    assert asyncio.run(first())["reason"] == work.TriggerReason.ENOUGH
     assert people.partition

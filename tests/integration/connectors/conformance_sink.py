@@ -16,15 +16,15 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
-from airflow_provider_ckpt.connectors.dead_letters import kept
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
+from airflow_provider_ckpt.connectors.dead_letters import read_dead_letters
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.protocols import NUMBER, Committer, Sink, SinkContext, SourceFile, Writer
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, Committer, Sink, SinkContext, SourceFile, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Letters, Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters, Replay
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark import columns as c
 from tests.integration.connectors import shared_position as shared
@@ -72,7 +72,7 @@ class SinkHarness(ABC):
         """The ids in the target, sorted, with repetitions."""
 
     @abstractmethod
-    def letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
         """The pipeline's dead letters that count, by position."""
 
 
@@ -111,7 +111,7 @@ class Run:
         self.sink.fence(self.context.epoch)
         return self
 
-    def send(self, task: BatchTask, content: Content) -> Outcome:
+    def send(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Deliver one batch, to its verdict."""
         return self.commit(self._writer.deliver(task, content))
 
@@ -123,7 +123,7 @@ class Run:
         (final,) = self._committer.commit([outcome])
         return final
 
-    def receipts(self, known: Mapping[str, Known] | None = None) -> list[Receipt]:
+    def receipts(self, known: Mapping[str, KnownReceipts] | None = None) -> list[Receipt]:
         """The sink's receipts."""
         return list(self.sink.receipts(known or {}))
 
@@ -147,32 +147,32 @@ def ids(*seqs: int) -> list[int]:
     return [number for seq in seqs for number in range(seq * SIZE, (seq + 1) * SIZE)]
 
 
-def letter(position: int, error: ErrorInfo = BAD) -> DeadLetter:
+def dead_letter(position: int, error: ErrorInfo = BAD) -> DeadLetter:
     """A dead letter whose bytes are no text."""
     return DeadLetter(position, b"k\x00", NOT_UTF8 + str(position).encode(), error, {"source-file": "a\x00b"})
 
 
-def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> Content:
+def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> BatchContent:
     """The ten records of a batch: the first ones rejected, then some filtered, the rest to deliver."""
     positions = ids(seq)
     rows = pa.array(positions[rejected + filtered :], pa.int64())
-    letters = [letter(position) for position in positions[:rejected]]
-    return Content(pa.table({NUMBER: rows, "id": rows}), letters, SIZE, filtered, _original)
+    dead_letters = [dead_letter(position) for position in positions[:rejected]]
+    return BatchContent(pa.table({ROW_NUMBER: rows, "id": rows}), dead_letters, SIZE, filtered, _original)
 
 
-def all_rejected(seq: int) -> Content:
+def all_rejected(seq: int) -> BatchContent:
     """All records of a batch as dead letters."""
     return content(seq, rejected=SIZE)
 
 
-def nothing() -> Content:
+def nothing() -> BatchContent:
     """No record at all."""
     empty = pa.array([], pa.int64())
-    return Content(pa.table({NUMBER: empty, "id": empty}), [], 0, 0, _original)
+    return BatchContent(pa.table({ROW_NUMBER: empty, "id": empty}), [], 0, 0, _original)
 
 
 def _original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-    return [letter(position, error) for position, error in errors.items()]
+    return [dead_letter(position, error) for position, error in errors.items()]
 
 
 class SinkConformance(ABC):
@@ -228,7 +228,7 @@ class SinkConformance(ABC):
             assert outcome.receipt is not None
             assert outcome.receipt.epoch == 1
             assert harness.target() == ids(0)[1:]
-            assert [stored.position for stored in harness.letters(run.context)] == [0]
+            assert [stored.position for stored in harness.dead_letters(run.context)] == [0]
 
     def test_batches_of_several_partitions_do_not_meet(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
@@ -253,7 +253,7 @@ class SinkConformance(ABC):
 
             (receipt,) = run.receipts()
             assert receipt.counts == Counts(read=10, delivered=5, filtered=3, dead_lettered=2)
-            assert outcome.letters == {"MessageDeserialization": 2}
+            assert outcome.dead_letters == {"MessageDeserialization": 2}
             assert harness.target() == ids(0)[5:]
 
     def test_counts_that_do_not_add_up_are_refused(self, harness: SinkHarness) -> None:
@@ -274,7 +274,7 @@ class SinkConformance(ABC):
         with Run(harness, 1) as run:
             run.take_over()
             broken = content(0, rejected=1)
-            broken.letters[0] = replace(broken.letters[0], headers=OutOfMemory())
+            broken.dead_letters[0] = replace(broken.dead_letters[0], headers=OutOfMemory())
 
             with pytest.raises(MemoryError):
                 run.send(task(0), broken)
@@ -283,7 +283,7 @@ class SinkConformance(ABC):
             assert after.outcome is AttemptOutcome.DELIVERED
             assert harness.target() == ids(1)
             assert [receipt.key for receipt in run.receipts()] == [after.key]
-            assert harness.letters(run.context) == []
+            assert harness.dead_letters(run.context) == []
             again = run.send(task(0, attempt=2), content(0))
             assert (again.outcome, again.found) == (AttemptOutcome.DELIVERED, False)
             assert harness.target() == ids(0, 1)
@@ -292,7 +292,7 @@ class SinkConformance(ABC):
         with Run(harness, 1) as run:
             run.take_over().send(task(3), content(3, rejected=2))
 
-            assert harness.letters(run.context) == [
+            assert harness.dead_letters(run.context) == [
                 StoredLetter(3, 30, b"k\x00", NOT_UTF8 + b"30", "MessageDeserialization"),
                 StoredLetter(3, 31, b"k\x00", NOT_UTF8 + b"31", "MessageDeserialization"),
             ]
@@ -305,14 +305,14 @@ class SinkConformance(ABC):
         with Run(harness, 2) as run:
             sources = [AttemptKey(task(seq).key, 2, 1) for seq in (2, 1, 0)]
 
-            found = list(run.take_over().sink.letters(sources))
+            found = list(run.take_over().sink.dead_letters(sources))
 
-            assert [(kept.source, kept.letter.position) for kept in found] == [
+            assert [(kept.source, kept.dead_letter.position) for kept in found] == [
                 (sources[0], 20),
                 (sources[0], 21),
                 (sources[1], 10),
             ]
-            kept = found[0].letter
+            kept = found[0].dead_letter
             assert (kept.key, kept.value) == (b"k\x00", NOT_UTF8 + b"20")
             assert (kept.error.type, kept.error.sqlstate) == (BAD.type, None)
             assert kept.error.message.startswith("not JSON: ")
@@ -326,34 +326,34 @@ class SinkConformance(ABC):
                 run.send(task(seq), content(seq, rejected=3))
             asked = Mock(wraps=run.sink)
             runs = [(2, 0, 1), (2, 2, 1), (0, 1, 2), (1, 0, 3)]
-            wanted = [Letters(task(seq).key, str(BAD.type), first, records, 1, 1) for seq, first, records in runs]
+            wanted = [DeadLetters(task(seq).key, str(BAD.type), first, records, 1, 1) for seq, first, records in runs]
 
-            found = list(kept(asked, wanted))
+            found = list(read_dead_letters(asked, wanted))
 
-            assert [letters for letters, _ in found] == wanted
-            assert [[item.letter.position for item in items] for _, items in found] == [
+            assert [dead_letters for dead_letters, _ in found] == wanted
+            assert [[item.dead_letter.position for item in items] for _, items in found] == [
                 [20],
                 [22],
                 [1, 2],
                 [10, 11, 12],
             ]
-            asked.letters.assert_called_once()
+            asked.dead_letters.assert_called_once()
 
     def test_an_attempt_that_no_receipt_names_has_no_letters(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
             run.take_over().send(task(0), content(0, rejected=1))
 
-            assert list(run.sink.letters([AttemptKey(task(0).key, 2, 1), AttemptKey(task(0).key, 1, 9)])) == []
-            assert list(run.sink.letters([AttemptKey(task(0, partition="other").key, 1, 1)])) == []
+            assert list(run.sink.dead_letters([AttemptKey(task(0).key, 2, 1), AttemptKey(task(0).key, 1, 9)])) == []
+            assert list(run.sink.dead_letters([AttemptKey(task(0, partition="other").key, 1, 1)])) == []
 
     def test_a_replay_is_kept_for_a_ledger_that_is_lost(self, harness: SinkHarness) -> None:
-        letters = Letters(task(0, partition="a/b").key, "Sink", 2, 5, 1, 1)
-        kept, forgotten = Replay((letters,)), Replay((letters, letters), newest_first=True)
+        dead_letters = DeadLetters(task(0, partition="a/b").key, "Sink", 2, 5, 1, 1)
+        kept, forgotten = Replay((dead_letters,)), Replay((dead_letters, dead_letters), newest_first=True)
         with Run(harness, 1) as run:
             assert run.take_over().sink.replays(["dlq:2:a/b"]) == {}
-            run.sink.keep_replay("dlq:2:a/b", forgotten)
-            run.sink.keep_replay("dlq:2:a/b", kept)
-            run.sink.keep_replay("dlq:3:a/b", forgotten)
+            run.sink.store_replay("dlq:2:a/b", forgotten)
+            run.sink.store_replay("dlq:2:a/b", kept)
+            run.sink.store_replay("dlq:3:a/b", forgotten)
         with Run(harness, 2) as run, Run(harness, 1, pipeline="invoices") as other:
             assert run.sink.replays(["dlq:2:a/b", "dlq:4:a/b"]) == {"dlq:2:a/b": kept}
             assert other.sink.replays(["dlq:2:a/b"]) == {}
@@ -365,20 +365,20 @@ class SinkConformance(ABC):
         later = SourceFile(2, "/in/\\'\".jsonl", 20, 2**40, "3-4-5")
         first, other, second = FileList(1, files, start=10), FileList(2, files[::-1][:1]), FileList(2, (later,))
         with Run(harness, 1) as run:
-            assert run.take_over().sink.kept_files(0) == []
-            run.sink.keep_files(first)
-            run.sink.keep_files(first)
+            assert run.take_over().sink.stored_file_lists(0) == []
+            run.sink.store_file_list(first)
+            run.sink.store_file_list(first)
         with Run(harness, 2) as run, Run(harness, 1, pipeline="invoices") as stranger:
             run.take_over()
-            run.sink.keep_files(second)
-            run.sink.keep_files(other)
-            assert {kept.name: kept for kept in run.sink.kept_files(0)} == {
+            run.sink.store_file_list(second)
+            run.sink.store_file_list(other)
+            assert {kept.name: kept for kept in run.sink.stored_file_lists(0)} == {
                 "files:0:1": first,
                 "files:1:2": other,
                 "files:2:2": second,
             }
-            assert run.sink.kept_files(2) == [second]
-            assert list(run.sink.kept_files(3)) == list(stranger.sink.kept_files(0)) == []
+            assert run.sink.stored_file_lists(2) == [second]
+            assert list(run.sink.stored_file_lists(3)) == list(stranger.sink.stored_file_lists(0)) == []
 
     def test_of_records_that_share_a_position_each_has_its_own_fate(self, harness: SinkHarness) -> None:
         refused = len(harness.refused)
@@ -395,7 +395,7 @@ class SinkConformance(ABC):
             left = shared.kept(run.sink, AttemptKey(task(0).key, 1, 1))
             assert left == [(shared.AT, number) for number in (2, 3, 4)[: 2 + refused]]
 
-            again = shared.replay(task(0), outcome.letters, epoch=1)
+            again = shared.replay(task(0), outcome.dead_letters, epoch=1)
             whole = replace(job, ids={number: number for number in range(6)})
             outcome = run.commit(shared.send(whole, again, [None] * len(left)))
 
@@ -411,7 +411,7 @@ class SinkConformance(ABC):
             (receipt,) = run.receipts()
             assert receipt.verdict is Verdict.REJECTED
             assert receipt.counts == Counts(SIZE, 0, 0, SIZE)
-            assert [stored.position for stored in harness.letters(run.context)] == ids(0)
+            assert [stored.position for stored in harness.dead_letters(run.context)] == ids(0)
             assert harness.target() == []
 
     def test_a_void_batch_leaves_a_receipt_alone(self, harness: SinkHarness) -> None:
@@ -420,7 +420,7 @@ class SinkConformance(ABC):
 
             assert outcome.outcome is AttemptOutcome.VOID
             assert [receipt.verdict for receipt in run.receipts()] == [Verdict.VOID]
-            assert (harness.target(), harness.letters(run.context)) == ([], [])
+            assert (harness.target(), harness.dead_letters(run.context)) == ([], [])
 
     def test_the_first_verdict_stands(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
@@ -439,7 +439,7 @@ class SinkConformance(ABC):
             outcome = run.send(task(0, attempt=2, instruction=Instruction.REJECT), all_rejected(0))
 
             assert outcome.outcome is AttemptOutcome.DELIVERED
-            assert harness.letters(run.context) == []
+            assert harness.dead_letters(run.context) == []
 
     def test_receipts_below_the_checkpoint_are_left_out(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
@@ -448,7 +448,7 @@ class SinkConformance(ABC):
                 run.send(task(seq), content(seq))
             run.send(task(0, partition="other"), content(9))
 
-            found = run.receipts({"main": Known(1, 2 * SIZE)})
+            found = run.receipts({"main": KnownReceipts(1, 2 * SIZE)})
 
             assert [(receipt.key.partition, receipt.key.seq) for receipt in found] == [
                 ("main", 2),
@@ -460,7 +460,7 @@ class SinkConformance(ABC):
         with Run(harness, 1) as run:
             run.take_over().send(task(0), content(0))
 
-            assert [receipt.key.seq for receipt in run.receipts({"main": Known(1, SIZE - 1)})] == [0]
+            assert [receipt.key.seq for receipt in run.receipts({"main": KnownReceipts(1, SIZE - 1)})] == [0]
 
     def test_receipts_of_newer_generations_are_news_and_those_of_older_ones_are_not(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
@@ -468,7 +468,7 @@ class SinkConformance(ABC):
             for generation, seq in ((1, 3), (2, 1), (2, 2), (3, 0)):
                 run.send(task(seq, generation=generation), content(seq))
 
-            found = run.receipts({"main": Known(2, 2 * SIZE)})
+            found = run.receipts({"main": KnownReceipts(2, 2 * SIZE)})
 
             assert [(receipt.key.generation, receipt.key.seq) for receipt in found] == [(2, 2), (3, 0)]
 

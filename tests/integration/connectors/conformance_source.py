@@ -18,13 +18,13 @@ from airflow_provider_ckpt.connectors.protocols import (
     Plan,
     PlannedBatch,
     PlanRequest,
+    RangeToPlan,
     Reader,
-    Shape,
+    RecordShape,
     Source,
     SourceFile,
-    Todo,
 )
-from airflow_provider_ckpt.connectors.record_positions import Positions
+from airflow_provider_ckpt.connectors.record_positions import RecordPositions
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -47,7 +47,7 @@ class SourceHarness(ABC):
         """The planning half."""
 
     @abstractmethod
-    def reader(self, shape: Shape) -> Reader:
+    def reader(self, shape: RecordShape) -> Reader:
         """The reading half."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Ledger:
 
     def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:
         """A plan, and what it says kept for the next one; its batches are not."""
-        request = PlanRequest([Todo(self.partition, start, end)], number, most, self.files, self.states)
+        request = PlanRequest([RangeToPlan(self.partition, start, end)], number, most, self.files, self.states)
         plan = self.source.plan(request)
         self.files += plan.files
         self.states |= plan.states
@@ -207,7 +207,7 @@ class SourceConformance(ABC):
             read = [[position for position, _ in batch] for batch in ledger.read(ledger.planned)]
             shown = [list(ledger.source.positions(ledger.partition, batch.range)) for batch in ledger.planned]
             assert [digest.count for digest in digests] == [30, 30, 30, 10]
-            assert list(digests) == [Positions.of(positions).digest for positions in read]
+            assert list(digests) == [RecordPositions.of(positions).digest for positions in read]
             assert shown == read
 
     def test_reading_again_gives_the_same(self, harness: SourceHarness, ledger: Ledger) -> None:

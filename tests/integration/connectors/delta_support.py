@@ -13,11 +13,11 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
@@ -57,15 +57,15 @@ def task(
     return BatchTask(key, Range(seq * SIZE, (seq + 1) * SIZE), attempt, instruction, bound=1000)
 
 
-def content(seq: int, *, bad: int = 0, filtered: int = 0, **columns: pa.Array) -> Content:
+def content(seq: int, *, bad: int = 0, filtered: int = 0, **columns: pa.Array) -> BatchContent:
     """Ten records of batch ``seq``: first ``bad`` rejected ones, then ``filtered`` ones, the rest to send."""
     positions = list(range(seq * SIZE, (seq + 1) * SIZE))
     keep = positions[bad + filtered :]
-    rows = {NUMBER: pa.array(keep, pa.int64()), "id": pa.array(keep, pa.int64())} | columns
-    return Content(pa.table(rows), letters(positions[:bad]), SIZE, filtered, original)
+    rows = {ROW_NUMBER: pa.array(keep, pa.int64()), "id": pa.array(keep, pa.int64())} | columns
+    return BatchContent(pa.table(rows), dead_letters(positions[:bad]), SIZE, filtered, original)
 
 
-def letters(positions: list[int], error: ErrorInfo | None = None) -> list[DeadLetter]:
+def dead_letters(positions: list[int], error: ErrorInfo | None = None) -> list[DeadLetter]:
     """Dead letters whose value is not UTF-8."""
     error = error or ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, "not JSON")
     return [DeadLetter(p, None, b"\xff%d" % p, error, {"source-file": "x.jsonl"}) for p in positions]
@@ -73,7 +73,7 @@ def letters(positions: list[int], error: ErrorInfo | None = None) -> list[DeadLe
 
 def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
     """As a lane finds them again for a writer."""
-    return [letter for position, error in errors.items() for letter in letters([position], error)]
+    return [dead_letter for position, error in errors.items() for dead_letter in dead_letters([position], error)]
 
 
 @dataclass
@@ -171,9 +171,9 @@ def before(real: Callable[..., Any], first: Callable[[], object]) -> Callable[..
     return wrapper
 
 
-def once(act: Callable[[], object]) -> Callable[[], None]:
+def once(action: Callable[[], object]) -> Callable[[], None]:
     """``act`` the first time only."""
-    pending = [act]
+    pending = [action]
 
     def run() -> None:
         if pending:

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import Content
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import content, task
 
@@ -64,10 +64,10 @@ class Run:
 
     def write(self, seq: int, **columns: pa.Array) -> Outcome:
         """Deliver ten rows of these columns too."""
-        some: Content = content(seq, **columns)
+        some: BatchContent = content(seq, **columns)
         return self.writer.deliver(task(seq), some)
 
-    def receipted(self, known: Mapping[str, Known] | None = None) -> list[int]:
+    def receipted(self, known: Mapping[str, KnownReceipts] | None = None) -> list[int]:
         """Seqs of all receipts."""
         return [receipt.key.seq for receipt in self.sink.receipts(known or {})]
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, Plan, PlanRequest, SourceFile, Todo
+from airflow_provider_ckpt.connectors.protocols import POSITION, Plan, PlanRequest, RangeToPlan, SourceFile
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -74,7 +74,7 @@ class Ledger:
 
         :raises CkptError: the first that the source refused
         """
-        request = PlanRequest([Todo("files", self.end)], number, max_records, self.files)
+        request = PlanRequest([RangeToPlan("files", self.end)], number, max_records, self.files)
         plan = (source or FilesSource(self.pipeline)).plan(request)
         self.files += plan.files
         self.planned += [batch.range for batch in plan.batches]

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.jdbc.reader import JdbcReader
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, PlanRequest, Shape, SinkContext, Todo
+from airflow_provider_ckpt.connectors.protocols import (
+    POSITION,
+    Connection,
+    PlanRequest,
+    RangeToPlan,
+    RecordShape,
+    SinkContext,
+)
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.spark import columns as c
@@ -31,7 +38,7 @@ def pipeline(table: str, cursor: str, **source: Any) -> Pipeline:
     )
 
 
-def job_of(declared: Pipeline, connection: Connection, shape: Shape) -> Job:
+def job_of(declared: Pipeline, connection: Connection, shape: RecordShape) -> Job:
     """What Spark is told."""
     return Job(declared.document(), SinkContext("ledger", declared.name, 1), shape, {CONNECTION: connection})
 
@@ -39,7 +46,7 @@ def job_of(declared: Pipeline, connection: Connection, shape: Shape) -> Job:
 def planned(source: JdbcSource, number: int | None = None, end: int | None = None) -> list[BatchTask]:
     """All that a source holds, cut and located."""
     (partition,) = source.partitions()
-    todo = Todo(partition.id, source.start(partition.id, "earliest").position, end)
+    todo = RangeToPlan(partition.id, source.start(partition.id, "earliest").position, end)
     batches = source.plan(PlanRequest([todo], number, 10**9)).batches
     tasks = [BatchTask(BatchKey(1, partition.id, seq), batch.range, 1) for seq, batch in enumerate(batches)]
     return list(source.locate(tasks, []))
@@ -47,7 +54,7 @@ def planned(source: JdbcSource, number: int | None = None, end: int | None = Non
 
 def frame_of(spark: SparkSession, job: Job, lanes: Sequence[Sequence[BatchTask]]) -> DataFrame:
     """The records of a wave, with their control columns."""
-    found = jdbc.frame(spark, job, Wave(1, lanes, 60.0), reader_schema(spark, job))
+    found = jdbc.read_frame(spark, job, Wave(1, lanes, 60.0), reader_schema(spark, job))
     assert found is not None
     return found
 
@@ -55,7 +62,7 @@ def frame_of(spark: SparkSession, job: Job, lanes: Sequence[Sequence[BatchTask]]
 class SparkReader(JdbcReader):
     """Reads a batch by a wave of its own."""
 
-    def __init__(self, spark: SparkSession, declared: Pipeline, connection: Connection, shape: Shape) -> None:
+    def __init__(self, spark: SparkSession, declared: Pipeline, connection: Connection, shape: RecordShape) -> None:
         super().__init__(declared, connection, shape)
         self._spark = spark
         self._job = job_of(declared, connection, shape)
@@ -63,7 +70,7 @@ class SparkReader(JdbcReader):
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """The records, or the failure that the batch's marker tells."""
         table = frame_of(self._spark, self._job, [[task]]).toArrow()
-        mark = json.loads(table.column(c.MARK)[-1].as_py())
+        mark = json.loads(table.column(c.MARKER)[-1].as_py())
         if mark["failure"] is not None:
             raise AssertionError(mark["failure"]["message"])
         assert mark["read"] == table.num_rows - 1
@@ -74,7 +81,7 @@ class SparkReader(JdbcReader):
 
 def rows_of(
     spark: SparkSession, declared: Pipeline, connection: Connection, lanes: int = 1
-) -> tuple[Shape, list[Mapping[str, Any]]]:
+) -> tuple[RecordShape, list[Mapping[str, Any]]]:
     """A table's shape and its rows as Spark reads them, in order."""
     source = JdbcSource(declared, connection)
     try:
@@ -84,7 +91,7 @@ def rows_of(
         source.close()
     packed = [tasks[lane::lanes] for lane in range(lanes)]
     table = frame_of(spark, job_of(declared, connection, shape), packed).toArrow()
-    marks = [json.loads(mark) for mark in table.column(c.MARK).drop_null().to_pylist()]
+    marks = [json.loads(mark) for mark in table.column(c.MARKER).drop_null().to_pylist()]
     assert not [mark["failure"] for mark in marks if mark["failure"]]
-    records = table.filter(table.column(c.MARK).is_null()).sort_by(POSITION)
+    records = table.filter(table.column(c.MARKER).is_null()).sort_by(POSITION)
     return shape, records.select([name for name, _ in shape.columns]).to_pylist()

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.kafka.dead_letters import LETTER
-from airflow_provider_ckpt.connectors.kafka.receipts import Books, receipts_topic
-from airflow_provider_ckpt.connectors.kafka.receipts_reader import Reading
+from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEADER
+from airflow_provider_ckpt.connectors.kafka.receipts import ReceiptsTopicState, receipts_topic
+from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopics
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
 from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext, Writer
 from tests.integration.connectors.conformance_sink import SinkHarness, StoredLetter
@@ -134,27 +134,30 @@ class TopicHarness(SinkHarness):
         """See :class:`SinkHarness`."""
         return sorted(int((record.value or b"")[6:-1]) for record in stored(self.broker, self.topic))
 
-    def letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
         """See :class:`SinkHarness`."""
         own = self.own(context)
-        found = [(json.loads(record.header[LETTER]), record) for record in stored(self.broker, self.letters_topic)]
+        found = [
+            (json.loads(record.header[DEAD_LETTER_HEADER]), record)
+            for record in stored(self.broker, self.letters_topic)
+        ]
         return sorted(
             (
                 StoredLetter(said["batch"][2], said["position"], record.key, record.value, said["error_type"])
                 for said, record in found
                 if said["pipeline"] == own.pipeline
             ),
-            key=lambda letter: letter.position,
+            key=lambda dead_letter: dead_letter.position,
         )
 
     def receipts_topic(self, pipeline: str = "orders") -> str:
         """Where a pipeline's receipts are."""
         return receipts_topic(f"{pipeline}-{self.name}")
 
-    def books(self, ledger: str, pipeline: str = "orders") -> Books:
+    def books(self, ledger: str, pipeline: str = "orders") -> ReceiptsTopicState:
         """What its receipts topic holds now, open and aborted transactions included."""
-        topics = WrittenTopics(self.connection, pipeline)
+        topics = SinkTopicsClient(self.connection, pipeline)
         topic = self.receipts_topic(pipeline)
-        with closing(Reading(self.connection, topic, Books(ledger), committed=False)) as reading:
+        with closing(ReceiptsReader(self.connection, topic, ReceiptsTopicState(ledger), committed=False)) as reading:
             reading.to(topics.end(topic), 10)
             return reading.books

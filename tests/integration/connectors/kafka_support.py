@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.kafka.reader import KafkaReader
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Plan, PlanRequest, Todo
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Plan, PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -160,7 +160,7 @@ class Ledger:
             names = [partition.id for partition in source.partitions()]
             for name in names:
                 self.ends.setdefault(name, source.start(name, "earliest").position)
-            todo = [Todo(name, self.ends[name]) for name in names]
+            todo = [RangeToPlan(name, self.ends[name]) for name in names]
             plan = source.plan(PlanRequest(todo, number, most, states=self.states))
         self.states.update(json.loads(json.dumps(plan.states)))
         for batch in plan.batches:

@@ -13,20 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_ckpt.connectors.protocols import POSITION, Shape, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.protocols import POSITION, RecordShape, Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Letters, Placed
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters, PositionedDeadLetters
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import LetterReader, detail
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import ReplayReader, replay_detail
 from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.lane.deliver import Lane
-from airflow_provider_ckpt.spark.lane.gather import Gathering
+from airflow_provider_ckpt.spark.lane.gather import Gatherer
 from airflow_provider_ckpt.spark.transform.python_function import Function
 
-SHAPE = Shape(raw=False, columns=(("number", "bigint"),))
+SHAPE = RecordShape(raw=False, columns=(("number", "bigint"),))
 RETURNS = pa.schema([("id", pa.int64())])
 AT = 7
 
@@ -65,9 +65,9 @@ class SharedJob(Job):
     records: int = field(kw_only=True)
     ids: Ids = field(kw_only=True)
 
-    def reader(self) -> LetterReader:
+    def reader(self) -> ReplayReader:
         """A reader for one lane."""
-        return LetterReader(_Reader(self.records), lambda: self.open_sink(self.context), self.shape)
+        return ReplayReader(_Reader(self.records), lambda: self.open_sink(self.context), self.shape)
 
     def writer(self) -> Writer:
         """A writer for one lane."""
@@ -101,7 +101,7 @@ def send(job: SharedJob, task: BatchTask, verdicts: Sequence[Verdict]) -> Outcom
     """
     with closing(Lane(job, transformed=True, returns=RETURNS)) as lane:
         (records,) = lane.reader.read(task)
-        gathering = Gathering(traced=False)
+        gathering = Gatherer(traced=False)
         (piece,) = gathering.split(_judged(records, verdicts))
         gathering.add(piece)
         gathered = gathering.take(lane.reader, task, SHAPE, carried=False)
@@ -115,16 +115,16 @@ def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -
     """
     start, placed = 0, []
     for error_type, records in left.items():
-        placed.append(Placed(Letters(task.key, error_type, 0, records, task.attempt, epoch), start))
+        placed.append(PositionedDeadLetters(DeadLetters(task.key, error_type, 0, records, task.attempt, epoch), start))
         start += records
     key = BatchKey(1, "dlq:1:main", seq)
-    return BatchTask(key, Range(0, start), 1, detail=detail(placed, newest_first=False))
+    return BatchTask(key, Range(0, start), 1, detail=replay_detail(placed, newest_first=False))
 
 
 def kept(sink: Sink, source: AttemptKey) -> list[tuple[int, int]]:
     """Position and number of an attempt's letters."""
-    letters = [found.letter for found in sink.letters([source])]
-    return sorted((item.position, _number(item.value)) for item in letters)
+    dead_letters = [found.dead_letter for found in sink.dead_letters([source])]
+    return sorted((item.position, _number(item.value)) for item in dead_letters)
 
 
 def _number(value: bytes | None) -> int:
@@ -142,7 +142,7 @@ def _judged(records: pa.RecordBatch, verdicts: Sequence[Verdict]) -> pa.RecordBa
     columns = {
         c.BATCH: pa.array([0] * (records.num_rows + 1), pa.int64()),
         POSITION: [*records[POSITION].to_pylist(), None],
-        c.MARK: [*[None] * records.num_rows, mark],
+        c.MARKER: [*[None] * records.num_rows, mark],
         c.VERDICT: pa.array([*verdicts, None], pa.string()),
         c.ORIGINAL: pa.array([*original, None], pa.string()),
         "number": [*records["number"].to_pylist(), None],

@@ -36,7 +36,7 @@ class DeltaHarness(SinkHarness):
     def target(self) -> list[int]:
         return ids(self._table) if DeltaTable.is_deltatable(str(self._table)) else []
 
-    def letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
         counting = {(r.key.seq, r.epoch, r.attempt) for r in self.sink(context).receipts({})}
         return sorted(
             (
@@ -50,7 +50,7 @@ class DeltaHarness(SinkHarness):
                 for line in letter_lines(self._table)
                 if (line["seq"], line["epoch"], line["attempt"]) in counting
             ),
-            key=lambda letter: letter.position,
+            key=lambda dead_letter: dead_letter.position,
         )
 
 

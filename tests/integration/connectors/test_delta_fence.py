@@ -171,7 +171,7 @@ class TestLog:
 
         with pytest.raises(DeltaError):
             delta_table.commit(stale, table, [], {"a": 1}, {})
-        assert delta_table.moved(stale, table)
+        assert delta_table.has_newer_version(stale, table)
 
     def test_a_loser_leaves_only_a_node_that_nobody_reads(self, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run = Run(table).fence()

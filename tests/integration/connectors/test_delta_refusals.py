@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
-from airflow_provider_ckpt.connectors.batch_content import Content
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import Outcome
@@ -130,8 +130,8 @@ class TestRefusals:
 
     def test_a_void_batch_before_there_is_a_table_says_what_to_do(self, table: Path) -> None:
         run = Run(table).fence()
-        nothing = pa.table({NUMBER: pa.array([], pa.int64())})
-        void = run.writer.deliver(task(0, instruction=Instruction.VOID), Content(nothing, [], 0, 0, lambda _: []))
+        nothing = pa.table({ROW_NUMBER: pa.array([], pa.int64())})
+        void = run.writer.deliver(task(0, instruction=Instruction.VOID), BatchContent(nothing, [], 0, 0, lambda _: []))
 
         (outcome,) = run.committer.commit([void])
 

@@ -18,7 +18,7 @@ from deltalake.schema import PrimitiveType
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.local.filesystem import write_durably
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
-from airflow_provider_ckpt.core.errors import Action, SinkChangedError, SinkError, default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, SinkChangedError, SinkError, default_action
 from tests.integration.connectors.delta_support import LEDGER, Run, before, expected, ids, once
 
 KEYS = [BatchKey(1, "files", seq) for seq in range(3)]
@@ -141,7 +141,7 @@ class TestRestore:
         assert outcome.outcome is AttemptOutcome.FAILED
         assert outcome.error is not None
         assert "has the content of its version 2 again" in outcome.error.message
-        assert default_action(outcome.error) is Action.HALT
+        assert default_action(outcome.error) is ErrorAction.HALT
         assert DeltaTable(table).version() == before_it
 
     def test_that_comes_between_look_and_fence_is_not_accepted_unseen(

@@ -12,14 +12,14 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
-from airflow_provider_ckpt.connectors.batch_content import Content
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, IoError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import (
     LEDGER,
@@ -27,10 +27,10 @@ from tests.integration.connectors.delta_support import (
     before,
     content,
     data_files,
+    dead_letters,
     expected,
     ids,
     letter_lines,
-    letters,
     logged_files,
     once,
     pipeline,
@@ -82,7 +82,7 @@ class TestDelivery:
         (receipt,) = run.sink.receipts({})
 
         assert outcome.receipt == receipt
-        assert outcome.letters == {"MessageDeserialization": 2}
+        assert outcome.dead_letters == {"MessageDeserialization": 2}
         assert (receipt.key, receipt.range, receipt.bound) == (task(4).key, Range(40, 50), 1000)
         assert (receipt.verdict, receipt.epoch, receipt.attempt) == (Verdict.DELIVERED, 3, 2)
         assert receipt.counts == Counts(10, 5, 3, 2)
@@ -100,16 +100,16 @@ class TestDelivery:
     def test_a_rejected_and_a_void_batch_have_theirs(self, table: Path) -> None:
         run = Run(table).fence()
         run.send(0)
-        nothing = pa.table({NUMBER: pa.array([], pa.int64())})
+        nothing = pa.table({ROW_NUMBER: pa.array([], pa.int64())})
         reject = run.writer.deliver(
-            task(1, instruction=Instruction.REJECT), Content(nothing, letters([10, 11]), 2, 0, lambda _: [])
+            task(1, instruction=Instruction.REJECT), BatchContent(nothing, dead_letters([10, 11]), 2, 0, lambda _: [])
         )
-        void = run.writer.deliver(task(2, instruction=Instruction.VOID), Content(nothing, [], 0, 0, lambda _: []))
+        void = run.writer.deliver(task(2, instruction=Instruction.VOID), BatchContent(nothing, [], 0, 0, lambda _: []))
 
         outcomes = run.committer.commit([reject, void])
 
         assert [outcome.outcome for outcome in outcomes] == [AttemptOutcome.REJECTED, AttemptOutcome.VOID]
-        beyond = run.sink.receipts({"files": Known(1, 10)})
+        beyond = run.sink.receipts({"files": KnownReceipts(1, 10)})
         assert [receipt.verdict for receipt in beyond] == [Verdict.REJECTED, Verdict.VOID]
         assert ids(table) == expected(0)
         assert [line["position"] for line in letter_lines(table)] == [10, 11]
@@ -119,11 +119,11 @@ class TestDelivery:
         for seqs in ((0, 1), (2, 3), (4, 5)):
             run.send(*seqs)
 
-        beyond = [receipt.key.seq for receipt in run.sink.receipts({"files": Known(1, 35)})]
+        beyond = [receipt.key.seq for receipt in run.sink.receipts({"files": KnownReceipts(1, 35)})]
 
         assert beyond == [3, 4, 5]
         assert run.receipted == [0, 1, 2, 3, 4, 5]
-        assert list(run.sink.receipts({"files": Known(1, 60)})) == []
+        assert list(run.sink.receipts({"files": KnownReceipts(1, 60)})) == []
 
     def test_any_partition_id_will_do(self, table: Path) -> None:
         run = Run(table).fence()
@@ -262,7 +262,7 @@ class TestDeadLetters:
 
         assert outcome.receipt is not None
         assert outcome.receipt.counts == Counts(10, 8, 0, 2)
-        assert outcome.letters == {"Sink": 2}
+        assert outcome.dead_letters == {"Sink": 2}
         assert [(line["position"], line["sqlstate"]) for line in letter_lines(table)] == [(1, "23502"), (9, "23502")]
         assert ids(table) == [0, 2, 3, 4, 5, 6, 7, 8]
 
@@ -283,7 +283,7 @@ class TestDeadLetters:
         (outcome,) = run.committer.commit([staged])
 
         assert twin.outcome is AttemptOutcome.FAILED
-        assert outcome.letters == {"MessageDeserialization": 1}
+        assert outcome.dead_letters == {"MessageDeserialization": 1}
         assert len(letter_lines(table)) == 1
 
     def test_letters_that_cannot_be_kept_fail_the_batch_and_leave_nothing(self, table: Path) -> None:

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.protocols import Reader, Shape, Source
+from airflow_provider_ckpt.connectors.protocols import Reader, RecordShape, Source
 from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
 from tests.integration.connectors.files_support import parquet_pipeline, pipeline, put, put_rows
 
@@ -38,7 +38,7 @@ class JsonFiles(SourceHarness):
     def open(self) -> Source:
         return FilesSource(self._pipeline)
 
-    def reader(self, shape: Shape) -> Reader:
+    def reader(self, shape: RecordShape) -> Reader:
         return FilesReader(self._pipeline, None, shape)
 
     def numbers(self, records: pa.RecordBatch) -> list[int]:
@@ -82,7 +82,7 @@ class ParquetFiles(SourceHarness):
     def open(self) -> Source:
         return ParquetSource(self._pipeline)
 
-    def reader(self, shape: Shape) -> Reader:
+    def reader(self, shape: RecordShape) -> Reader:
         return ParquetReader(self._pipeline, None, shape)
 
     def numbers(self, records: pa.RecordBatch) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
+from airflow_provider_ckpt.connectors.protocols import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -120,7 +120,7 @@ class TestStart:
         assert ledger.values() == [b'{"id": 1}', b'{"id": 2}']
 
         with pytest.raises(SourceError, match=r"byte 4 of .*a\.jsonl, where no record begins"):
-            FilesSource(ledger.pipeline).plan(PlanRequest([Todo("files", 4)], None, 10))
+            FilesSource(ledger.pipeline).plan(PlanRequest([RangeToPlan("files", 4)], None, 10))
         with pytest.raises(ConfigError, match="-1 is before the first byte"):
             FilesSource(ledger.pipeline).start("files", -1)
 

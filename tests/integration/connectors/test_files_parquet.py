@@ -21,7 +21,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files import parquet_file, parquet_source
 from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, SourceFile, Todo
+from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, RangeToPlan, SourceFile
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -36,7 +36,7 @@ AT = datetime(2024, 2, 29, 12, 0, 0, 123456)
 def plan(pipeline: Pipeline, number: int | None = None, files: Sequence[SourceFile] = ()) -> tuple[Any, ParquetSource]:
     """What a source plans, and the source."""
     source = ParquetSource(pipeline)
-    found = source.plan(PlanRequest([Todo("files", 0)], number, 10**9, files))
+    found = source.plan(PlanRequest([RangeToPlan("files", 0)], number, 10**9, files))
     for error in found.refused:
         raise error
     return found, source
@@ -48,9 +48,9 @@ def rows(pipeline: Pipeline, number: int | None = None) -> list[dict[str, Any]]:
     return read(pipeline, source, [batch.range for batch in found.batches], found.files)
 
 
-def read(pipeline: Pipeline, source: ParquetSource, spans: Sequence[Range], files: Any) -> list[dict[str, Any]]:
+def read(pipeline: Pipeline, source: ParquetSource, ranges: Sequence[Range], files: Any) -> list[dict[str, Any]]:
     reader = ParquetReader(pipeline, None, source.shape())
-    tasks = [BatchTask(BatchKey(1, "files", seq), span, 1) for seq, span in enumerate(spans)]
+    tasks = [BatchTask(BatchKey(1, "files", seq), span, 1) for seq, span in enumerate(ranges)]
     found = [row for task in source.locate(tasks, files) for batch in reader.read(task) for row in batch.to_pylist()]
     reader.close()
     return found
@@ -195,7 +195,7 @@ class TestFilesThatDiffer:
         put_rows(tmp_path / "b.parquet", ids(2, 2), at=2)
 
         source = ParquetSource(pipeline)
-        later = source.plan(PlanRequest([Todo("files", 2)], None, 100, found.files))
+        later = source.plan(PlanRequest([RangeToPlan("files", 2)], None, 100, found.files))
 
         assert [batch.range for batch in later.batches] == [Range(2, 4)]
         files = [*found.files, *later.files]
@@ -271,13 +271,13 @@ class TestRows:
         pipeline = parquet_pipeline(tmp_path)
         found, source = plan(pipeline, 10)
         seeks: list[int] = []
-        seek = parquet_file.Rows._seek
+        seek = parquet_file.RowReader._seek
 
-        def counted(rows: parquet_file.Rows, row: int) -> None:
+        def counted(rows: parquet_file.RowReader, row: int) -> None:
             seeks.append(row)
             seek(rows, row)
 
-        monkeypatch.setattr(parquet_file.Rows, "_seek", counted)
+        monkeypatch.setattr(parquet_file.RowReader, "_seek", counted)
 
         every_other = read(pipeline, source, [batch.range for batch in found.batches][::2], found.files)
 
@@ -287,7 +287,7 @@ class TestRows:
     def test_a_big_row_group_is_cut_and_small_ones_are_taken_together(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(parquet_source, "_ROWS", 1000)
+        monkeypatch.setattr(parquet_source, "_MAX_BATCH_ROWS", 1000)
         put_rows(tmp_path / "a.parquet", ids(2500), at=1)
         put_rows(tmp_path / "b.parquet", ids(2500), at=2, group=300)
 
@@ -301,7 +301,7 @@ class TestRows:
         pipeline = parquet_pipeline(tmp_path)
         found, source = plan(pipeline)
 
-        again = source.plan(PlanRequest([Todo("files", 7, 11)], 100, 100, found.files))
+        again = source.plan(PlanRequest([RangeToPlan("files", 7, 11)], 100, 100, found.files))
 
         assert [batch.range for batch in again.batches] == [Range(7, 9), Range(9, 11)]
 
@@ -323,21 +323,21 @@ class TestRows:
 @settings(max_examples=60, deadline=None)
 @given(
     groups=st.lists(st.integers(1, 40), min_size=1, max_size=5),
-    spans=st.lists(st.tuples(st.integers(0, 199), st.integers(1, 60)), min_size=1, max_size=8),
+    ranges=st.lists(st.tuples(st.integers(0, 199), st.integers(1, 60)), min_size=1, max_size=8),
     size=st.sampled_from([3, 7, 1000]),
 )
 def test_any_stretches_in_any_order_are_the_rows_they_name(
-    groups: list[int], spans: list[tuple[int, int]], size: int
+    groups: list[int], ranges: list[tuple[int, int]], size: int
 ) -> None:
     total = sum(groups)
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet_file, "ROWS", size)
+        patch.setattr(parquet_file, "MAX_ROWS", size)
         path = Path(directory, "a.parquet")
         with pq.ParquetWriter(path, ids(0).schema) as writer:
             for number, count in enumerate(groups):
                 writer.write_table(ids(count, sum(groups[:number])))
         found, source = plan(parquet_pipeline(directory))
-        wanted = [Range(start % total, min(start % total + count, total)) for start, count in spans]
+        wanted = [Range(start % total, min(start % total + count, total)) for start, count in ranges]
 
         records = read(parquet_pipeline(directory), source, wanted, found.files)
 

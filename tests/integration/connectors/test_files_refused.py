@@ -17,12 +17,12 @@ import pytest
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files import listing
 from airflow_provider_ckpt.connectors.files import source as files_source
-from airflow_provider_ckpt.connectors.files.discovery import Discovered, discover
+from airflow_provider_ckpt.connectors.files.discovery import Discovery, discover
 from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest, SourceFile, Todo
+from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest, RangeToPlan, SourceFile
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -39,9 +39,9 @@ def planned(
     :param gone: how many delivered files it was said of before that they are gone
     """
     end = files[-1].base + files[-1].size if files else 0
-    kind = ParquetSource if declared.source.columnar else FilesSource
+    kind = ParquetSource if declared.source.is_parquet else FilesSource
     states = {"files": {"gone": gone}} if gone else {}
-    request = PlanRequest([Todo("files", end)], None, 10**9, files, states, {"files": end})
+    request = PlanRequest([RangeToPlan("files", end)], None, 10**9, files, states, {"files": end})
     return (source or kind(declared)).plan(request)
 
 
@@ -131,7 +131,7 @@ class TestOneFileOfMany:
         put(tmp_path / "a.jsonl", lines(0, 1), at=1)
         put(tmp_path / "b.jsonl", lines(1, 1), at=2)
 
-        def then_one_goes(*args: Any, **options: Any) -> Discovered:
+        def then_one_goes(*args: Any, **options: Any) -> Discovery:
             found = discover(*args, **options)
             (tmp_path / "a.jsonl").unlink()
             return found
@@ -148,7 +148,7 @@ class TestOneFileOfMany:
         start = source.start("files", "earliest")
         (tmp_path / "a.jsonl").unlink()
 
-        plan = source.plan(PlanRequest([Todo("files", 0)], None, 10**9, start.files))
+        plan = source.plan(PlanRequest([RangeToPlan("files", 0)], None, 10**9, start.files))
 
         assert [(batch.range, batch.expired) for batch in plan.batches] == [
             (Range(0, 20), True),
@@ -169,8 +169,8 @@ class TestOneFileOfMany:
         declared = parquet_pipeline(tmp_path)
         source = ParquetSource(declared)
         plan = planned(declared, source=source)
-        spans = [Range(0, 1000), Range(1000, 2000), Range(2000, 3000)]
-        tasks = [BatchTask(BatchKey(1, "files", seq), span, 1) for seq, span in enumerate(spans)]
+        ranges = [Range(0, 1000), Range(1000, 2000), Range(2000, 3000)]
+        tasks = [BatchTask(BatchKey(1, "files", seq), span, 1) for seq, span in enumerate(ranges)]
         good, bad, also_good = source.locate(tasks, plan.files)
         reader = ParquetReader(declared, None, source.shape())
 
@@ -261,7 +261,7 @@ class TestChangedAfterDelivery:
         assert len(files) == 100_000
 
         began = time.process_time()
-        plan = source.plan(PlanRequest([Todo("files", 0)], None, 10**9, files, {}, {"files": 0}))
+        plan = source.plan(PlanRequest([RangeToPlan("files", 0)], None, 10**9, files, {}, {"files": 0}))
 
         assert (plan.files, plan.refused) == ([], [])
         assert time.process_time() - began < 10  # about one second on a quiet machine
@@ -467,7 +467,7 @@ class TestLinks:
         declared = pipeline(inbox)
         source = FilesSource(declared)
 
-        plan = source.plan(PlanRequest([Todo("files", 0)], None, 10**9, files))
+        plan = source.plan(PlanRequest([RangeToPlan("files", 0)], None, 10**9, files))
 
         assert [(batch.range, batch.expired) for batch in plan.batches] == [
             (Range(0, 10), False),

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.files import staging as files_staged
 from airflow_provider_ckpt.connectors.files.discovery import discover
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
-from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from tests.integration.connectors.delta_support import content, expected, letter_lines, task
@@ -35,7 +35,7 @@ def directory(tmp_path: Path) -> Path:
 def some_rows() -> pa.Table:
     """Two rows of every common type, the second one null but for its id."""
     columns = {
-        NUMBER: pa.array([0, 1], pa.int64()),
+        ROW_NUMBER: pa.array([0, 1], pa.int64()),
         "id": pa.array([0, 1], pa.int64()),
         "text": pa.array(['a,"b"\nä\u2028', None], pa.string()),
         "empty": pa.array(["", None], pa.string()),
@@ -93,7 +93,7 @@ class TestFormats:
     def test_a_year_has_all_its_digits(self, directory: Path, form: str, lines: list[str]) -> None:
         at = pa.array([1_700_000_000_000_000_000, None], pa.timestamp("us", "UTC"))
         day = pa.array([2**31 - 1, 0], pa.int32()).cast(pa.date32())
-        self.deliver(directory, form, pa.table({NUMBER: pa.array([0, 1], pa.int64()), "at": at, "day": day}))
+        self.deliver(directory, form, pa.table({ROW_NUMBER: pa.array([0, 1], pa.int64()), "at": at, "day": day}))
         (file,) = visible(directory)
 
         assert file.read_text().splitlines() == lines

@@ -15,16 +15,16 @@ from airflow_provider_ckpt.connectors.files import fence as files_gate
 from airflow_provider_ckpt.connectors.files import receipts as files_receipts
 from airflow_provider_ckpt.connectors.files import sink as files_sink
 from airflow_provider_ckpt.connectors.files import staging as files_staged
-from airflow_provider_ckpt.connectors.files.layout import named_by
+from airflow_provider_ckpt.connectors.files.layout import parse_file_name
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.local import dead_letters as files_letters
-from airflow_provider_ckpt.connectors.local.filesystem import make_own_directory
+from airflow_provider_ckpt.connectors.local.filesystem import make_private_directory
 from airflow_provider_ckpt.connectors.protocols import Claims, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import FencedError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import SIZE, Killed, after, before, content, expected, kill, once, task
 from tests.integration.connectors.files_sink_support import LEDGER, Run, ids, own, pipeline, visible
@@ -97,7 +97,7 @@ class TestInterruptions:
         assert again.outcome is AttemptOutcome.DELIVERED
         assert again.found == (1 in known)
         assert again.receipt is not None
-        assert len(list(second.sink.letters([_source(again)]))) == 2
+        assert len(list(second.sink.dead_letters([_source(again)]))) == 2
         assert ids(directory) == expected(0) + expected(1)[2:]
         assert (second.receipted(), own(directory, "staged")) == ([0, 1], [])
         assert len(visible(directory)) == 2
@@ -301,7 +301,7 @@ class TestRaces:
         def held_up(path: Path) -> None:
             if path.name == "5":
                 newer.fence()
-            make_own_directory(path)
+            make_private_directory(path)
 
         monkeypatch.setattr(files_gate, "make_own_directory", held_up)
         with pytest.raises(FencedError):
@@ -325,7 +325,7 @@ class TestBundles:
         opened: list[str] = []
         monkeypatch.setattr(Path, "read_bytes", before(Path.read_bytes, lambda: opened.append("")))
         fresh = Run(directory, epoch=5)
-        assert fresh.receipted({"files": Known(1, 4 * SIZE)}) == [4]
+        assert fresh.receipted({"files": KnownReceipts(1, 4 * SIZE)}) == [4]
         assert len(opened) == 3  # the newest bundle, and the one marker twice
 
     def test_a_bundle_tells_how_far_all_before_it_reach(self, directory: Path) -> None:
@@ -334,7 +334,7 @@ class TestBundles:
             run.writer.deliver(task(0, partition=partition), content(0))
         run = Run(directory, epoch=3).fence()
 
-        assert [r.key.partition for r in run.sink.receipts({"b": Known(1, SIZE)})] == ["a"]
+        assert [r.key.partition for r in run.sink.receipts({"b": KnownReceipts(1, SIZE)})] == ["a"]
         assert run.writer.deliver(task(0, partition="a"), content(0)).found
 
     def test_raising_a_fence_again_keeps_what_it_bundled(
@@ -360,7 +360,7 @@ class TestBundles:
         (marker,), (staged,) = own(directory, "receipts"), own(directory, "staged")
 
         assert staged.endswith(".jsonl.tmp")
-        assert named_by(staged) == (marker, 7)
+        assert parse_file_name(staged) == (marker, 7)
 
 
 def _clean(directory: Path) -> None:

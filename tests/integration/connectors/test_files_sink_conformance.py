@@ -31,7 +31,7 @@ class FilesHarness(SinkHarness):
     def target(self) -> list[int]:
         return ids(self._directory)
 
-    def letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
         counting = {(r.key.seq, r.epoch, r.attempt) for r in self.sink(context).receipts({})}
         return sorted(
             (
@@ -45,7 +45,7 @@ class FilesHarness(SinkHarness):
                 for line in letter_lines(self._directory)
                 if (line["seq"], line["epoch"], line["attempt"]) in counting
             ),
-            key=lambda letter: letter.position,
+            key=lambda dead_letter: dead_letter.position,
         )
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from airflow_provider_ckpt.connectors.files import reader as files_reader
 from airflow_provider_ckpt.connectors.files import source as files_source
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
-from airflow_provider_ckpt.connectors.files.record_ends import scan
+from airflow_provider_ckpt.connectors.files.record_ends import scan_records
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.files.split import by_size
-from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
+from airflow_provider_ckpt.connectors.files.split import split_by_size
+from airflow_provider_ckpt.connectors.protocols import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from tests.integration.connectors.files_support import Ledger, lines, pipeline, put
@@ -75,7 +75,7 @@ class TestCutting:
         ledger = Ledger(pipeline(tmp_path))
         ledger.plan()
 
-        plan = FilesSource(ledger.pipeline).plan(PlanRequest([Todo("files", 70, 110)], 100, 100, ledger.files))
+        plan = FilesSource(ledger.pipeline).plan(PlanRequest([RangeToPlan("files", 70, 110)], 100, 100, ledger.files))
 
         assert [batch.range for batch in plan.batches] == [Range(70, 90), Range(90, 110)]
 
@@ -166,8 +166,8 @@ def test_any_bytes_come_back_as_the_records_they_are(
     data: bytes, decode: str, number: int | None, block: int, target: int
 ) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files_reader, "scan", partial(scan, block=block))
-        patch.setattr(files_source, "by_size", partial(by_size, target=target))
+        patch.setattr(files_reader, "scan", partial(scan_records, block=block))
+        patch.setattr(files_source, "by_size", partial(split_by_size, target=target))
         put(Path(directory) / "a", data)
         ledger = Ledger(pipeline(directory, decode=decode, header=False))
         plan = ledger.plan(number)

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.iceberg.durable import DurableFileIO
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.two_phase import receipts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.errors import Action, SinkError, default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, SinkError, default_action
 from tests.integration.connectors.delta_support import Killed, after, before, expected, kill, once
 from tests.integration.connectors.iceberg_support import TABLE, Run, data_files, ids, known_files
 from tests.services.iceberg import IcebergService
@@ -208,7 +208,7 @@ class TestInterruptions:
         assert (outcome.outcome, len(asked)) == (AttemptOutcome.FAILED, 1)
         assert outcome.error is not None
         assert "reported that a commit was done, and does not show it" in outcome.error.message
-        assert default_action(outcome.error) is Action.HALT
+        assert default_action(outcome.error) is ErrorAction.HALT
         assert ids(lake) == expected(0)
 
 

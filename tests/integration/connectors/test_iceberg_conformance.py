@@ -39,7 +39,7 @@ class IcebergHarness(SinkHarness):
     def target(self) -> list[int]:
         return ids(self._lake)
 
-    def letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
         counting = {(r.key.seq, r.epoch, r.attempt) for r in self.sink(context).receipts({})}
         return sorted(
             (
@@ -53,7 +53,7 @@ class IcebergHarness(SinkHarness):
                 for line in letter_lines(self._lake)
                 if (line["seq"], line["epoch"], line["attempt"]) in counting
             ),
-            key=lambda letter: letter.position,
+            key=lambda dead_letter: dead_letter.position,
         )
 
 

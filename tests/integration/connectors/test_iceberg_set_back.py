@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
-from airflow_provider_ckpt.core.errors import Action, SinkChangedError, default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, SinkChangedError, default_action
 from tests.integration.connectors.delta_support import LEDGER, before, expected, once
 from tests.integration.connectors.iceberg_support import TABLE, Run, ids, place
 from tests.services.iceberg import IcebergService
@@ -110,7 +110,7 @@ class TestRollback:
         assert outcome.outcome is AttemptOutcome.FAILED
         assert outcome.error is not None
         assert "has the content of its version 3 again" in outcome.error.message
-        assert default_action(outcome.error) is Action.HALT
+        assert default_action(outcome.error) is ErrorAction.HALT
         assert opened(lake).metadata_location == before_it
 
     def test_that_comes_between_look_and_fence_is_not_accepted_unseen(

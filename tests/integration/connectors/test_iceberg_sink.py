@@ -26,13 +26,13 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestamptzType
 
-from airflow_provider_ckpt.connectors.batch_content import Content
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome
-from tests.integration.connectors.delta_support import LEDGER, SIZE, before, content, expected, letters, once, task
+from tests.integration.connectors.delta_support import LEDGER, SIZE, before, content, dead_letters, expected, once, task
 from tests.integration.connectors.iceberg_support import (
     TABLE,
     Run,
@@ -109,17 +109,17 @@ class TestDelivery:
         self, lake: IcebergService
     ) -> None:
         run = Run(lake).fence()
-        nothing = pa.table({NUMBER: pa.array([], pa.int64())})
+        nothing = pa.table({ROW_NUMBER: pa.array([], pa.int64())})
         reject = run.writer.deliver(
-            task(1, instruction=Instruction.REJECT), Content(nothing, letters([10, 11]), 2, 0, lambda _: [])
+            task(1, instruction=Instruction.REJECT), BatchContent(nothing, dead_letters([10, 11]), 2, 0, lambda _: [])
         )
-        void = run.writer.deliver(task(2, instruction=Instruction.VOID), Content(nothing, [], 0, 0, lambda _: []))
+        void = run.writer.deliver(task(2, instruction=Instruction.VOID), BatchContent(nothing, [], 0, 0, lambda _: []))
 
         outcomes = run.committer.commit([reject, void])
         run.send(0)
 
         assert [outcome.outcome for outcome in outcomes] == [AttemptOutcome.REJECTED, AttemptOutcome.VOID]
-        beyond = run.sink.receipts({"files": Known(1, SIZE)})
+        beyond = run.sink.receipts({"files": KnownReceipts(1, SIZE)})
         assert [receipt.verdict for receipt in beyond] == [Verdict.REJECTED, Verdict.VOID]
         assert ids(lake) == expected(0)
         assert [line["position"] for line in letter_lines(lake)] == [10, 11]
@@ -330,7 +330,10 @@ class TestSchemaEvolution:
         ("columns", "message"),
         [
             ({"note": pa.array([1] * 10)}, "note is long, the table's is string"),
-            ({"more": pa.array([1] * 10), "NOTE": pa.array(["x"] * 10)}, "NOTE differs from the table's note only in case"),
+            (
+                {"more": pa.array([1] * 10), "NOTE": pa.array(["x"] * 10)},
+                "NOTE differs from the table's note only in case",
+            ),
         ],
     )
     def test_rows_that_do_not_fit_even_so_add_nothing(
@@ -409,6 +412,6 @@ class TestDeadLetters:
 
         assert outcome.receipt is not None
         assert outcome.receipt.counts == Counts(10, 8, 0, 2)
-        assert outcome.letters == {"Sink": 2}
+        assert outcome.dead_letters == {"Sink": 2}
         assert [(line["position"], line["sqlstate"]) for line in letter_lines(lake)] == [(1, "23502"), (9, "23502")]
         assert ids(lake) == [0, 2, 3, 4, 5, 6, 7, 8]

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.jdbc import client
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
-from airflow_provider_ckpt.connectors.protocols import Connection, Reader, Shape, Source
+from airflow_provider_ckpt.connectors.protocols import Connection, Reader, RecordShape, Source
 from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
 from tests.integration.connectors.jdbc_support import SparkReader, pipeline
 from tests.services.jdbc import H2Database, H2Server, to_postgres
@@ -32,7 +32,7 @@ class JdbcTable(SourceHarness):
     def open(self) -> Source:
         return JdbcSource(self._pipeline, self._connection)
 
-    def reader(self, shape: Shape) -> Reader:
+    def reader(self, shape: RecordShape) -> Reader:
         return SparkReader(self._spark, self._pipeline, self._connection, shape)
 
     def numbers(self, records: pa.RecordBatch) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.kafka.reader import KafkaReader
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.protocols import Reader, Shape, Source
+from airflow_provider_ckpt.connectors.protocols import Reader, RecordShape, Source
 from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
 from tests.integration.connectors.kafka_support import connection_to, numbered, pipeline, put
 from tests.services.kafka import KafkaBroker
@@ -31,7 +31,7 @@ class KafkaTopic(SourceHarness):
     def open(self) -> Source:
         return KafkaSource(self._pipeline, connection_to(self._broker))
 
-    def reader(self, shape: Shape) -> Reader:
+    def reader(self, shape: RecordShape) -> Reader:
         return KafkaReader(self._pipeline, connection_to(self._broker), shape)
 
     def numbers(self, records: pa.RecordBatch) -> list[int]:

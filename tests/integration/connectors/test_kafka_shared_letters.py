@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka.dead_letters import LETTER
+from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEADER
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.kafka_sink_support import TopicHarness, stored
@@ -31,7 +31,7 @@ def harness(kafka_broker: KafkaBroker) -> TopicHarness:
 
 def _said(harness: TopicHarness) -> dict[str, Any]:
     """What the header of a true letter says."""
-    found = json.loads(stored(harness.broker, harness.letters_topic)[0].header[LETTER])
+    found = json.loads(stored(harness.broker, harness.letters_topic)[0].header[DEAD_LETTER_HEADER])
     assert isinstance(found, dict)
     return found
 
@@ -68,29 +68,31 @@ def test_any_header_of_somebody_else_stops_nobody(
     refused: list[object] = []
     to = producer(harness.broker)
     for header in strangers:
-        to.produce(harness.letters_topic, b"strange", headers=[(LETTER, header)], on_delivery=_collect(refused))
+        to.produce(
+            harness.letters_topic, b"strange", headers=[(DEAD_LETTER_HEADER, header)], on_delivery=_collect(refused)
+        )
     to.produce(harness.letters_topic, None, headers=[("other", b"1")], on_delivery=_collect(refused))
     to.produce(harness.letters_topic, b"strange", on_delivery=_collect(refused))
     assert (to.flush(30), refused) == (0, [])
     put_raw_header(harness.broker, harness.letters_topic, b"\xff", b"strange")
 
     with caplog.at_level(logging.WARNING), Run(harness, 2) as run:
-        kept = list(run.take_over().sink.letters([AttemptKey(task(0).key, 1, 1)]))
+        kept = list(run.take_over().sink.dead_letters([AttemptKey(task(0).key, 1, 1)]))
 
-    assert [item.letter.position for item in kept] == [0, 1]
-    assert b"strange" not in [item.letter.value for item in kept]
+    assert [item.dead_letter.position for item in kept] == [0, 1]
+    assert b"strange" not in [item.dead_letter.value for item in kept]
     (told,) = [record.getMessage() for record in caplog.records if "are ignored" in record.getMessage()]
-    assert f"messages of dead letter topic {harness.letters_topic} have a header {LETTER} that this" in told
+    assert f"messages of dead letter topic {harness.letters_topic} have a header {DEAD_LETTER_HEADER} that this" in told
 
 
 def test_letters_that_imitate_a_true_one_in_all_that_others_can_know_do_not_count(harness: TopicHarness) -> None:
     true = stored(harness.broker, harness.letters_topic)
     to = producer(harness.broker)
     for record in true:
-        said = json.loads(record.header[LETTER])
+        said = json.loads(record.header[DEAD_LETTER_HEADER])
         for change in ({}, {"number": 2}, {"number": 2, "position": 1}, {"number": 0}, {"error": "another"}):
             forged = json.dumps({**said, **change}).encode()
-            headers: list[Any] = [*record.headers[:-1], (LETTER, forged)]
+            headers: list[Any] = [*record.headers[:-1], (DEAD_LETTER_HEADER, forged)]
             to.produce(harness.letters_topic, b"forged", record.key, headers=headers)
         same: list[Any] = list(record.headers)
         to.produce(harness.letters_topic, record.value, b"forged", headers=same)
@@ -99,19 +101,21 @@ def test_letters_that_imitate_a_true_one_in_all_that_others_can_know_do_not_coun
     assert to.flush(30) == 0
 
     with Run(harness, 2) as run:
-        kept = list(run.take_over().sink.letters([AttemptKey(task(0).key, 1, 1)]))
+        kept = list(run.take_over().sink.dead_letters([AttemptKey(task(0).key, 1, 1)]))
 
-    assert [(item.letter.key, item.letter.value) for item in kept] == [(record.key, record.value) for record in true]
+    assert [(item.dead_letter.key, item.dead_letter.value) for item in kept] == [
+        (record.key, record.value) for record in true
+    ]
 
 
 def test_letters_that_imitate_an_attempt_that_no_receipt_names_do_not_count(harness: TopicHarness) -> None:
     said = _said(harness)
     for change in ({"attempt": 2}, {"epoch": 2}, {"ledger": "other"}, {"pipeline": "other"}, {"batch": [1, "p0", 7]}):
         forged = json.dumps({**said, **change}).encode()
-        put(harness.broker, harness.letters_topic, [b"forged"], headers=[(LETTER, forged)])
+        put(harness.broker, harness.letters_topic, [b"forged"], headers=[(DEAD_LETTER_HEADER, forged)])
 
     with Run(harness, 2) as run:
-        kept = list(run.take_over().sink.letters([AttemptKey(task(0).key, 1, 1)]))
+        kept = list(run.take_over().sink.dead_letters([AttemptKey(task(0).key, 1, 1)]))
 
     assert len(kept) == 2
-    assert b"forged" not in [item.letter.value for item in kept]
+    assert b"forged" not in [item.dead_letter.value for item in kept]

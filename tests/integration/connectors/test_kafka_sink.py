@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
-from airflow_provider_ckpt.connectors.kafka.dead_letters import LETTER
-from airflow_provider_ckpt.connectors.kafka.producers import Transactions
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
+from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEADER
+from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
-from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
-from tests.integration.connectors.conformance_sink import LEDGER, Run, content, ids, letter, task
+from tests.integration.connectors.conformance_sink import LEDGER, Run, content, dead_letter, ids, task
 from tests.integration.connectors.kafka_sink_support import TopicHarness, stored
 from tests.integration.connectors.kafka_support import connection_to
 from tests.integration.connectors.test_kafka_sink_fence import Gate, Lane
@@ -35,15 +35,15 @@ def harness(kafka_broker: KafkaBroker) -> TopicHarness:
     return TopicHarness(kafka_broker)
 
 
-def rows(**columns: Any) -> Content:
+def rows(**columns: Any) -> BatchContent:
     """A batch of rows at positions 0, 1, 2 and so on."""
     size = len(next(iter(columns.values())))
-    table = pa.table({NUMBER: pa.array(range(size), pa.int64()), **columns})
+    table = pa.table({ROW_NUMBER: pa.array(range(size), pa.int64()), **columns})
 
     def original(errors: dict[int, ErrorInfo]) -> list[DeadLetter]:
         return [DeadLetter(at, b"key", b"value %d" % at, error, {"source-table": "t"}) for at, error in errors.items()]
 
-    return Content(table, [], size, 0, original)  # type: ignore[arg-type]
+    return BatchContent(table, [], size, 0, original)  # type: ignore[arg-type]
 
 
 class TestMessages:
@@ -113,9 +113,9 @@ class TestDeadLetters:
             run.take_over().send(task(3, attempt=2), content(3, rejected=1))
 
         (found,) = stored(harness.broker, harness.letters_topic)
-        assert (found.key, found.value) == (b"k\x00", letter(30).value)
+        assert (found.key, found.value) == (b"k\x00", dead_letter(30).value)
         assert found.header["source-file"] == "a\x00b"
-        said = json.loads(found.header[LETTER])
+        said = json.loads(found.header[DEAD_LETTER_HEADER])
         assert len(said.pop("seal")) == 64
         assert said == {
             "ledger": CONTEXT.ledger,
@@ -135,22 +135,22 @@ class TestDeadLetters:
         said, own = {"x-streamforge-error": "no"}, [("own", b"\xff"), ("own", None)]
         bad = DeadLetter(0, None, None, ErrorInfo(ErrorType.PROCESSING, "no"), said, own)
         batch = rows(id=pa.array([1]))
-        batch.letters, batch.read = [bad], 2
+        batch.dead_letters, batch.read = [bad], 2
         with Run(harness, 1) as run:
             run.take_over().send(task(0), batch)
-            (kept,) = run.sink.letters([AttemptKey(task(0).key, 1, 1)])
+            (kept,) = run.sink.dead_letters([AttemptKey(task(0).key, 1, 1)])
 
         (found,) = stored(harness.broker, harness.letters_topic)
         assert found.headers[:2] == own
         assert found.header["x-streamforge-error"] == "no"
-        assert (kept.letter.headers, list(kept.letter.original_headers)) == (said, own)
-        assert kept.letter == replace(bad, original_headers=own)
+        assert (kept.dead_letter.headers, list(kept.dead_letter.original_headers)) == (said, own)
+        assert kept.dead_letter == replace(bad, original_headers=own)
 
     def test_one_that_its_topic_refuses_halts_the_batch(self, kafka_broker: KafkaBroker) -> None:
         harness = TopicHarness(kafka_broker, dead_letter_queue={"max_dlq_retries": 1})
         kafka_broker.new_topic(1, {"max.message.bytes": "1000"}, name=harness.letters_topic)
         batch = content(0, rejected=1)
-        batch.letters = [DeadLetter(0, None, b"x" * 5000, ErrorInfo(ErrorType.PROCESSING, "no"))]
+        batch.dead_letters = [DeadLetter(0, None, b"x" * 5000, ErrorInfo(ErrorType.PROCESSING, "no"))]
         with Run(harness, 1) as run:
             started = time.monotonic()
             outcome = run.take_over().send(task(0), batch)
@@ -164,14 +164,14 @@ class TestDeadLetters:
 
 
 class TestBadRecords:
-    def deliver(self, harness: TopicHarness, batch: Content) -> Counts:
+    def deliver(self, harness: TopicHarness, batch: BatchContent) -> Counts:
         with Run(harness, 1) as run:
             outcome = run.take_over().send(task(0), batch)
 
             assert outcome.error is None
             (receipt,) = run.receipts()
             assert receipt == outcome.receipt
-            assert outcome.letters == ({"Serialization": 1} if receipt.counts.dead_lettered else {})
+            assert outcome.dead_letters == ({"Serialization": 1} if receipt.counts.dead_lettered else {})
             again = run.send(task(1), content(1))
             assert again.outcome is AttemptOutcome.DELIVERED
             return receipt.counts
@@ -186,7 +186,7 @@ class TestBadRecords:
         assert [r.value for r in stored(kafka_broker, harness.topic)][:51] == [values[0], *values[2:]]
         (found,) = stored(kafka_broker, harness.letters_topic)
         assert found.value == b"value 1"
-        assert "too large" in json.loads(found.header[LETTER])["error"]
+        assert "too large" in json.loads(found.header[DEAD_LETTER_HEADER])["error"]
 
     def test_the_broker_judges_by_what_a_large_one_compresses_to(self, kafka_broker: KafkaBroker) -> None:
         harness = TopicHarness(kafka_broker, 1, {"max.message.bytes": "2000"})
@@ -240,7 +240,7 @@ class TestOutages:
         broker = harness.broker
         with Run(harness, 1) as old:
             old.take_over().send(task(0), content(0))
-            gate = Gate(monkeypatch, Transactions, "commit")
+            gate = Gate(monkeypatch, TransactionalProducer, "commit")
             lane = Lane(old, 1)
             lane.start()
             gate.wait()
@@ -267,7 +267,7 @@ class TestOutages:
         broker = harness.broker
         with Run(harness, 1) as run:
             run.take_over().send(task(0), content(0))
-            gate = Gate(monkeypatch, Transactions, "commit")
+            gate = Gate(monkeypatch, TransactionalProducer, "commit")
             lane = Lane(run, 1)
             lane.start()
             gate.wait()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.kafka import claim as lane_module
-from airflow_provider_ckpt.connectors.kafka.claim import Hold
-from airflow_provider_ckpt.connectors.kafka.producers import Transactions, note
+from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim
+from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import UsedId, id_key, receipt_key, transactional_id
-from airflow_provider_ckpt.connectors.kafka.receipts_reader import Reading
+from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
@@ -26,11 +26,11 @@ from tests.services.kafka import KafkaBroker
 
 STEPS: dict[str, tuple[Any, str]] = {
     "notes its transactional id": (lane_module, "note"),
-    "initialises it": (Transactions, "__init__"),
-    "reads receipts behind that": (Reading, "to"),
-    "has compared epochs": (Hold, "_refuse_unless_current"),
+    "initialises it": (TransactionalProducer, "__init__"),
+    "reads receipts behind that": (ReceiptsReader, "to"),
+    "has compared epochs": (PartitionClaim, "_refuse_unless_current"),
     "begins its transaction": (KafkaWriter, "_transaction"),
-    "commits": (Transactions, "commit"),
+    "commits": (TransactionalProducer, "commit"),
 }
 """What a lane does for its first batch, and where it is done."""
 
@@ -80,12 +80,14 @@ class Gate:
 
 
 @contextmanager
-def open_transaction(harness: TopicHarness, partition: str, *, epoch: int = 1) -> Iterator[Transactions]:
+def open_transaction(harness: TopicHarness, partition: str, *, epoch: int = 1) -> Iterator[TransactionalProducer]:
     """A lane's transaction that has written a row and its receipt, and ends no more by itself."""
     context = harness.own(SinkContext(LEDGER, "orders", epoch))
     topic = harness.receipts_topic()
-    note(harness.connection, topic, [(id_key(LEDGER, UsedId(epoch, partition)), b"{}")])
-    with closing(Transactions(harness.connection, transactional_id(context, partition), topic)) as transactions:
+    write_records(harness.connection, topic, [(id_key(LEDGER, UsedId(epoch, partition)), b"{}")])
+    with closing(
+        TransactionalProducer(harness.connection, transactional_id(context, partition), topic)
+    ) as transactions:
         producer = transactions.producer
         producer.begin_transaction()
         producer.produce(harness.topic, b'{"id":666}')
@@ -159,7 +161,7 @@ class TestRaces:
     ) -> None:
         with Run(harness, 1) as one, Run(harness, 1) as twin:
             one.take_over()
-            gate = Gate(monkeypatch, Transactions, "commit")
+            gate = Gate(monkeypatch, TransactionalProducer, "commit")
             lane = Lane(one)
             lane.start()
             gate.wait()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic
-from airflow_provider_ckpt.connectors.protocols import Claims, KeepsWitness, SinkContext
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic
+from airflow_provider_ckpt.connectors.protocols import Claims, SinkContext, SinkWithWitness
 from airflow_provider_ckpt.core.errors import ConfigError
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, task
 from tests.integration.connectors.kafka_sink_support import TopicHarness
@@ -149,7 +149,7 @@ def test_a_target_that_may_lose_what_it_acknowledged_is_named(
 def test_a_topic_that_one_broker_may_acknowledge_alone_is_named(replicas: int, insync: str, named: bool) -> None:
     settings = {"unclean.leader.election.enable": "false", "min.insync.replicas": insync}
 
-    weaknesses = WrittenTopic("t", 1, replicas, settings).weaknesses
+    weaknesses = SinkTopic("t", 1, replicas, settings).weaknesses
 
     assert bool(weaknesses) is named
     assert all(f"min.insync.replicas is 1 with {replicas} replicas" in weakness for weakness in weaknesses)
@@ -159,8 +159,8 @@ def _delivered(harness: TopicHarness) -> None:
     """A run of epoch 2 that takes over, delivers a batch, and looks at the target at its end."""
     with Run(harness, 2) as run:
         run.take_over().send(task(2), content(2))
-        assert isinstance(run.sink, KeepsWitness)
-        run.sink.keep_witness(2)
+        assert isinstance(run.sink, SinkWithWitness)
+        run.sink.store_witness(2)
 
 
 def _delete(harness: TopicHarness, end: int) -> None:
@@ -207,8 +207,8 @@ def test_a_witness_of_a_log_that_lost_records_is_not_kept(harness: TopicHarness)
     harness.broker.lose_log(harness.topic)
     harness.broker.start()
     with closing(harness.sink(ASKING)) as sink:
-        assert isinstance(sink, KeepsWitness)
-        sink.keep_witness(2)
+        assert isinstance(sink, SinkWithWitness)
+        sink.store_witness(2)
 
     assert _claims(harness).set_back is not None
 
@@ -218,8 +218,8 @@ def test_a_witness_of_an_older_epoch_changes_nothing(harness: TopicHarness) -> N
     with Run(harness, 3) as run:
         run.take_over()
     with closing(harness.sink(ASKING)) as sink:
-        assert isinstance(sink, KeepsWitness)
-        sink.keep_witness(2)
+        assert isinstance(sink, SinkWithWitness)
+        sink.store_witness(2)
 
     claims = _claims(harness)
     assert (claims.epoch, claims.set_back) == (3, None)

@@ -9,9 +9,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka.deserialize import UNREADABLE
+from airflow_provider_ckpt.connectors.kafka.deserialize import UNREADABLE_HEADERS
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, REACHES, PlannedBatch, PlanRequest, Start, Todo
+from airflow_provider_ckpt.connectors.protocols import (
+    POSITION,
+    SOURCE_END,
+    PlannedBatch,
+    PlanRequest,
+    RangeToPlan,
+    Start,
+)
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, KafkaConsumerError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -83,7 +90,7 @@ class TestMessages:
         own = [{"key": "own", "value": b"1"}]
         assert [row["value"] for row in rows] == [*[b"a"] * before, b"b", b"c", b"c"]
         headers = [row["headers"] for row in rows]
-        assert headers == [*[own] * before, [{"key": UNREADABLE, "value": None}], own, own]
+        assert headers == [*[own] * before, [{"key": UNREADABLE_HEADERS, "value": None}], own, own]
         assert f"offset {before} in partition 0 of topic {ledger.topic} cannot be read" in caplog.text
 
     def test_a_message_of_ten_megabytes_arrives_whole(self, ledger: Ledger) -> None:
@@ -154,12 +161,12 @@ class TestTransactions:
         put(ledger.broker, ledger.topic, [b"a", b"b"])
         with transaction(ledger.broker, ledger.topic, [b"c"]) as to, closing(ledger.source()) as source:
             put(ledger.broker, ledger.topic, [b"d"], timestamp=1_700_000_000_000)
-            request = PlanRequest([Todo(f"{ledger.topic}-0", 0)], None, EVERYTHING)
+            request = PlanRequest([RangeToPlan(f"{ledger.topic}-0", 0)], None, EVERYTHING)
 
             plans = [source.plan(request), source.plan(request)]
             to.abort_transaction(30)
 
-        assert [plan.states[f"{ledger.topic}-0"][REACHES] for plan in plans] == [4, 4]
+        assert [plan.states[f"{ledger.topic}-0"][SOURCE_END] for plan in plans] == [4, 4]
         (said,) = [record.getMessage() for record in caplog.records]
         assert f"2 messages of partition 0 of topic {ledger.topic}, from offset 2 on" in said
         assert f"--topic {ledger.topic} --partition 0" in said
@@ -250,7 +257,7 @@ class TestRetention:
         put(ledger.broker, ledger.topic, numbered(3))
 
         with closing(ledger.source()) as source, pytest.raises(SourceError, match="ends at offset 3, before 7"):
-            source.plan(PlanRequest([Todo(f"{ledger.topic}-0", 7)], None, EVERYTHING))
+            source.plan(PlanRequest([RangeToPlan(f"{ledger.topic}-0", 7)], None, EVERYTHING))
 
 
 class TestAnotherTopic:
@@ -288,7 +295,7 @@ class TestAnotherTopic:
             ledger.broker.new_topic(name=ledger.topic)
 
             with pytest.raises(SourceError, match="deleted and created again"):
-                source.plan(PlanRequest([Todo(f"{ledger.topic}-0", 0)], None, EVERYTHING))
+                source.plan(PlanRequest([RangeToPlan(f"{ledger.topic}-0", 0)], None, EVERYTHING))
 
     def test_a_topic_created_anew_between_two_batches_of_a_lane_is_refused(self, ledger: Ledger) -> None:
         put(ledger.broker, ledger.topic, numbered(20))
@@ -372,7 +379,7 @@ class TestPartitions:
 
     def test_a_partition_of_another_topic_is_refused(self, ledger: Ledger) -> None:
         with closing(ledger.source()) as source, pytest.raises(ConfigError, match="has no partition other-0"):
-            source.plan(PlanRequest([Todo("other-0", 0)], None, EVERYTHING))
+            source.plan(PlanRequest([RangeToPlan("other-0", 0)], None, EVERYTHING))
 
 
 class TestBrokers:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.postgres.dead_letter_store import PostgresBox
+from airflow_provider_ckpt.connectors.postgres.dead_letter_store import PostgresDeadLetterStore
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
@@ -90,7 +90,7 @@ def test_an_acknowledged_batch_survives_a_crash_of_a_server_that_need_not_flush(
         assert after.sink.claims().epoch == 2
         assert after.receipts() == [outcome.receipt]
         assert harness.target() == ids(0)[1:]
-        assert len(harness.letters(after.context)) == 1
+        assert len(harness.dead_letters(after.context)) == 1
 
 
 def test_a_raised_fence_survives_a_crash(lazy_server: PostgresServer, database: str) -> None:
@@ -110,7 +110,7 @@ def test_a_raised_fence_survives_a_crash(lazy_server: PostgresServer, database: 
 def test_dead_letters_kept_elsewhere_survive_a_crash(lazy_server: PostgresServer, database: str) -> None:
     declared = pipeline(dead_letter_queue={"sink": "postgres", "connection": "warehouse", "table": "parked"})
     _loosen(database, "DATABASE", "off")
-    box = PostgresBox(declared, connection(database), SinkContext(LEDGER, "orders", 1))
+    box = PostgresDeadLetterStore(declared, connection(database), SinkContext(LEDGER, "orders", 1))
     box.check()
     execute(database, "CHECKPOINT")
 
@@ -209,7 +209,7 @@ def test_bookkeeping_that_a_crash_empties_is_refused_by_name(postgres_database: 
 
 def test_a_dead_letter_table_that_a_crash_empties_is_refused_by_name(postgres_database: str) -> None:
     declared = pipeline(dead_letter_queue={"sink": "postgres", "connection": "warehouse", "table": "parked"})
-    box = PostgresBox(declared, connection(postgres_database), SinkContext(LEDGER, "orders", 1))
+    box = PostgresDeadLetterStore(declared, connection(postgres_database), SinkContext(LEDGER, "orders", 1))
     box.check()
     execute(postgres_database, "ALTER TABLE parked SET UNLOGGED")
 

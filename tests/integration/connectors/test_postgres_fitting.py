@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.schema_check import FILLS_COLUMNS, refuse_misfits
-from airflow_provider_ckpt.connectors.postgres.table import describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.schema_check import HAS_FILLING_TRIGGER, refuse_unsuitable_columns
+from airflow_provider_ckpt.connectors.postgres.table import describe_table, psycopg_fetch
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _TABLE = """
@@ -30,9 +30,11 @@ def _judge(dsn: str, columns: Sequence[tuple[str, str]], extra: str = "") -> Non
         with connection.cursor() as cursor:
             cursor.execute(_TABLE + extra)
         fetch = psycopg_fetch(connection)
-        table = describe(fetch, "target")
+        table = describe_table(fetch, "target")
         assert table is not None
-        refuse_misfits(table, columns, filled=bool(fetch(FILLS_COLUMNS, [table.oid])), pipeline="orders")
+        refuse_unsuitable_columns(
+            table, columns, filled=bool(fetch(HAS_FILLING_TRIGGER, [table.oid])), pipeline="orders"
+        )
     finally:
         connection.close()
 

@@ -40,7 +40,7 @@ def test_a_value_that_postgres_refuses_costs_its_row(
     with Lane(target(postgres_database, f"id int, {column}")) as lane:
         assert delivered(lane.send(id=pa.array([1, 2, 3]), t=values))
         assert lane.rows("id") == [(1,), (3,)]
-        assert lane.letters() == [(1, state)]
+        assert lane.dead_letters() == [(1, state)]
         assert lane.receipts[0].counts.dead_lettered == 1
 
 
@@ -63,7 +63,7 @@ def test_days_and_times_beside_a_bad_value_arrive_as_they_are_and_infinity_too(p
             ("infinity", "infinity", "infinity"),
             ("-infinity", "-infinity", "-infinity"),
         ]
-        assert lane.letters() == [(3, "22P02")]
+        assert lane.dead_letters() == [(3, "22P02")]
 
 
 def test_a_text_that_the_target_s_encoding_does_not_have_costs_its_row(postgres_server: PostgresServer) -> None:
@@ -76,7 +76,7 @@ def test_a_text_that_the_target_s_encoding_does_not_have_costs_its_row(postgres_
             (1, "c3a9"),
             (3, "63"),
         ]
-        assert lane.letters() == [(1, "22P05")]
+        assert lane.dead_letters() == [(1, "22P05")]
 
 
 def test_what_a_trigger_raises_for_one_row_costs_that_row_and_for_all_the_batch(postgres_database: str) -> None:
@@ -93,7 +93,7 @@ def test_what_a_trigger_raises_for_one_row_costs_that_row_and_for_all_the_batch(
     )
     with Lane(postgres_database) as lane:
         assert delivered(lane.send(id=pa.array([1, 2, 3]), t=pa.array([None, "never", "c"])))
-        assert (lane.rows("id"), lane.letters()) == ([(3,)], [(0, "23502"), (1, "P0001")])
+        assert (lane.rows("id"), lane.dead_letters()) == ([(3,)], [(0, "23502"), (1, "P0001")])
 
         outcome = lane.send(id=pa.array([1, 2]), t=pa.array([None, "never"]))
 
@@ -133,7 +133,7 @@ def test_a_row_for_which_a_trigger_raises_costs_itself(
     with Lane(postgres_database, sink=sink) as lane:
         assert delivered(lane.send(id=pa.array(range(200), pa.int32())))
 
-        assert lane.letters() == [(7, state)]
+        assert lane.dead_letters() == [(7, state)]
         assert lane.rows("count(*)") == [(199,)]
 
 
@@ -148,7 +148,7 @@ def test_a_row_that_a_deferred_trigger_refuses_costs_itself(postgres_database: s
     with Lane(postgres_database) as lane:
         assert delivered(lane.send(id=pa.array(range(20), pa.int32())))
 
-        assert lane.letters() == [(7, "P0001")]
+        assert lane.dead_letters() == [(7, "P0001")]
 
 
 def test_a_value_that_a_domain_s_function_refuses_costs_its_row(postgres_database: str) -> None:
@@ -162,7 +162,7 @@ def test_a_value_that_a_domain_s_function_refuses_costs_its_row(postgres_databas
     with Lane(postgres_database) as lane:
         assert delivered(lane.send(id=pa.array([1, 2, 3]), t=pa.array(["a", "bad", "c"])))
 
-        assert (lane.rows("id"), lane.letters()) == ([(1,), (3,)], [(1, "P0001")])
+        assert (lane.rows("id"), lane.dead_letters()) == ([(1,), (3,)], [(1, "P0001")])
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_text_that_its_type_cannot_read_costs_its_row(
         if enabled:
             alone = lane.send(id=pa.array([99], pa.int32()), x=pa.array([bad]))
             assert (delivered(outcome), delivered(alone)) == (True, True)
-            assert lane.letters() == [(0, state), (12, state)]
+            assert lane.dead_letters() == [(0, state), (12, state)]
             assert len(lane.rows("id")) == 19
         else:
             assert outcome.error is not None
@@ -228,4 +228,4 @@ def test_a_trigger_that_is_broken_for_one_row_still_fails_the_batch(
 
         assert outcome.error is not None
         assert outcome.error.sqlstate == state
-        assert (lane.rows(), lane.letters()) == ([], [])
+        assert (lane.rows(), lane.dead_letters()) == ([], [])

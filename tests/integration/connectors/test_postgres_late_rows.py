@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
-from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
+from airflow_provider_ckpt.connectors.protocols import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.services.postgres import PostgresServer
@@ -38,7 +38,7 @@ class Plans:
         with closing(PostgresSource(declared, connection(self.dsn))) as source:
             source.check()
             (partition,) = source.partitions()
-            plan = source.plan(PlanRequest([Todo(partition.id, self.end)], None, 10**9, states=self.states))
+            plan = source.plan(PlanRequest([RangeToPlan(partition.id, self.end)], None, 10**9, states=self.states))
         self.states |= plan.states
         self.end = plan.batches[-1].range.end if plan.batches else self.end
         return sum(batch.records or 0 for batch in plan.batches)

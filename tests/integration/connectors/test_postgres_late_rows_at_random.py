@@ -13,12 +13,12 @@ import pytest
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, Todo
-from airflow_provider_ckpt.connectors.record_positions import Positions, surplus
+from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.record_positions import RecordPositions, find_surplus
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import outside
+from airflow_provider_ckpt.core.recovery import not_covered
 from airflow_provider_ckpt.core.wave import BatchTask
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.services.tables import execute
@@ -40,7 +40,7 @@ class World:
     partitioned: bool
     end: int = LEAST
     states: dict[str, dict[str, object]] = field(default_factory=dict)
-    kept: list[tuple[Range, list[tuple[Range, Positions]]]] = field(default_factory=list)
+    kept: list[tuple[Range, list[tuple[Range, RecordPositions]]]] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     reserved: list[int] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ class World:
             source.check()
             (partition,) = source.partitions()
             request = PlanRequest(
-                [Todo(partition.id, self.end)], self.random.choice([None, 3, 7]), 10**9, states=self.states
+                [RangeToPlan(partition.id, self.end)], self.random.choice([None, 3, 7]), 10**9, states=self.states
             )
             try:
                 plan = source.plan(request)
@@ -155,7 +155,7 @@ class World:
             self.end = batch.range.end
         return True
 
-    def read(self, span: Range) -> Positions:
+    def read(self, span: Range) -> RecordPositions:
         """Deliver a range."""
         self.seq += 1
         task = BatchTask(BatchKey(1, "public.source", self.seq), span, 1)
@@ -164,7 +164,7 @@ class World:
             for records in reader.read(task):
                 positions += records.column(POSITION).to_pylist()
                 self.delivered += records.column("name").to_pylist()
-        return Positions.of(positions)
+        return RecordPositions.of(positions)
 
     def recover(self) -> set[int]:
         """Read what came late, as recovery does; the positions that are listed and cannot be told apart.
@@ -179,12 +179,12 @@ class World:
                 (digest,) = source.digests("public.source", [span])  # type: ignore[misc]
                 if digest.same(type(digest).total(reading.digest for _, reading in readings)):
                     continue
-                found = surplus(readings, source.positions("public.source", span), span)
+                found = find_surplus(readings, source.positions("public.source", span), span)
                 shared |= set(found.shared)
-                again += found.spans
-                readings += [(late, self.read(late)) for late in found.spans]
+                again += found.ranges
+                readings += [(late, self.read(late)) for late in found.ranges]
         for name, alarm in alarms.items():
-            if alarm and all(told.rows is not None and not outside(told.rows, again) for told in alarm.told):
+            if alarm and all(told.rows is not None and not not_covered(told.rows, again) for told in alarm.told):
                 self.states[name] |= alarm.state
                 self.history.append("recovery ended the alarm")
                 owed = {at for at, row in self.undelivered() if row in self.owed and at < self.end}
@@ -238,9 +238,9 @@ def test_every_row_is_delivered_told_or_found_and_none_comes_twice_by_recovery(
     acts, weights = zip(*world.happens, strict=True)
     rewound = False
     for _ in range(STEPS):
-        (act,) = world.random.choices(acts, weights)
-        world.history.append(act.__name__)
-        act()
+        (action,) = world.random.choices(acts, weights)
+        world.history.append(action.__name__)
+        action()
         if world.random.random() < 0.5 and not world.run():
             if world.random.random() < 0.5 and not any(" ahead of " in line for line in world.history[-1:]):
                 world.recover()

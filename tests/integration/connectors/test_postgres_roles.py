@@ -45,10 +45,10 @@ class RoleHarness(TargetHarness):
     def target(self) -> list[int]:
         return [row[0] for row in execute(self.owner, "SELECT id FROM target ORDER BY id")]
 
-    def letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
         seen = TargetHarness.__new__(TargetHarness)
         seen.dsn = self.owner
-        return seen.letters(context)
+        return seen.dead_letters(context)
 
 
 @dataclass
@@ -63,14 +63,14 @@ class Schema:
         """Of the database; roles belong to the server, so theirs begin with it."""
         return self.owner.rsplit("/", 1)[1]
 
-    def roles(self, who: str, *pipelines: str) -> SinkRoles:
+    def roles(self, actor: str, *pipelines: str) -> SinkRoles:
         """Those of one writer."""
-        return SinkRoles("public", f"{self.name}_{who}", f"{self.name}_reader", ["target"], pipelines=pipelines)
+        return SinkRoles("public", f"{self.name}_{actor}", f"{self.name}_reader", ["target"], pipelines=pipelines)
 
-    def dsn(self, who: str) -> str:
+    def dsn(self, actor: str) -> str:
         """Of a role, which gets a password."""
-        execute(self.owner, f"ALTER ROLE {self.name}_{who} PASSWORD '{PASSWORD}'")
-        return self.server.database_dsn(self.name, f"{self.name}_{who}", PASSWORD)
+        execute(self.owner, f"ALTER ROLE {self.name}_{actor} PASSWORD '{PASSWORD}'")
+        return self.server.database_dsn(self.name, f"{self.name}_{actor}", PASSWORD)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def shared(schema: Schema) -> Iterator[tuple[Schema, Run, Run]]:
     bob = RoleHarness(schema.owner, schema.dsn("bob"), create=False)
     with Run(ann, 3) as orders, Run(bob, 1, pipeline="invoices") as invoices:
         orders.take_over().send(task(0), content(0, rejected=2))
-        orders.sink.keep_replay("dlq:1:p", Replay(()))
+        orders.sink.store_replay("dlq:1:p", Replay(()))
         invoices.take_over()
         yield schema, orders, invoices
 
@@ -107,11 +107,11 @@ def test_its_own_work_passes(shared: tuple[Schema, Run, Run]) -> None:
 
     assert invoices.send(task(7), content(7, rejected=1)).outcome is AttemptOutcome.DELIVERED
     assert invoices.send(task(8, instruction=Instruction.REJECT), all_rejected(8)).outcome is AttemptOutcome.REJECTED
-    invoices.sink.keep_replay("dlq:1:p", Replay(()))
+    invoices.sink.store_replay("dlq:1:p", Replay(()))
     invoices.sink.fence(2)
 
     assert [receipt.key.seq for receipt in invoices.receipts()] == [7, 8]
-    assert len(list(invoices.sink.letters([AttemptKey(task(7).key, 1, 1)]))) == 1
+    assert len(list(invoices.sink.dead_letters([AttemptKey(task(7).key, 1, 1)]))) == 1
     assert invoices.sink.replays(["dlq:1:p"]) == {"dlq:1:p": Replay(())}
     assert [receipt.key.seq for receipt in orders.receipts()] == [0]
 

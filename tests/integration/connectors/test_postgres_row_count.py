@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import Counts
-from airflow_provider_ckpt.core.errors import Action, ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.integration.connectors.test_postgres_writer import Lane, delivered, error_of
 from tests.services.postgres import PostgresServer
@@ -77,8 +77,8 @@ class TestTrigger:
 
             assert f"5 rows were sent, and {stored} were added" in error.message
             assert "sink.rows_may_differ" in error.message
-            assert lane.pipeline.policy.action(error) is Action.HALT
-            assert (lane.rows(), lane.letters(), lane.receipts) == ([], [], [])
+            assert lane.pipeline.policy.action(error) is ErrorAction.HALT
+            assert (lane.rows(), lane.dead_letters(), lane.receipts) == ([], [], [])
 
             execute(lane.dsn, "DROP TRIGGER meddle ON target")
             assert delivered(lane.send(**values(ids)))

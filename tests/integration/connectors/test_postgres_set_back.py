@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres import client
-from airflow_provider_ckpt.connectors.protocols import KeepsWitness
+from airflow_provider_ckpt.connectors.protocols import SinkWithWitness
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.test_postgres_sink import TargetHarness
 from tests.services.tables import execute, scalar
@@ -148,8 +148,8 @@ def first_load(harness: TargetHarness, epoch: int = 1) -> None:
 
 
 def look_again(run: Run) -> None:
-    assert isinstance(run.sink, KeepsWitness)
-    run.sink.keep_witness(run.context.epoch)
+    assert isinstance(run.sink, SinkWithWitness)
+    run.sink.store_witness(run.context.epoch)
 
 
 def test_the_end_of_the_first_load_is_a_witness_of_it(harness: TargetHarness) -> None:
@@ -205,7 +205,7 @@ def test_a_truncation_just_before_the_last_look_is_not_covered_up_by_it(harness:
 def test_rows_are_known_again_where_a_pooler_drops_settings_and_the_database_writes_values_otherwise(
     postgres_database: str, monkeypatch: pytest.MonkeyPatch, setting: str, value: str
 ) -> None:
-    monkeypatch.setattr(client, "_SESSION", {})
+    monkeypatch.setattr(client, "_SESSION_SETTINGS", {})
     harness = Made(
         postgres_database,
         "CREATE TABLE target (id bigint, at timestamptz DEFAULT '2026-01-05 23:00Z', day date DEFAULT '2026-01-05',"

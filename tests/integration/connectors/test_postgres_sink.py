@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.protocols import Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkError
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from tests.integration.connectors.conformance_sink import (
     LEDGER,
     Run,
@@ -58,7 +58,7 @@ class TargetHarness(SinkHarness):
     def target(self) -> list[int]:
         return [row[0] for row in execute(self.dsn, "SELECT id FROM target ORDER BY id")]
 
-    def letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
         found = execute(self.dsn, LETTERS, parameters=[context.ledger, context.pipeline])
         return [
             StoredLetter(seq, position, key and bytes(key), value and bytes(value), error)
@@ -232,8 +232,8 @@ class TestBookkeeping:
             assert outcome.outcome is AttemptOutcome.DELIVERED
             assert [receipt.key.seq for receipt in sink.receipts({})] == [0]
             assert sink.target_rows() == 9
-            assert len(list(sink.letters([AttemptKey(task(0).key, 1, 1)]))) == 1
-            sink.keep_replay("dlq:2:p", Replay(()))
+            assert len(list(sink.dead_letters([AttemptKey(task(0).key, 1, 1)]))) == 1
+            sink.store_replay("dlq:2:p", Replay(()))
             assert sink.replays(["dlq:2:p"]) == {"dlq:2:p": Replay(())}
         found = execute(postgres_database, "SELECT schemaname FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%'")
         assert found == [(schema,)] * 4
@@ -247,7 +247,7 @@ class TestBookkeeping:
         with Run(harness, 1) as run:
             run.take_over().send(task(20_000), content(20_000))
             run.send(task(0, partition="new"), content(0))
-            assert len(run.receipts({"main": Known(1, -(2**63))})) == 2  # the least that a cursor can be
+            assert len(run.receipts({"main": KnownReceipts(1, -(2**63))})) == 2  # the least that a cursor can be
             execute(
                 harness.dsn,
                 """INSERT INTO ckpt_sink_receipt SELECT ledger, pipeline, generation, partition, i, i * 10, i * 10 + 10,
@@ -258,7 +258,7 @@ class TestBookkeeping:
             )
             before = scalar(harness.dsn, looked_at)
 
-            news = run.receipts({"main": Known(1, 200_000)})
+            news = run.receipts({"main": KnownReceipts(1, 200_000)})
             run.sink.close()
             execute(harness.dsn, "SELECT pg_stat_force_next_flush()")
 

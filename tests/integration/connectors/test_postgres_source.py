@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
-from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest, Reader, Shape, Source, Todo
+from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest, RangeToPlan, Reader, RecordShape, Source
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -49,7 +49,7 @@ class TableHarness(SourceHarness):
     def open(self) -> Source:
         return PostgresSource(self.pipeline, connection(self.dsn))
 
-    def reader(self, shape: Shape) -> Reader:
+    def reader(self, shape: RecordShape) -> Reader:
         return PostgresReader(self.pipeline, connection(self.dsn), shape)
 
     def numbers(self, records: pa.RecordBatch) -> list[int]:
@@ -57,7 +57,7 @@ class TableHarness(SourceHarness):
         return numbers
 
 
-SHAPE = Shape(False, [("number", "int"), ("at", "date")])
+SHAPE = RecordShape(False, [("number", "int"), ("at", "date")])
 CURSORS = {
     "bigint": {"column": "bigint PRIMARY KEY", "value": "i * 3 + 1"},
     "timestamptz": {
@@ -297,7 +297,9 @@ class TestPlanning:
         with closing(PostgresSource(declared, connection(postgres_database))) as source:
             source.check()
             partition = source.partitions()[0].id
-            plan = source.plan(PlanRequest([Todo(partition, source.start(partition, "earliest").position)], 6, 100))
+            plan = source.plan(
+                PlanRequest([RangeToPlan(partition, source.start(partition, "earliest").position)], 6, 100)
+            )
 
         assert [batch.records for batch in plan.batches] == [6, 6, 6, 2]
 
@@ -311,7 +313,7 @@ class TestPlanning:
         )
         with closing(PostgresSource(pipeline(), connection(postgres_database))) as source:
             source.check()
-            plan = source.plan(PlanRequest([Todo("public.source", 0)], 40, 1000))
+            plan = source.plan(PlanRequest([RangeToPlan("public.source", 0)], 40, 1000))
 
         assert [batch.records for batch in plan.batches] == [40, 40, 19]
 
@@ -320,7 +322,7 @@ class TestClosedBound:
     def plan(self, harness: TableHarness, start: int = 0, states: Any = None, wait: str = "0.2s") -> Plan:
         declared = pipeline(source={"cursor": "at", "close_wait": wait})
         with closing(PostgresSource(declared, connection(harness.dsn))) as source:
-            return source.plan(PlanRequest([Todo("public.source", start)], 100, 10_000, states=states or {}))
+            return source.plan(PlanRequest([RangeToPlan("public.source", start)], 100, 10_000, states=states or {}))
 
     def test_it_is_one_past_the_greatest_cursor(self, harness: TableHarness) -> None:
         harness.add(10)
@@ -367,7 +369,7 @@ class TestClosedBound:
     def test_a_look_waits_for_a_moment_at_most(self, harness: TableHarness) -> None:
         harness.add(5)
         declared = pipeline(source={"cursor": "at", "close_wait": "30s"})
-        look = PlanRequest([Todo("public.source", 0)], None, 1, look=True)
+        look = PlanRequest([RangeToPlan("public.source", 0)], None, 1, look=True)
         with (
             closing(PostgresSource(declared, connection(harness.dsn))) as source,
             transaction(harness.dsn, "SELECT 1") as slow,
@@ -436,7 +438,7 @@ class TestClosedBound:
         plain = connection(postgres_server.database_dsn(database, "plain_reader", "plain"))
         with closing(PostgresSource(harness.pipeline, plain)) as source:
             source.check()
-            request = PlanRequest([Todo("public.source", 0)], 100, 1000)
+            request = PlanRequest([RangeToPlan("public.source", 0)], 100, 1000)
             with transaction(harness.dsn, "SELECT 1"):
                 held = source.plan(request)
             free = source.plan(request)
@@ -494,7 +496,7 @@ class TestReading:
         )
         with closing(PostgresSource(pipeline(), connection(postgres_database))) as source:
             shape = source.shape()
-            plan = source.plan(PlanRequest([Todo("public.source", 0)], 10, 10))
+            plan = source.plan(PlanRequest([RangeToPlan("public.source", 0)], 10, 10))
             (task,) = Ledger(TableHarness.__new__(TableHarness), source).tasks(plan.batches)
         with closing(PostgresReader(pipeline(), connection(postgres_database), shape)) as reader:
             (row,) = next(iter(reader.read(task))).to_pylist()
@@ -622,7 +624,7 @@ class TestRefusals:
             closing(PostgresSource(pipeline(), connection(postgres_database))) as source,
             pytest.raises(SourceError, match="holds infinity or a time after the year 294246"),
         ):
-            source.plan(PlanRequest([Todo("public.source", 0)], 10, 10))
+            source.plan(PlanRequest([RangeToPlan("public.source", 0)], 10, 10))
 
     def test_a_table_that_the_user_may_not_read(self, postgres_database: str, postgres_server: PostgresServer) -> None:
         execute(

@@ -120,7 +120,7 @@ def test_told_or_equal(database: str, kind: str) -> None:
         with Lane(database) as lane:
             rows = {"n": pa.array(range(len(values)), pa.int32()), "x": pa.array(values, to_arrow(kind))}
             assert delivered(lane.send(**rows)), (kind, column)
-            dead = {position for position, _ in lane.letters()}
+            dead = {position for position, _ in lane.dead_letters()}
         whole = _WITHOUT_LENGTH.get(plain, plain)
         compared = f"x = ((%s)::text[])[n + 1]::{whole}" if kind == "string" and plain != "json" else "true"
         stored = execute(
@@ -226,7 +226,7 @@ def test_a_value_that_would_be_rounded_or_cut_becomes_a_dead_letter(
         assert delivered(lane.send(x=pa.array([kept, value, kept])))
 
         assert len(lane.rows("x::text")) == 2
-        assert lane.letters() == [(1, "22000")]
+        assert lane.dead_letters() == [(1, "22000")]
         (told,) = execute(lane.dsn, "SELECT error FROM ckpt_sink_dead_letter")
         assert told[0].startswith("column x cannot keep all of ")
 
@@ -267,7 +267,7 @@ def test_another_spelling_of_a_value_is_no_loss(database: str, column: str, valu
     with Lane(database) as lane:
         assert delivered(lane.send(n=pa.array(range(len(values)), pa.int32()), x=pa.array(values, pa.string())))
 
-        assert (lane.letters(), len(lane.rows("n"))) == ([], len(values))
+        assert (lane.dead_letters(), len(lane.rows("n"))) == ([], len(values))
 
 
 def test_jsonb_keeps_the_last_of_several_values_of_one_key(postgres_database: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.row_writer import Rows
+from airflow_provider_ckpt.connectors.postgres.row_writer import RowWriter
 from tests.integration.connectors.test_postgres_writer import Lane, delivered
 from tests.services.tables import execute
 
@@ -68,7 +68,7 @@ def test_keys_that_are_one_in_the_target_leave_the_last_record(
     database: str, column: str, keys: Any, stored: Sequence[str], bad: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not bad and not column.endswith("[]"):
-        monkeypatch.delattr(Rows, "send_each")  # the fast way is enough
+        monkeypatch.delattr(RowWriter, "send_each")  # the fast way is enough
     execute(database, f"CREATE TABLE target (k {column} PRIMARY KEY, v text NOT NULL)")
     with Lane(database, sink={"mode": "upsert", "key": ["k"]}) as lane:
         versions: list[str | None] = ["a", "b", "c", "d"]
@@ -79,7 +79,7 @@ def test_keys_that_are_one_in_the_target_leave_the_last_record(
 
         rows = execute(database, "SET timezone = 'UTC'; SELECT k::text || '|' || v FROM target ORDER BY v")
         assert [row.casefold() for (row,) in rows] == [row.casefold() for row in stored]
-        assert [state for _, state in lane.letters()] == ["23502"] * bad
+        assert [state for _, state in lane.dead_letters()] == ["23502"] * bad
 
 
 def test_a_text_that_only_its_length_tells_apart_is_told_and_not_merged(database: str) -> None:
@@ -88,7 +88,7 @@ def test_a_text_that_only_its_length_tells_apart_is_told_and_not_merged(database
         assert delivered(lane.send(k=["ab", "abc"], v=["a", "b"]))
 
         assert lane.rows() == [("ab", "a")]
-        assert lane.letters() == [(1, "22001")]
+        assert lane.dead_letters() == [(1, "22001")]
 
 
 def test_a_key_that_a_trigger_makes_coarser_leaves_the_last_record(database: str) -> None:
@@ -103,7 +103,7 @@ def test_a_key_that_a_trigger_makes_coarser_leaves_the_last_record(database: str
         assert delivered(lane.send(k=["A", "b", "a", "B"], v=["1", "2", "3", "4"]))
 
         assert lane.rows() == [("a", "3"), ("b", "4")]
-        assert lane.letters() == []
+        assert lane.dead_letters() == []
 
 
 def test_the_index_decides_where_its_collation_is_another_than_the_column_s(database: str) -> None:
@@ -136,4 +136,4 @@ def test_a_text_too_long_for_a_domain_is_told_and_not_cut(database: str) -> None
         assert delivered(lane.send(id=["1", "2"], s=["abc", "abcdef"]))
 
         assert lane.rows() == [(1, "abc")]
-        assert lane.letters() == [(1, "22001")]
+        assert lane.dead_letters() == [(1, "22001")]

@@ -16,14 +16,14 @@ import psycopg2
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
-from airflow_provider_ckpt.connectors.protocols import NUMBER, PlanRequest, SinkContext, Todo
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, PlanRequest, RangeToPlan, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
-from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark.lane.gather import numbered
@@ -58,7 +58,7 @@ class Lane:
     def send(self, **columns: Any) -> Outcome:
         """Deliver rows as the next batch."""
         numbers = pa.array(range(len(next(iter(columns.values())))), pa.int64())
-        return self.send_table(pa.table({NUMBER: numbers, **columns}))
+        return self.send_table(pa.table({ROW_NUMBER: numbers, **columns}))
 
     def send_table(self, rows: pa.Table) -> Outcome:
         """Deliver rows as the next batch."""
@@ -69,18 +69,18 @@ class Lane:
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
             records = pa.table({name: _for_python(rows.column(name)) for name in rows.column_names}).to_pylist()
             return [
-                DeadLetter(r[NUMBER], None, json.dumps(r, default=str).encode(), errors[r[NUMBER]], {"a": "b"})
+                DeadLetter(r[ROW_NUMBER], None, json.dumps(r, default=str).encode(), errors[r[ROW_NUMBER]], {"a": "b"})
                 for r in records
-                if r[NUMBER] in errors
+                if r[ROW_NUMBER] in errors
             ]
 
-        return self.writer.deliver(task, Content(rows, [], rows.num_rows, 0, original))
+        return self.writer.deliver(task, BatchContent(rows, [], rows.num_rows, 0, original))
 
     def rows(self, what: str = "*", order: str = "1") -> list[tuple[Any, ...]]:
         """The target's rows."""
         return execute(self.dsn, f"SELECT {what} FROM target ORDER BY {order}")
 
-    def letters(self) -> list[tuple[Any, ...]]:
+    def dead_letters(self) -> list[tuple[Any, ...]]:
         """Position and SQLSTATE of each dead letter."""
         return execute(self.dsn, "SELECT position, sqlstate FROM ckpt_sink_dead_letter ORDER BY position")
 
@@ -139,7 +139,7 @@ class TestTypes:
         )
         source = PostgresSource(pipeline(), connection(postgres_database))
         reader = PostgresReader(pipeline(), connection(postgres_database), source.shape())
-        (planned,) = source.plan(PlanRequest([Todo("public.source", 0)], 10, 10)).batches
+        (planned,) = source.plan(PlanRequest([RangeToPlan("public.source", 0)], 10, 10)).batches
         task = BatchTask(BatchKey(1, planned.partition, 0), planned.range, 1)
         rows = pa.Table.from_batches(list(reader.read(task)))
         source.close()
@@ -185,14 +185,14 @@ class TestTypes:
     ) -> None:
         with Lane(target(postgres_database, f"x {column}")) as lane:
             assert delivered(lane.send(x=values))
-            assert lane.letters() == []
+            assert lane.dead_letters() == []
             found = [bytes(x) if isinstance(x, memoryview) else x for (x,) in lane.rows()]
         assert str(found) == str(expected)
 
     def test_a_row_may_come_in_many_pieces(self, postgres_database: str) -> None:
         piece = pa.table(
             {
-                NUMBER: pa.array([1, 2], pa.int64()),
+                ROW_NUMBER: pa.array([1, 2], pa.int64()),
                 "x": ["a", None],
                 "u": [None, "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"],
             }
@@ -217,7 +217,7 @@ class TestTypes:
 
             assert error.type is ErrorType.CONFIG
             assert "has no column extra; the rows have id, extra, b; the target has id, b" in error.message
-            assert (lane.rows(), lane.letters(), lane.receipts) == ([], [], [])
+            assert (lane.rows(), lane.dead_letters(), lane.receipts) == ([], [], [])
 
     def test_a_type_that_has_no_form_in_postgresql_halts(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "x text")) as lane:
@@ -233,7 +233,7 @@ class TestTypes:
 
             assert delivered(outcome)
             assert lane.rows("ckpt_item") == [("x",)]
-            assert lane.letters() == [(1, "23514")]
+            assert lane.dead_letters() == [(1, "23514")]
 
 
 class TestBadRecords:
@@ -248,10 +248,10 @@ class TestBadRecords:
 
             assert delivered(outcome)
             assert lane.rows() == [(1, "ok", Decimal("1.50"))]
-            assert lane.letters() == [
+            assert lane.dead_letters() == [
                 (1, "22001"), (2, "23502"), (3, "22021"), (4, "23514"), (5, "23505"), (6, "22003"),
             ]  # fmt: skip
-            assert outcome.letters == {"Sink": 6}
+            assert outcome.dead_letters == {"Sink": 6}
             assert outcome.receipt == lane.receipts[0]
             assert (outcome.receipt.counts.delivered, outcome.receipt.counts.dead_lettered) == (1, 6)
 
@@ -276,7 +276,7 @@ class TestBadRecords:
             assert delivered(lane.send(id=[-number - 1 if number in bad else number for number in range(500)]))
 
             assert lane.rows() == [(number,) for number in range(500) if number not in bad]
-            assert [position for position, _ in lane.letters()] == sorted(bad)
+            assert [position for position, _ in lane.dead_letters()] == sorted(bad)
 
     def test_values_that_do_not_fit_the_column_s_type(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "s smallint, d date, u uuid, j jsonb")) as lane:
@@ -290,7 +290,7 @@ class TestBadRecords:
 
             assert delivered(outcome)
             assert lane.rows("s") == [(1,)]
-            assert lane.letters() == [(1, "22003"), (2, "22008"), (3, "22P02"), (4, "22P02")]
+            assert lane.dead_letters() == [(1, "22003"), (2, "22008"), (3, "22P02"), (4, "22P02")]
 
     def test_a_deferred_constraint_is_checked_before_the_commit(self, postgres_database: str) -> None:
         execute(postgres_database, "CREATE TABLE parent (id int PRIMARY KEY)", "INSERT INTO parent VALUES (1), (2)")
@@ -298,14 +298,14 @@ class TestBadRecords:
         with Lane(target(postgres_database, columns)) as lane:
             assert delivered(lane.send(id=[1, 9, 2]))
             assert lane.rows() == [(1,), (2,)]
-            assert lane.letters() == [(1, "23503")]
+            assert lane.dead_letters() == [(1, "23503")]
 
     def test_rows_that_need_each_other_are_not_torn_apart_by_a_bad_one(self, postgres_database: str) -> None:
         columns = "id int PRIMARY KEY, up int REFERENCES target DEFERRABLE INITIALLY DEFERRED"
         with Lane(target(postgres_database, columns)) as lane:
             assert delivered(lane.send(id=[1, 2, 2], up=[2, None, None]))
             assert lane.rows() == [(1, 2), (2, None)]
-            assert lane.letters() == [(2, "23505")]
+            assert lane.dead_letters() == [(2, "23505")]
 
     def test_a_later_batch_takes_the_fast_way_again(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "id int CHECK (id > 0)")) as lane:
@@ -327,7 +327,7 @@ class TestBadRecords:
 
             assert 3 <= time.monotonic() - started < 10
             assert (error.type, error.sqlstate) == (ErrorType.DEAD_LETTER_QUEUE, "23514")
-            assert (lane.rows(), lane.letters(), lane.receipts) == ([], [], [])
+            assert (lane.rows(), lane.dead_letters(), lane.receipts) == ([], [], [])
 
     def test_dead_letters_that_can_be_kept_again_are_written_with_their_batch(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "id int CHECK (id > 0)")) as lane:
@@ -340,7 +340,7 @@ class TestBadRecords:
             assert delivered(lane.send(id=pa.array([1, -1])))
 
             mended.join()
-            assert (lane.rows(), lane.letters()) == ([(1,)], [(1, "23514")])
+            assert (lane.rows(), lane.dead_letters()) == ([(1,)], [(1, "23514")])
 
     def test_without_dead_letters_nothing_is_dropped_and_the_run_halts(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "id int CHECK (id > 0)"), dead_letter_queue={"enabled": False}) as lane:
@@ -349,7 +349,7 @@ class TestBadRecords:
             error = error_of(outcome)
             assert "dead_letter_queue.enabled is false" in error.message
             assert "Failing row" not in error.message  # it would go to logs, events and XCom
-            assert lane.pipeline.policy.action(error) is Action.HALT
+            assert lane.pipeline.policy.action(error) is ErrorAction.HALT
             assert (lane.rows(), lane.receipts) == ([], [])
             assert delivered(lane.send(id=[1]))
 
@@ -392,7 +392,7 @@ class TestUpsert:
             assert delivered(lane.send(id=[1, 1, None, 2], v=[5, -5, 5, 6]))
 
             assert lane.rows() == [(1, 5), (2, 6)]
-            assert lane.letters() == [(1, "23514"), (2, "23502")]
+            assert lane.dead_letters() == [(1, "23514"), (2, "23502")]
 
     def test_a_key_alone_is_enough(self, postgres_database: str) -> None:
         columns = 'a int, "B b" text, PRIMARY KEY ("B b", a)'
@@ -442,7 +442,7 @@ class TestLostConnections:
             error = error_of(lane.send(id=[2]))
 
             assert 'relation "public.target" does not exist' in error.message
-            assert lane.pipeline.policy.action(error) is Action.HALT
+            assert lane.pipeline.policy.action(error) is ErrorAction.HALT
 
     def test_a_lock_that_does_not_come_is_transient(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "id int")) as lane:

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.cli import dlq as exported
-from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesBox
+from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLetterStore
 from airflow_provider_ckpt.connectors.local.filesystem import write_durably
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.dead_letters import Replay
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
-from airflow_provider_ckpt.engines.class_archive import Archive
+from airflow_provider_ckpt.engines.class_archive import ClassArchive
 from airflow_provider_ckpt.engines.run_directory import RunDirectory
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from airflow_provider_ckpt.spark.driver.run_directory_protocol import ControlSide
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import LeaseHolderSide
 from tests.integration.connectors.delta_support import content, task
 from tests.integration.connectors.files_sink_support import LEDGER, Run, pipeline, visible
 
@@ -57,7 +57,7 @@ class TestModes:
         with umask(mask):
             run = Run(out).fence()
             run.send(0, bad=2)
-            run.sink.keep_replay("dlq:1:files", Replay(()))
+            run.sink.store_replay("dlq:1:files", Replay(()))
             Run(out, epoch=2).fence().send(1)
 
         assert modes(out / "_ckpt") == ({0o700}, {0o600})
@@ -66,13 +66,15 @@ class TestModes:
         assert {mode(out), mode(out.parent)} == {0o777 & ~mask}
 
     def test_of_dead_letters_in_a_place_of_their_own(self, tmp_path: Path, mask: int) -> None:
-        place = tmp_path / "letters"
+        place = tmp_path / "dead_letters"
         queue = {"sink": "files", "path": str(place)}
         with umask(mask):
-            box = FilesBox(pipeline(tmp_path, dead_letter_queue=queue), None, SinkContext(LEDGER, "flights", 1))
+            box = FilesDeadLetterStore(
+                pipeline(tmp_path, dead_letter_queue=queue), None, SinkContext(LEDGER, "flights", 1)
+            )
             box.check()
             assert not place.exists()  # whatever is refused after this leaves nothing behind
-            box.keep(task(0), content(0, bad=1).letters, 0)
+            box.keep(task(0), content(0, bad=1).dead_letters, 0)
 
         assert modes(place) == ({0o700}, {0o600})
 
@@ -87,19 +89,19 @@ class TestModes:
     def test_of_a_run_s_directory_and_what_is_handed_to_spark(self, tmp_path: Path, mask: int) -> None:
         with umask(mask):
             directory = RunDirectory()
-            ControlSide(directory.path).stop()
+            LeaseHolderSide(directory.path).stop()
 
         assert modes(directory.path) == ({0o700}, {0o600})
         directory.remove()
 
     def test_of_archives_and_exports(self, tmp_path: Path, mask: int) -> None:
-        archive = Archive(tmp_path / "archives", "key")
+        archive = ClassArchive(tmp_path / "archives", "key")
         with umask(mask):
             with archive.alone() as alone:
                 assert alone
                 archive.unfinished.write_bytes(b"classes")
                 archive.keep()
-            with exported._new_file(str(tmp_path / "letters.jsonl")) as file:
+            with exported._create_file(str(tmp_path / "letters.jsonl")) as file:
                 file.write("é")
 
         assert modes(tmp_path / "archives") == ({0o700}, {0o600})
@@ -147,7 +149,7 @@ class TestPlantedLinks:
         assert not (shared / "letters.jsonl").is_symlink()
 
     def test_names_of_what_is_on_its_way_cannot_be_guessed(self, shared: Path) -> None:
-        names = {private_files.unused_name(shared / ("x" * 255)) for _ in range(10)}
+        names = {private_files.temporary_path(shared / ("x" * 255)) for _ in range(10)}
 
         assert len(names) == 10
         assert max(len(name.name) for name in names) < 255
@@ -166,7 +168,7 @@ class TestPlantedLinks:
         assert not (shared / "elsewhere.db").exists()
 
     def test_an_archive_s_log_does_not_go_through_one(self, shared: Path, victim: Path) -> None:
-        archive = Archive(shared, "key")
+        archive = ClassArchive(shared, "key")
         (shared / "key.log").symlink_to(victim)
 
         with pytest.raises(OSError, match="symbolic links"), archive.alone():

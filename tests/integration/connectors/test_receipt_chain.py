@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
-from airflow_provider_ckpt.core.errors import Action, ReceiptsUnreadableError, default_action
-from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.errors import ErrorAction, ReceiptsUnreadableError, default_action
+from airflow_provider_ckpt.core.receipts import KnownReceipts
 from tests.integration.connectors import delta_support, iceberg_support
 from tests.integration.connectors.delta_support import LEDGER, content, expected, task
 from tests.services.iceberg import IcebergService
@@ -126,7 +126,7 @@ class TestAnOlderNodeThatIsLost:
         assert staged.outcome is AttemptOutcome.FAILED
         assert staged.error is not None
         assert "missing or damaged" in staged.error.message
-        assert default_action(staged.error) is Action.HALT
+        assert default_action(staged.error) is ErrorAction.HALT
         assert broken.ids() == expected(0, 1, 2, 3)
 
     def test_is_cut_off_once_a_person_accepts_and_newer_receipts_stay(self, broken: Table) -> None:
@@ -181,7 +181,7 @@ def test_an_idle_partition_whose_last_receipt_lies_far_back_is_not_looked_up_nod
     run.sink.claims()
     assert run.sink.missing(asked) == []
     run.fence()
-    assert list(run.sink.receipts({"idle": Known(1, 20), "files": Known(1, 610)})) == []
+    assert list(run.sink.receipts({"idle": KnownReceipts(1, 20), "files": KnownReceipts(1, 610)})) == []
     run.send(61)
     assert run.sink.missing(asked) == []
 

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
-from airflow_provider_ckpt.replication.setup import Setup, utcnow
+from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
 from tests.integration.docs.reader import Reader
 from tests.integration.docs.told import elsewhere
 from tests.integration.ledger.acts import TTL, Acts
@@ -71,7 +71,7 @@ class Orders:
     def run(self, *, holding: str = "") -> None:
         """One run; a batch may be held before it is sent."""
         with self.reader.ledger() as ledger:
-            setup = Setup(load(self.file), ledger, self._connection, "test:run")
+            setup = PipelineContext(load(self.file), ledger, self._connection, "test:run")
             if holding:
                 with acquire(setup) as run:
                     run.plan()

@@ -28,7 +28,7 @@ from airflow_provider_ckpt.assets.work import work_asset
 from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress
-from airflow_provider_ckpt.connectors.jdbc.client import properties
+from airflow_provider_ckpt.connectors.jdbc.client import driver_properties
 from airflow_provider_ckpt.connectors.kafka.client import client_config
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -216,7 +216,7 @@ def iceberg(extra: dict[str, Any]) -> None:
 
 def jdbc(extra: dict[str, Any]) -> None:
     """The driver gets it as it stands."""
-    assert properties(Connection("shop", "jdbc", extra=extra)) == extra["properties"]
+    assert driver_properties(Connection("shop", "jdbc", extra=extra)) == extra["properties"]
 
 
 READERS: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -245,8 +245,8 @@ def test_a_document_is_read_by_what_it_is_for(block: Block, ckpt: Ckpt, orders: 
 
     assert block.page == "docs/cli.rst"
     assert shape(made) == shape(document)
-    assert (made["act"], made["pipeline"], made["reason"]) == (
-        document["act"],
+    assert (made["action"], made["pipeline"], made["reason"]) == (
+        document["action"],
         document["pipeline"],
         document["reason"],
     )

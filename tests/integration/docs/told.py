@@ -38,4 +38,6 @@ DRAWINGS = {
 def elsewhere(block: Block) -> str | None:
     """Why a block is not run with the others."""
     reasons = ELSEWHERE.items()
-    return next((why for (page, start), why in reasons if page == block.page and block.text.startswith(start)), None)
+    return next(
+        (reason for (page, start), reason in reasons if page == block.page and block.text.startswith(start)), None
+    )

@@ -25,7 +25,7 @@ from airflow_provider_ckpt.replication.owner import of_this_process
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from airflow_provider_ckpt.spark.transform.python_function import pack
 from tests.services.postgres import sqlalchemy_url
 from tests.services.replication import connection_to, orders_pipeline
@@ -79,7 +79,7 @@ class Ground:
         """
         pipeline = self.pipeline(document)
         packed = pack(function) if function else None
-        setup = Setup(pipeline, self.ledger, self._connection, owner, function=packed)
+        setup = PipelineContext(pipeline, self.ledger, self._connection, owner, function=packed)
         return replicate(setup, engine or make_engine(pipeline))
 
     def _connection(self, name: str) -> Connection:
@@ -146,7 +146,7 @@ def main(file: str) -> int:
     told = json.loads(Path(file).read_text())
     pipeline = build(told["document"])
     with Ledger.open(told["ledger"]) as ledger:
-        setup = Setup(pipeline, ledger, lambda name: connection_to(told["dsn"], name), of_this_process())
+        setup = PipelineContext(pipeline, ledger, lambda name: connection_to(told["dsn"], name), of_this_process())
         replicate(setup, make_engine(pipeline))
     return 0
 

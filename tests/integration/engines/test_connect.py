@@ -120,7 +120,7 @@ def test_a_server_that_is_not_there_is_told_by_its_address(
     ground: Ground, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_rows(ground.dsn, "orders", 1, 101)
-    monkeypatch.setattr(addressed, "_PATIENCE", 1.0)
+    monkeypatch.setattr(addressed, "_WAIT_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     nowhere = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": port, "password": "hush"}
@@ -133,7 +133,7 @@ def test_a_server_that_is_not_there_is_told_by_its_address(
 def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
     ground: Ground, connect_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(addressed, "_PATIENCE", 1.0)
+    monkeypatch.setattr(addressed, "_WAIT_SECONDS", 1.0)
     document = slow_orders(ground, 4_000)
 
     with ThreadPoolExecutor(1) as pool:
@@ -177,13 +177,13 @@ def test_a_property_that_no_session_can_have_is_refused(ground: Ground, document
 
 
 def test_an_engine_that_begins_cancels_what_an_earlier_one_left_running(ground: Ground, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
+    started = tmp_path / "begun"
     make_source(ground.dsn, "orders", 10)
     execute(ground.dsn, "CREATE TABLE target (id bigint)")
 
     def hang(rows: pa.Table) -> pa.Table:
-        if not begun.exists():
-            begun.touch()
+        if not started.exists():
+            started.touch()
             time.sleep(90)
         return rows
 
@@ -193,7 +193,7 @@ def test_an_engine_that_begins_cancels_what_an_earlier_one_left_running(ground: 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(ground.run, document, engine=earlier, function=hang)
         deadline = time.monotonic() + 60
-        while not begun.exists():
+        while not started.exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert earlier._job is not None

@@ -32,7 +32,7 @@ def kill_spark(ground: Ground, server: SparkConnectServer) -> None:
         assert kill(ours)
 
 
-def begun(ground: Ground, document: Mapping[str, Any]) -> int:
+def started(ground: Ground, document: Mapping[str, Any]) -> int:
     """Wait until some is delivered and most is not."""
     await_rows(ground)
     count = delivered(ground)[0]
@@ -52,7 +52,7 @@ def test_spark_is_killed_and_the_run_goes_on_with_another(
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(ground.run, document)
-        begun(ground, document)
+        started(ground, document)
         kill_spark(ground, connect_server)
         summary = running.result(240)
 
@@ -70,7 +70,7 @@ def test_the_run_is_killed_and_the_next_one_completes_it(ground: Ground, tmp_pat
     document = slow_orders(ground, ROWS)
 
     with ground.running(document, tmp_path) as process:
-        begun(ground, document)
+        started(ground, document)
         process.send_signal(signal.SIGKILL)
         process.wait()
     summary = ground.run(document)
@@ -88,10 +88,10 @@ def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(ground.run, document, engine=engine)
-        begun(ground, document)
-        started = time.monotonic()
+        started(ground, document)
+        began = time.monotonic()
         engine.kill()
-        took = time.monotonic() - started
+        took = time.monotonic() - began
         with pytest.raises(EngineError, match="Spark was stopped"):
             running.result(30)
     time.sleep(6)

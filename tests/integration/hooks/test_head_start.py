@@ -23,7 +23,7 @@ from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.replicate import replicate
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.services import processes
 
 _TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
@@ -72,7 +72,7 @@ class Runs:
         migrate.upgrade(url, create=True)
         engine = _Watched(pipeline, self.archives)
         with Ledger.open(url) as ledger:
-            summary = replicate(Setup(pipeline, ledger, _none, f"test:{self.number}"), engine)
+            summary = replicate(PipelineContext(pipeline, ledger, _none, f"test:{self.number}"), engine)
         assert summary.records == Counts(2, 2, 0, 0)
         assert engine.error is None
         assert engine.seen is not None

@@ -14,13 +14,13 @@ from urllib.request import urlopen
 import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import Connection, Shape, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, RecordShape, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.engines.submit import SubmitEngine
-from airflow_provider_ckpt.replication.run.engine_protocol import Ready
+from airflow_provider_ckpt.replication.run.engine_protocol import EngineInfo
 from airflow_provider_ckpt.spark.job import Job
 
 _SECRET = "correct-horse-battery"
@@ -39,11 +39,11 @@ def _pipeline(folder: Path, select: str = "a + 1") -> Pipeline:
 
 def _job(pipeline: Pipeline) -> Job:
     connection = Connection("db", "postgres", password=_SECRET)
-    shape = Shape(raw=True, columns=(("value", "binary"),))
+    shape = RecordShape(raw=True, columns=(("value", "binary"),))
     return Job(pipeline.document(), SinkContext("ledger", pipeline.name, 1), shape, {"db": connection})
 
 
-def _go_on() -> None:
+def _check_not_killed() -> None:
     """A run's check that finds nothing wrong."""
 
 
@@ -84,7 +84,7 @@ def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_pat
     engine = SubmitEngine(pipeline)
     engine.start(_job(pipeline))
     try:
-        ready = engine.ready(_go_on)
+        ready = engine.ready(_check_not_killed)
         (directory,) = runs.iterdir()
         spark = _processes(str(directory))
 
@@ -101,7 +101,7 @@ def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_pat
             if "java" in line:
                 os.kill(pid, signal.SIGKILL)
         with pytest.raises(EngineError, match="Spark ended unexpectedly: it was killed by SIGKILL"):
-            engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _go_on)
+            engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _check_not_killed)
     finally:
         engine.kill()
 
@@ -114,11 +114,11 @@ def test_spark_tells_where_its_pages_are_and_will_be(tmp_path: Path, runs: Path)
     pipeline = pipeline.model_copy(
         update={"run": pipeline.run.model_copy(update={"conf": {**pipeline.run.conf, **logged}})}
     )
-    told: list[Ready] = []
+    told: list[EngineInfo] = []
     engine = SubmitEngine(pipeline, on_ready=told.append)
     engine.start(_job(pipeline))
     try:
-        ready = engine.ready(_go_on)
+        ready = engine.ready(_check_not_killed)
         assert told == [ready]
         with urlopen(f"{ready.ui}/api/v1/applications", timeout=60) as answer:
             (application,) = json.load(answer)
@@ -133,12 +133,12 @@ def test_a_killed_driver_is_told_by_its_signal(tmp_path: Path, runs: Path) -> No
     engine = SubmitEngine(pipeline)
     engine.start(_job(pipeline))
     try:
-        engine.ready(_go_on)
+        engine.ready(_check_not_killed)
         for pid, line in _processes(str(runs)).items():
             if "java" not in line:
                 os.kill(pid, signal.SIGKILL)
         with pytest.raises(EngineError, match="exit status 137, that is SIGKILL"):
-            engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _go_on)
+            engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _check_not_killed)
     finally:
         engine.kill()
 
@@ -149,7 +149,7 @@ def test_an_expression_that_names_no_column_is_refused_before_anything_is_sent(t
     engine.start(_job(pipeline))
     try:
         with pytest.raises(ConfigError, match=r"transform.select.b cannot be used.*zz"):
-            engine.ready(_go_on)
+            engine.ready(_check_not_killed)
     finally:
         engine.kill()
         assert runs.exists()
@@ -163,7 +163,7 @@ def test_a_spark_that_cannot_start_says_why(tmp_path: Path, runs: Path) -> None:
     engine.start(_job(pipeline))
     try:
         with pytest.raises(EngineError, match=r"exit status 1; .*local\[nonsense"):
-            engine.ready(_go_on)
+            engine.ready(_check_not_killed)
     finally:
         engine.kill()
         assert runs.exists()

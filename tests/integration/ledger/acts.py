@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourcePartition
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.types import ActResult, Lease, PartitionRecord, Reconciliation, Settlement
+from airflow_provider_ckpt.ledger.types import ActionResult, Lease, PartitionRecord, Reconciliation, Settlement
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TTL = timedelta(seconds=60)
@@ -34,10 +34,10 @@ def receipt_of(batch: Batch, verdict: Verdict = Verdict.DELIVERED, *, epoch: int
     return Receipt(batch.key, batch.range, verdict, epoch, max(batch.attempts, 1), counts, NOW)
 
 
-def delivered(batch: Batch, *, dead: int = 0, letters: dict[str, int] | None = None) -> Outcome:
+def delivered(batch: Batch, *, dead: int = 0, dead_letters: dict[str, int] | None = None) -> Outcome:
     """A lane's report of success."""
     receipt = receipt_of(batch, dead=dead)
-    return Outcome(batch.key, batch.attempts, AttemptOutcome.DELIVERED, receipt, letters=letters or {})
+    return Outcome(batch.key, batch.attempts, AttemptOutcome.DELIVERED, receipt, dead_letters=dead_letters or {})
 
 
 def ended(batch: Batch, outcome: AttemptOutcome, error: ErrorInfo | None = None) -> Outcome:
@@ -105,13 +105,15 @@ class Acts:
         """Plan, begin and settle."""
         return self.settle(*map(delivered, self.send(*ends, name=name)))
 
-    def settle(self, *outcomes: Outcome, policy: Policy | None = None, now: datetime | None = None) -> Settlement:
+    def settle(
+        self, *outcomes: Outcome, policy: DeliveryPolicy | None = None, now: datetime | None = None
+    ) -> Settlement:
         """Settle, without jitter."""
         return self.ledger.settle(
             self.lease,
             outcomes,
             now=now or self.now,
-            policy=policy or Policy(),
+            policy=policy or DeliveryPolicy(),
             unit=lambda: 0.0,
             window=self.window,
         )
@@ -127,11 +129,11 @@ class Acts:
         keys = [[batch.key for batch in lane] for lane in lanes]
         return self.ledger.lost(self.lease, keys, receipts, now=self.now, alone=alone, limit=limit, window=self.window)
 
-    def act(self, kind: ActKind, *batches: Batch, **more: Any) -> ActResult:
+    def action(self, kind: ActionKind, *batches: Batch, **more: Any) -> ActionResult:
         """A person's act that waits for the holder of the lease, who applies it behind the fence."""
-        act = Act(kind, tuple(batch.key for batch in batches), **more)
-        self.ledger.act(self.lease.pipeline, act, who="ann", why="because")
-        (result,) = self.ledger.apply_intents(self.lease, now=self.now, behind_fence=True)
+        action = Action(kind, tuple(batch.key for batch in batches), **more)
+        self.ledger.action(self.lease.pipeline, action, actor="ann", reason="because")
+        (result,) = self.ledger.apply_stored_actions(self.lease, now=self.now, behind_fence=True)
         return result
 
     def record(self, name: str = "t") -> PartitionRecord:
@@ -155,7 +157,7 @@ class Acts:
         found = self.ledger.receipts(self.lease.pipeline)
         return [(r.range.start, r.range.end, r.batches, r.counts.delivered) for r in found]
 
-    def spans(self, generation: int = 1, name: str = "t") -> list[tuple[int, int]]:
+    def ranges(self, generation: int = 1, name: str = "t") -> list[tuple[int, int]]:
         """The ranges of the receipts of one generation of a partition."""
         found = self.ledger.receipts(self.lease.pipeline)
         return [(r.range.start, r.range.end) for r in found if (r.generation, r.partition) == (generation, name)]

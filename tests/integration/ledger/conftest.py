@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
-from airflow_provider_ckpt.ledger.store.database import create, parse
+from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from tests.integration.ledger.acts import Acts
 from tests.services.postgres import PostgresServer
 
@@ -50,7 +50,7 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "ledger.db")
         return f"sqlite:///{tmp_path}/ledger.db"
     url: str = request.getfixturevalue("migrated_database")
-    engine = create(parse(url))
+    engine = create_engine(parse_url(url))
     with engine.begin() as connection:
         for table in tables.metadata.sorted_tables:
             if table is not tables.ledger:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.store import tables
@@ -22,7 +22,7 @@ def position(acts: Acts, **ago: float) -> int:
 def marks(acts: Acts) -> int:
     """How many marks there are."""
     with acts.ledger._engine.connect() as connection:
-        return connection.execute(sa.select(sa.func.count()).select_from(tables.mark)).scalar_one()
+        return connection.execute(sa.select(sa.func.count()).select_from(tables.partition_snapshot)).scalar_one()
 
 
 def test_the_checkpoint_at_a_time_is_the_newest_up_to_then(acts: Acts) -> None:
@@ -54,7 +54,7 @@ def test_where_a_busy_time_ended_is_known_exactly(acts: Acts) -> None:
 
 def test_a_rewind_does_not_change_the_past(acts: Acts) -> None:
     acts.deliver(10, 20)
-    acts.wait(hours=1).act(ActKind.REWIND, positions={"t": 5})
+    acts.wait(hours=1).action(ActionKind.REWIND, positions={"t": 5})
     acts.wait(hours=1).deliver(8)
     assert [position(acts, hours=hours) for hours in (0.5, 1.5, 3)] == [20, 5, 8]
 
@@ -62,13 +62,13 @@ def test_a_rewind_does_not_change_the_past(acts: Acts) -> None:
 def test_a_rewind_goes_to_a_time(acts: Acts) -> None:
     acts.deliver(10)
     acts.wait(hours=1).deliver(20, 30)
-    acts.act(ActKind.REWIND, positions=acts.ledger.positions_at("orders", NOW + timedelta(minutes=30)))
+    acts.action(ActionKind.REWIND, positions=acts.ledger.positions_at("orders", NOW + timedelta(minutes=30)))
     assert (acts.partition().generation, acts.partition().committed) == (2, 10)
 
 
 def test_side_partitions_have_no_place_in_it(acts: Acts) -> None:
     acts.deliver(10)
-    acts.act(ActKind.REPLAY, spans=[("t", Range(0, 5))])
+    acts.action(ActionKind.REPLAY, ranges=[("t", Range(0, 5))])
     assert list(acts.ledger.positions_at("orders", NOW)) == ["t"]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
@@ -15,7 +15,7 @@ from tests.integration.ledger.acts import UNNAMED, Acts, delivered, failed
 
 def test_a_batch_is_seen_with_its_attempts_dead_letters_and_events(acts: Acts) -> None:
     first, second = acts.send(10, 20)
-    acts.settle(failed(first, UNNAMED), delivered(second, dead=1, letters={"Serialization": 1}))
+    acts.settle(failed(first, UNNAMED), delivered(second, dead=1, dead_letters={"Serialization": 1}))
 
     one, two = (acts.ledger.inspect("orders", batch.key) for batch in (first, second))
 
@@ -38,7 +38,9 @@ def test_a_partition_is_seen_with_its_newest_receipts(acts: Acts) -> None:
 
 def test_a_rewound_partition_is_seen_with_its_generations(acts: Acts) -> None:
     acts.settle(*(delivered(batch) for batch in acts.send(10, 20)))
-    acts.ledger.act_under(acts.lease, Act(ActKind.REWIND, positions={"t": 10}), who="ann", why="wrong rates")
+    acts.ledger.act_under_lease(
+        acts.lease, Action(ActionKind.REWIND, positions={"t": 10}), actor="ann", reason="wrong rates"
+    )
 
     seen = acts.ledger.inspect("orders", "t")
     old = acts.ledger.inspect("orders", BatchKey(1, "t", 1))
@@ -73,12 +75,12 @@ def test_what_was_never_numbered_is_refused(acts: Acts) -> None:
         acts.ledger.inspect("orders", "u")
 
 
-@pytest.mark.parametrize("kind", [ActKind.DRAIN, ActKind.FORCE_STOP, ActKind.RELEASE])
-def test_a_dry_run_leaves_no_trace_whoever_holds_the_lease(acts: Acts, kind: ActKind) -> None:
+@pytest.mark.parametrize("kind", [ActionKind.DRAIN, ActionKind.FORCE_STOP, ActionKind.RELEASE])
+def test_a_dry_run_leaves_no_trace_whoever_holds_the_lease(acts: Acts, kind: ActionKind) -> None:
     acts.send(10)
     before = acts.ledger.status("orders")
 
-    result = acts.ledger.act("orders", Act(kind), who="ann", dry_run=True)
+    result = acts.ledger.action("orders", Action(kind), actor="ann", dry_run=True)
 
     assert (result.applied, result.intent) == (False, None)
     assert acts.ledger.status("orders") == before
@@ -88,11 +90,11 @@ def test_a_dry_run_leaves_no_trace_whoever_holds_the_lease(acts: Acts, kind: Act
 def test_a_dry_run_says_what_would_be_after(acts: Acts) -> None:
     acts.send(10)
 
-    result = acts.ledger.act("orders", Act(ActKind.FORCE_STOP), who="ann", dry_run=True)
+    result = acts.ledger.action("orders", Action(ActionKind.FORCE_STOP), actor="ann", dry_run=True)
 
     assert (result.before["phase"], result.after["phase"]) == ("running", "stopped")
 
 
 def test_a_dry_run_refuses_what_does_not_fit(acts: Acts) -> None:
     with pytest.raises(LedgerStateError, match="it is running"):
-        acts.ledger.act("orders", Act(ActKind.STOP), who="ann", dry_run=True)
+        acts.ledger.action("orders", Action(ActionKind.STOP), actor="ann", dry_run=True)

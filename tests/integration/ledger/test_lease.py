@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourcePartition
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
@@ -28,7 +28,7 @@ COMMANDS: dict[str, Callable[[Ledger, Lease], object]] = {
         lease,
         [delivered(batch) for batch in ledger.partitions("orders")["t"].partition.batches.values()],
         now=NOW,
-        policy=Policy(),
+        policy=DeliveryPolicy(),
         unit=lambda: 0.0,
     ),
     "lost": lambda ledger, lease: ledger.lost(lease, [], [], now=NOW, alone=False, limit=3),
@@ -74,7 +74,7 @@ def test_an_expired_lease_is_taken_over_and_the_trail_says_so(ledger: Ledger) ->
     event = ledger.events("orders")[-1]
     assert lease.epoch == 2
     assert event["kind"] == "lease_taken_over"
-    assert event["detail"] == {"before": {"owner": "frozen", "epoch": 1}, "why": "expired"}
+    assert event["detail"] == {"before": {"owner": "frozen", "epoch": 1}, "reason": "expired"}
 
 
 def test_a_renewed_lease_does_not_expire(ledger: Ledger) -> None:
@@ -96,7 +96,7 @@ def test_an_expired_lease_that_nobody_took_can_still_be_renewed(ledger: Ledger) 
 def test_a_dead_owners_lease_is_free_at_once(ledger: Ledger) -> None:
     ledger.acquire("orders", "pid 4711", TTL)
     lease = ledger.acquire("orders", "b", TTL, is_dead=lambda owner: owner == "pid 4711")
-    assert (lease.epoch, ledger.events("orders")[-1]["detail"]["why"]) == (2, "owner is dead")
+    assert (lease.epoch, ledger.events("orders")[-1]["detail"]["reason"]) == (2, "owner is dead")
 
 
 def test_release_is_idempotent_and_does_not_touch_a_successors_lease(ledger: Ledger) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Verdict
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.receipts import RangeReceipt
@@ -41,16 +41,16 @@ def test_without_a_window_it_is_the_checkpoint_and_receipts_are_one_range(acts: 
 def test_within_the_window_receipts_stay_one_a_batch(windowed: Acts) -> None:
     windowed.deliver(10, 20)
     windowed.wait(minutes=59).deliver(30)
-    assert (low(windowed), windowed.spans()) == (0, [(0, 10), (10, 20), (20, 30)])
+    assert (low(windowed), windowed.ranges()) == (0, [(0, 10), (10, 20), (20, 30)])
 
 
 def test_it_goes_to_where_the_checkpoint_stood_a_window_ago_and_merges_below(windowed: Acts) -> None:
     windowed.deliver(10, 20)
     windowed.wait(minutes=30).deliver(30)
     windowed.wait(minutes=40).deliver(40)
-    assert (low(windowed), windowed.spans()) == (20, [(0, 20), (20, 30), (30, 40)])
+    assert (low(windowed), windowed.ranges()) == (20, [(0, 20), (20, 30), (30, 40)])
     windowed.wait(minutes=40).deliver(50)
-    assert (low(windowed), windowed.spans()) == (30, [(0, 30), (30, 40), (40, 50)])
+    assert (low(windowed), windowed.ranges()) == (30, [(0, 30), (30, 40), (40, 50)])
 
 
 def test_a_run_that_finds_nothing_moves_it_too(windowed: Acts) -> None:
@@ -63,17 +63,17 @@ def test_going_without_a_window_moves_it_to_the_checkpoint_and_it_never_comes_ba
     windowed.deliver(10, 20, 30)
     windowed.window = None
     windowed.deliver(40)
-    assert (low(windowed), windowed.spans()) == (40, [(0, 40)])
+    assert (low(windowed), windowed.ranges()) == (40, [(0, 40)])
     windowed.window = WINDOW
     windowed.wait(minutes=5).deliver(50)
-    assert (low(windowed), windowed.spans()) == (40, [(0, 40), (40, 50)])
+    assert (low(windowed), windowed.ranges()) == (40, [(0, 40), (40, 50)])
 
 
 def test_commands_that_do_not_name_the_window_leave_it_where_it_is(windowed: Acts) -> None:
     windowed.deliver(10)
     (batch,) = windowed.plan(20)
-    windowed.act(ActKind.SKIP, batch)
-    assert (low(windowed), windowed.partition().committed, windowed.spans()) == (0, 20, [(0, 10), (10, 20)])
+    windowed.action(ActionKind.SKIP, batch)
+    assert (low(windowed), windowed.partition().committed, windowed.ranges()) == (0, 20, [(0, 10), (10, 20)])
 
 
 def test_what_stays_undone_for_longer_than_the_window_is_told_once_and_goes_on_blocking(windowed: Acts) -> None:
@@ -99,12 +99,12 @@ def test_what_is_delivered_below_it_in_the_end_joins_the_merged_range(windowed: 
 def test_a_rewind_starts_it_anew_and_keeps_the_sums_of_what_it_ends(windowed: Acts) -> None:
     windowed.deliver(10, 20)
     windowed.wait(hours=2).deliver(30, 40)
-    windowed.act(ActKind.REWIND, positions={"t": 5})
+    windowed.action(ActionKind.REWIND, positions={"t": 5})
     windowed.deliver(10)
     record = windowed.record()
     assert (record.low, record.totals.counts.read, record.totals.batches) == (5, 5, 1)
-    assert windowed.spans(1) == [(0, 20), (20, 30), (30, 40)]
-    assert windowed.spans(2) == [(5, 10)]
+    assert windowed.ranges(1) == [(0, 20), (20, 30), (30, 40)]
+    assert windowed.ranges(2) == [(5, 10)]
     with windowed.ledger._engine.connect() as connection:
         c = tables.generation.c
         rows = connection.execute(sa.select(c.generation, c.read, c.batches, c.single_from).order_by(c.generation))
@@ -114,8 +114,8 @@ def test_a_rewind_starts_it_anew_and_keeps_the_sums_of_what_it_ends(windowed: Ac
 def test_two_intents_in_one_command_count_what_they_pass_once(acts: Acts) -> None:
     batches = acts.plan(10, 20, 30)
     for batch in batches:
-        acts.ledger.act("orders", Act(ActKind.SKIP, (batch.key,)), who="ann", why="not wanted")
-    acts.ledger.apply_intents(acts.lease, now=NOW)
+        acts.ledger.action("orders", Action(ActionKind.SKIP, (batch.key,)), actor="ann", reason="not wanted")
+    acts.ledger.apply_stored_actions(acts.lease, now=NOW)
     assert acts.record().totals == Totals(batches=3, skipped=3)
     acts.deliver(40)
     assert acts.receipts() == [(0, 40, 4, 10)]
@@ -135,13 +135,13 @@ def test_the_totals_are_the_sums_of_the_receipts_whatever_happens(acts: Acts) ->
             acts.settle(*outcomes)
         elif step == "rewind":
             part = acts.partition()
-            acts.act(ActKind.REWIND, positions={"t": chance.randint(part.base, part.committed)})
+            acts.action(ActionKind.REWIND, positions={"t": chance.randint(part.base, part.committed)})
         elif step == "skip":
-            acts.act(ActKind.SKIP, *acts.plan(at + 2))
+            acts.action(ActionKind.SKIP, *acts.plan(at + 2))
         elif step == "at_most_once":
             acts.begin(acts.plan(at + 4, at + 8), at_most_once=True)
         else:
-            batches = [b for b in acts.partition().batches.values() if b.begun and b.receipt is None]
+            batches = [b for b in acts.partition().batches.values() if b.started and b.receipt is None]
             acts.again().reconcile(*(receipt_of(b, chance.choice(list(Verdict)), epoch=1) for b in batches))
             acts.settle(*map(delivered, acts.begin(b for b in acts.partition().blocking.values())))
         check(acts)
@@ -153,11 +153,11 @@ def check(acts: Acts) -> None:
     part = record.partition
     mine = [r for r in acts.ledger.receipts("orders") if r.generation == part.generation]
     assert Totals().plus(mine) == record.totals
-    spans = [r.range for r in mine]
+    ranges = [r.range for r in mine]
     unconfirmed = [] if record.unconfirmed is None else [Range(record.unconfirmed, part.committed)]
     if part.committed > part.base:
-        assert merge([*spans, *unconfirmed])[0] == Range(part.base, part.committed)
-    below = [span for span in spans if span.start < record.low]
+        assert merge([*ranges, *unconfirmed])[0] == Range(part.base, part.committed)
+    below = [span for span in ranges if span.start < record.low]
     assert merge(below) == below
     assert part.base <= record.low
     assert acts.ledger.audit("orders")["violations"] == []
@@ -169,7 +169,7 @@ def test_a_receipt_is_merged_with_the_rows_that_it_touches_and_no_others(ledger:
     fresh = Range(where, where + 10)
     with ledger._engine.begin() as connection:
         add(connection, *rows)
-        receipts.absorb(connection, "orders", [(RangeReceipt(1, "t", fresh, Totals().counts, 1), 105)])
+        receipts.merge_into_rows(connection, "orders", [(RangeReceipt(1, "t", fresh, Totals().counts, 1), 105)])
         found = [r.range for r in sorted(stored(connection), key=lambda r: r.range)]
     assert found == [*merge([*rows[:-1], fresh]), Range(105, 110)]
 
@@ -178,7 +178,7 @@ def test_a_stretch_is_merged_with_the_row_before_it_and_not_with_the_one_after(l
     rows = [Range(0, 10), Range(10, 20), Range(20, 30), Range(31, 35), Range(35, 40), Range(40, 50)]
     with ledger._engine.begin() as connection:
         add(connection, *rows)
-        stretch = receipts.Stretch(1, "t", 10, 40)
+        stretch = receipts.RowRange(1, "t", 10, 40)
         assert receipts.compact(connection, "orders", [stretch], dry=True) == 3
         assert receipts.compact(connection, "orders", [stretch]) == 3
         assert [(r.range, r.batches) for r in stored(connection)] == [

@@ -11,7 +11,7 @@ from tests.integration.ledger.test_dead_letters import replay, send
 
 def test_a_checkpoint_with_nothing_beyond_it_does_not_stand_still(acts: Acts) -> None:
     acts.deliver(10)
-    assert acts.ledger.measures("orders").stands_since is None
+    assert acts.ledger.measures("orders").stalled_since is None
 
 
 def test_it_stands_since_it_moved_last_however_the_plan_goes_on(acts: Acts) -> None:
@@ -20,12 +20,12 @@ def test_it_stands_since_it_moved_last_however_the_plan_goes_on(acts: Acts) -> N
     acts.wait(hours=1).plan(30)
     acts.wait(hours=1).plan(40)
 
-    assert acts.ledger.measures("orders").stands_since == NOW
+    assert acts.ledger.measures("orders").stalled_since == NOW
 
     acts.wait(hours=1).settle(*map(delivered, acts.begin(acts.partition().batches.values())[:1]))
 
     assert acts.partition().committed == 20
-    assert acts.ledger.measures("orders").stands_since == NOW + timedelta(hours=4)
+    assert acts.ledger.measures("orders").stalled_since == NOW + timedelta(hours=4)
 
 
 def test_of_several_partitions_the_one_counts_that_waits_longest(acts: Acts) -> None:
@@ -33,12 +33,12 @@ def test_of_several_partitions_the_one_counts_that_waits_longest(acts: Acts) -> 
     acts.wait(hours=1).plan(5, name="u")
     acts.wait(hours=1).plan(5)
 
-    assert acts.ledger.measures("orders").stands_since == NOW
+    assert acts.ledger.measures("orders").stalled_since == NOW
 
 
 def test_parked_letters_are_counted_and_the_oldest_is_known(acts: Acts) -> None:
     for batch in acts.send(10, 20):
-        acts.settle(delivered(batch, dead=5, letters={"Sink": 5}))
+        acts.settle(delivered(batch, dead=5, dead_letters={"Sink": 5}))
 
     found = acts.ledger.measures("orders")
 
@@ -47,7 +47,7 @@ def test_parked_letters_are_counted_and_the_oldest_is_known(acts: Acts) -> None:
 
 def test_letters_that_were_replayed_are_parked_no_more(acts: Acts) -> None:
     [batch] = acts.send(10)
-    acts.settle(delivered(batch, dead=5, letters={"Sink": 5}))
+    acts.settle(delivered(batch, dead=5, dead_letters={"Sink": 5}))
     acts.settle(delivered(send(acts, replay(acts))))
 
     found = acts.ledger.measures("orders")

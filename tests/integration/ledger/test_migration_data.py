@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
-from airflow_provider_ckpt.ledger.store.database import create, parse
+from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from airflow_provider_ckpt.ledger.types import Totals
 from tests.integration.ledger.acts import Acts, delivered, failed
 
@@ -24,7 +24,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 def rows(url: str) -> Rows:
     """Every row of every table, as the database has it now."""
-    engine = create(parse(url))
+    engine = create_engine(parse_url(url))
     found: Rows = {}
     with engine.connect() as connection:
         present = sa.MetaData()
@@ -39,7 +39,7 @@ def rows(url: str) -> Rows:
 
 def schema(url: str) -> dict[str, Any]:
     """Columns, keys, checks and indexes of every table, in an order that does not matter."""
-    engine = create(parse(url))
+    engine = create_engine(parse_url(url))
     inspector = sa.inspect(engine)
     found = {}
     for table in inspector.get_table_names():
@@ -61,9 +61,9 @@ def fill(url: str) -> Acts:
         acts.deliver(10, 20, name="u")
         acts.deliver(10)
         first, second, third = acts.send(20, 30, 40)
-        acts.settle(failed(first), delivered(second, dead=2, letters={"Sink": 2}))
-        acts.act(ActKind.HOLD, third)
-        acts.wait(hours=1).act(ActKind.REWIND, positions={"u": 5})
+        acts.settle(failed(first), delivered(second, dead=2, dead_letters={"Sink": 2}))
+        acts.action(ActionKind.HOLD, third)
+        acts.wait(hours=1).action(ActionKind.REWIND, positions={"u": 5})
         acts.deliver(12, 15, name="u")
         ledger.release(acts.lease)
     return acts
@@ -111,11 +111,11 @@ def test_an_upgraded_ledger_goes_on_where_it_stood(empty_url: str) -> None:
     with Ledger.open(empty_url) as ledger:
         acts = Acts(ledger).wait(hours=2)
         acts.reconcile()
-        acts.act(ActKind.RELEASE)
+        acts.action(ActionKind.RELEASE)
         acts.settle(*map(delivered, acts.begin(acts.partition().blocking.values())))
         acts.deliver(50)
         assert acts.partition().committed == 50
-        assert acts.spans() == [(0, 50)]
+        assert acts.ranges() == [(0, 50)]
         assert ledger.audit("orders")["violations"] == []
 
 
@@ -144,7 +144,7 @@ def test_a_side_partition_that_is_done_goes_when_going_down(empty_url: str) -> N
     with Ledger.open(empty_url) as ledger:
         acts = Acts(ledger).start("t")
         acts.deliver(10)
-        acts.act(ActKind.REPLAY, spans=[("t", Range(0, 5))])
+        acts.action(ActionKind.REPLAY, ranges=[("t", Range(0, 5))])
         (side,) = [name for name in ledger.partitions("orders") if name != "t"]
         with pytest.raises(LedgerStateError, match="not done"):
             migrate.downgrade(empty_url, OLD)
@@ -157,10 +157,10 @@ def test_a_ledger_that_has_adopted_receipts_does_not_go_down(empty_url: str) -> 
     migrate.upgrade(empty_url, create=True)
     with Ledger.open(empty_url) as ledger:
         acts = Acts(ledger).start("t")
-        ledger.adopt(acts.lease, "another", who="ann", why="moved")
+        ledger.adopt(acts.lease, "another", actor="ann", reason="moved")
     with pytest.raises(LedgerStateError, match="adopted"):
         migrate.downgrade(empty_url, OLD)
-    assert migrate.current(empty_url) == migrate.head()
+    assert migrate.current_revision(empty_url) == migrate.head()
     assert rows(empty_url)["ckpt_pipeline"][0]["adopted"] == "another"
 
 
@@ -180,7 +180,7 @@ def test_the_metadata_makes_the_very_schema_that_the_migrations_make(empty_url: 
     migrate.upgrade(empty_url, create=True)
     migrated = schema(empty_url)
     migrate.downgrade(empty_url, "base")
-    engine = create(parse(empty_url))
+    engine = create_engine(parse_url(empty_url))
     tables.metadata.create_all(engine)
     engine.dispose()
     assert schema(empty_url) == migrated

@@ -16,15 +16,15 @@ from alembic.script import ScriptDirectory
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
-from airflow_provider_ckpt.ledger.store.database import create, parse
+from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 
 
 def test_the_head_that_the_code_names_is_the_newest_migration() -> None:
-    assert ScriptDirectory.from_config(migrate.config()).get_current_head() == migrate.head()
+    assert ScriptDirectory.from_config(migrate.alembic_config()).get_current_head() == migrate.head()
 
 
 def test_the_migrations_make_the_very_tables_that_the_code_uses(ledger_url: str) -> None:
-    engine = create(parse(ledger_url))
+    engine = create_engine(parse_url(ledger_url))
     with engine.connect() as connection:
         options = {"version_table": tables.VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
@@ -33,13 +33,13 @@ def test_the_migrations_make_the_very_tables_that_the_code_uses(ledger_url: str)
 
 
 def test_a_ledger_goes_up_and_down_and_up_again(empty_url: str) -> None:
-    assert migrate.current(empty_url) is None
+    assert migrate.current_revision(empty_url) is None
     migrate.upgrade(empty_url, create=True)
-    assert migrate.current(empty_url) == migrate.head()
+    assert migrate.current_revision(empty_url) == migrate.head()
     with Ledger.open(empty_url) as ledger:
         first = ledger.id
     migrate.downgrade(empty_url, "base")
-    assert migrate.current(empty_url) is None
+    assert migrate.current_revision(empty_url) is None
     migrate.upgrade(empty_url)
     with Ledger.open(empty_url) as ledger:
         assert ledger.id != first
@@ -55,8 +55,8 @@ def test_migrating_twice_keeps_the_id(empty_url: str) -> None:
 
 
 def test_other_tables_in_the_database_are_left_alone(empty_url: str) -> None:
-    migrate.make_file(parse(empty_url))
-    engine = create(parse(empty_url))
+    migrate.create_file(parse_url(empty_url))
+    engine = create_engine(parse_url(empty_url))
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE alembic_version (version_num text)"))
     migrate.upgrade(empty_url)
@@ -66,8 +66,8 @@ def test_other_tables_in_the_database_are_left_alone(empty_url: str) -> None:
 
 
 def test_two_processes_that_migrate_at_once_make_one_ledger(empty_url: str) -> None:
-    migrate.make_file(parse(empty_url))
-    engine = create(parse(empty_url))
+    migrate.create_file(parse_url(empty_url))
+    engine = create_engine(parse_url(empty_url))
     engine.connect().close()
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert list(pool.map(migrate.upgrade, [empty_url] * 2)) == [None, None]
@@ -77,11 +77,11 @@ def test_two_processes_that_migrate_at_once_make_one_ledger(empty_url: str) -> N
 
 
 def test_alembics_own_command_line_finds_the_ledger_by_its_address(empty_url: str) -> None:
-    migrate.make_file(parse(empty_url))
-    config = migrate.config()
+    migrate.create_file(parse_url(empty_url))
+    config = migrate.alembic_config()
     config.set_main_option("sqlalchemy.url", empty_url.replace("%", "%%"))
     command.upgrade(config, "head")
-    assert migrate.current(empty_url) == migrate.head()
+    assert migrate.current_revision(empty_url) == migrate.head()
 
 
 def test_without_leave_a_missing_file_is_not_made(tmp_path: Path) -> None:

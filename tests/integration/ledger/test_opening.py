@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from airflow_provider_ckpt.ledger.store.database import create, parse
+from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from tests.integration.ledger.acts import NOW, TTL, Acts
 from tests.services.postgres import PostgresServer
 
@@ -39,7 +39,7 @@ def test_a_database_that_was_never_migrated_names_the_command(empty_url: str) ->
 
 
 def test_a_ledger_of_another_revision_names_both_and_the_command(ledger_url: str) -> None:
-    engine = create(parse(ledger_url))
+    engine = create_engine(parse_url(ledger_url))
     version = sa.table("ckpt_alembic_version", sa.column("version_num"))
     with engine.begin() as connection:
         connection.execute(version.update().values(version_num="9999"))
@@ -120,7 +120,7 @@ def test_an_open_ledger_survives_the_loss_of_its_connections(postgres_server: Po
     migrate.upgrade(url)
     with Ledger.open(url) as ledger:
         acts = Acts(ledger).start("t")
-        engine = sa.create_engine(parse(url))
+        engine = sa.create_engine(parse_url(url))
         with engine.begin() as connection:
             kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ckpt-ledger'"
             connection.execute(sa.text(kill + " AND datname = current_database()"))

@@ -9,14 +9,14 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
-from airflow_provider_ckpt.ledger.unit_of_work import Work
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 from tests.integration.ledger.acts import NOW, Acts, delivered, ended, failed
 
 MANY = 20_000
@@ -25,11 +25,11 @@ MANY = 20_000
 def test_settling_a_few_of_many_loads_those_few(acts: Acts) -> None:
     batches = acts.send(*range(10, 1010, 10))
     with acts.ledger._writing() as connection:
-        work = Work(connection, acts.lease, NOW, {"t": [3, 4, 5]})
+        work = UnitOfWork(connection, acts.lease, NOW, {"t": [3, 4, 5]})
         assert sorted(work.item("t").partition.batches) == [3, 4, 5]
     acts.settle(*map(delivered, batches[3:6]))
     with acts.ledger._writing() as connection:
-        work = Work(connection, acts.lease, NOW, {"t": [50]})
+        work = UnitOfWork(connection, acts.lease, NOW, {"t": [50]})
         assert sorted(work.item("t").partition.batches) == [3, 4, 5, 50]
     assert (acts.partition().committed, len(acts.partition().batches)) == (0, 100)
 
@@ -84,7 +84,7 @@ def test_a_receipt_with_another_range_supersedes_batches_that_were_not_named(act
 
 def test_a_failure_leaves_the_batches_that_are_not_named_as_they_are(acts: Acts) -> None:
     batches = acts.send(10, 20, 30)
-    acts.act(ActKind.HOLD, batches[2])
+    acts.action(ActionKind.HOLD, batches[2])
     acts.settle(failed(batches[1]))
     assert acts.states() == {0: BatchState.IN_FLIGHT, 1: BatchState.PLANNED, 2: BatchState.HELD}
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
-from airflow_provider_ckpt.core.policy import Policy, RetryPolicy
+from airflow_provider_ckpt.core.policy import DeliveryPolicy, RetryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from tests.integration.ledger.acts import NOW, Acts, delivered, failed
 
@@ -101,9 +101,9 @@ def test_files_are_found_by_the_ranges_that_they_overlap(acts: Acts, ranges: lis
 
 
 def test_begin_opens_an_attempt_under_the_leases_epoch(acts: Acts) -> None:
-    (begun,) = acts.begin(acts.plan(10))
-    assert (begun.state, begun.attempts, begun.epoch) == (BatchState.IN_FLIGHT, 1, 1)
-    assert acts.batch(begun.key) == begun
+    (started,) = acts.begin(acts.plan(10))
+    assert (started.state, started.attempts, started.epoch) == (BatchState.IN_FLIGHT, 1, 1)
+    assert acts.batch(started.key) == started
 
 
 def test_begin_is_all_or_nothing(acts: Acts) -> None:
@@ -116,18 +116,18 @@ def test_begin_is_all_or_nothing(acts: Acts) -> None:
 
 def test_a_batch_that_waits_is_not_begun_before_its_time(acts: Acts) -> None:
     (batch,) = acts.send(10)
-    acts.settle(failed(batch), policy=Policy(RetryPolicy(initial_delay_ms=1000)))
+    acts.settle(failed(batch), policy=DeliveryPolicy(RetryPolicy(initial_delay_ms=1000)))
     with pytest.raises(LedgerStateError, match="not to be started before"):
         acts.begin([batch], now=NOW + timedelta(milliseconds=999))
     assert acts.begin([batch], now=NOW + timedelta(seconds=1))[0].attempts == 2
 
 
 def test_at_most_once_resolves_a_batch_before_it_is_sent(acts: Acts) -> None:
-    begun = acts.begin(acts.plan(10, 20), at_most_once=True)
-    assert [batch.state for batch in begun] == [BatchState.SENT, BatchState.SENT]
+    started = acts.begin(acts.plan(10, 20), at_most_once=True)
+    assert [batch.state for batch in started] == [BatchState.SENT, BatchState.SENT]
     assert acts.partition().committed == 20
     with pytest.raises(LedgerStateError):
-        acts.begin(begun, at_most_once=True)
+        acts.begin(started, at_most_once=True)
 
 
 def test_what_was_sent_at_most_once_is_counted_when_its_receipt_comes(acts: Acts) -> None:

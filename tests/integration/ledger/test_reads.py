@@ -7,15 +7,15 @@ import json
 import pytest
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.policy import OnExhausted, Policy, RetryPolicy
+from airflow_provider_ckpt.core.policy import DeliveryPolicy, OnExhausted, RetryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.acts import NOW, TTL, Acts, delivered, failed
 
 
 def test_status_tells_all_and_is_json(acts: Acts) -> None:
     batches = acts.send(10, 20, 30, 40)
-    hold = Policy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=OnExhausted.HOLD))
-    acts.settle(delivered(batches[0], dead=2, letters={"Sink": 2}), failed(batches[1]), delivered(batches[2]))
+    hold = DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=OnExhausted.HOLD))
+    acts.settle(delivered(batches[0], dead=2, dead_letters={"Sink": 2}), failed(batches[1]), delivered(batches[2]))
     acts.settle(failed(batches[3]), policy=hold)
     status = json.loads(json.dumps(acts.ledger.status("orders")))
     assert status["ledger"] == acts.ledger.id
@@ -72,7 +72,7 @@ def test_the_trail_says_who_did_what_under_which_epoch(acts: Acts) -> None:
     events = acts.ledger.events("orders")
     kinds = [event["kind"] for event in events]
     assert kinds == ["lease_acquired", "partitions_started", "planned", "begun", "checkpoint", "settled"]
-    assert {(event["who"], event["epoch"]) for event in events} == {("first", 1)}
+    assert {(event["actor"], event["epoch"]) for event in events} == {("first", 1)}
     assert events[2]["detail"] == {"batches": 2, "records": 20, "ranges": {"t": [[0, 20]]}, "files": 0, "more": False}
     assert events[4]["detail"] == {"before": 0, "after": 20}
     assert events[5]["detail"]["counts"] == {"read": 20, "delivered": 20, "filtered": 0, "dead_lettered": 0}

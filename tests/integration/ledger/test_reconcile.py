@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
@@ -129,7 +129,7 @@ def test_a_forgotten_rewind_is_made_up_for_from_its_receipts(acts: Acts) -> None
     history = acts.ledger.inspect("orders", "t")["generations"]
     assert [(item["generation"], item["base"], item["checkpoint"]) for item in history] == [(1, 0, 30), (2, 20, None)]
     assert acts.ledger.audit("orders")["violations"] == []
-    assert acts.act(ActKind.REWIND, positions={"t": 30}).after["checkpoint"] == {"t": [3, 30]}
+    assert acts.action(ActionKind.REWIND, positions={"t": 30}).after["checkpoint"] == {"t": [3, 30]}
 
 
 def test_two_forgotten_rewinds_are_made_up_for(acts: Acts) -> None:
@@ -151,21 +151,21 @@ def test_a_replay_takes_no_number_that_the_sink_has_seen(acts: Acts) -> None:
     acts.settle(*map(delivered, acts.send(10)))
     acts.again().reconcile(a_receipt(0, 0, 10, generation=2, name="replay:2:t"))
 
-    acts.act(ActKind.REPLAY, spans=(("t", Range(0, 10)),))
+    acts.action(ActionKind.REPLAY, ranges=(("t", Range(0, 10)),))
 
     assert set(acts.ledger.partitions("orders")) == {"t", "replay:3:t"}
 
 
-@pytest.mark.parametrize("kind", [ActKind.REPLAY, ActKind.RECOVER])
-def test_what_numbers_a_generation_is_never_applied_by_a_person_alone(acts: Acts, kind: ActKind) -> None:
+@pytest.mark.parametrize("kind", [ActionKind.REPLAY, ActionKind.RECOVER])
+def test_what_numbers_a_generation_is_never_applied_by_a_person_alone(acts: Acts, kind: ActionKind) -> None:
     acts.settle(*map(delivered, acts.send(10)))
     acts.ledger.release(acts.lease)
 
-    result = acts.ledger.act("orders", Act(kind, spans=(("t", Range(0, 10)),)), who="ann")
-    acts.ledger.act("orders", Act(ActKind.DRAIN), who="ann")
+    result = acts.ledger.action("orders", Action(kind, ranges=(("t", Range(0, 10)),)), actor="ann")
+    acts.ledger.action("orders", Action(ActionKind.DRAIN), actor="ann")
 
     assert not result.applied
-    assert [intent.act.kind for intent in acts.ledger.intents("orders")] == [kind]
+    assert [intent.action.kind for intent in acts.ledger.intents("orders")] == [kind]
 
 
 def test_receipts_of_a_partition_that_was_never_started_are_refused(acts: Acts) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError, LeaseBusyError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import Missing, Reading, Surplus, Why
+from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, RangeReading, UnreadRecords
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.acts import TTL, Acts, delivered
@@ -27,17 +27,17 @@ WINDOW = timedelta(hours=1)
 WRITERS = 4
 
 
-def plan(acts: Acts, late: dict[int, int] | None = None) -> list[Missing]:
+def plan(acts: Acts, late: dict[int, int] | None = None) -> list[MissingRange]:
     """The recovery plan, with a source that shows more records in ranges that begin at some positions."""
 
-    def shown(partition: str, readings: Sequence[Reading]) -> list[Surplus | None]:
+    def shown(partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
         assert partition == "t"
-        found: list[Surplus | None] = []
+        found: list[UnreadRecords | None] = []
         for reading in readings:
             span = reading.receipt.range
             count = span.end - span.start + (late or {}).get(span.start, 0)
             more = 0 if reading.pending else count - reading.records
-            found.append(Surplus(count, more) if more > 0 else None)
+            found.append(UnreadRecords(count, more) if more > 0 else None)
         return found
 
     return acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, window=acts.window, shown=shown)
@@ -62,7 +62,7 @@ def late_receipt(acts: Acts, outcome: Outcome) -> Outcome:
 def test_late_records_are_located_by_batch_once_they_have_settled(windowed: Acts) -> None:
     assert plan(windowed, {10: 2}) == []
     windowed.wait(minutes=6)
-    assert plan(windowed, {10: 2}) == [Missing("t", Range(10, 20), Why.LATE, 10, 12)]
+    assert plan(windowed, {10: 2}) == [MissingRange("t", Range(10, 20), MissingReason.LATE, 10, 12)]
 
 
 def test_what_the_window_has_passed_is_not_looked_at_even_before_a_run_moves_the_watermark(windowed: Acts) -> None:
@@ -76,25 +76,25 @@ def test_what_an_import_left_uncovered_is_an_alarm_until_it_is_planned(windowed:
     receipt = Receipt(first.key, Range(40, 50), Verdict.DELIVERED, 1, 1, Counts(10, 10), windowed.now)
     windowed.again().reconcile(receipt)
     windowed.wait(minutes=6)
-    assert plan(windowed) == [Missing("t", Range(30, 40), Why.UNRECEIPTED)]
+    assert plan(windowed) == [MissingRange("t", Range(30, 40), MissingReason.UNRECEIPTED)]
     windowed.plan(40, start=30)
     assert plan(windowed) == []
 
 
 def test_a_replay_owns_its_stretch_and_then_stands_in_for_it(windowed: Acts) -> None:
-    windowed.wait(minutes=10).act(ActKind.REPLAY, spans=[("t", Range(0, 20))])
-    assert plan(windowed, {0: 1, 20: 1}) == [Missing("t", Range(20, 30), Why.LATE, 10, 11)]
+    windowed.wait(minutes=10).action(ActionKind.REPLAY, ranges=[("t", Range(0, 20))])
+    assert plan(windowed, {0: 1, 20: 1}) == [MissingRange("t", Range(20, 30), MissingReason.LATE, 10, 11)]
     (side,) = [name for name in windowed.ledger.partitions("orders") if name != "t"]
     windowed.settle(*(late_receipt(windowed, delivered(b)) for b in windowed.send(20, name=side)))
     windowed.wait(minutes=10)
     assert plan(windowed, {0: 0}) == []
-    assert plan(windowed, {0: 1}) == [Missing("t", Range(0, 20), Why.LATE, 20, 21)]
+    assert plan(windowed, {0: 1}) == [MissingRange("t", Range(0, 20), MissingReason.LATE, 20, 21)]
 
 
 def test_nobody_asks_the_source_where_nothing_can_be_compared(acts: Acts) -> None:
     acts.deliver(10)
 
-    def shown(_partition: str, _readings: Sequence[Reading]) -> list[Surplus | None]:
+    def shown(_partition: str, _readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
         raise AssertionError("asked")
 
     assert acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, shown=shown) == []
@@ -109,7 +109,7 @@ def test_an_unknown_pipeline_has_no_plan(ledger: Ledger) -> None:
 def test_a_subscription_tells_what_is_missing_and_then_what_is_new(windowed: Acts) -> None:
     windowed.wait(minutes=6)
     reader = windowed.ledger.subscribe(
-        "orders", settle_lag=LAG, now=windowed.now, shown=lambda _, readings: [Surplus(99, 89)] * len(readings)
+        "orders", settle_lag=LAG, now=windowed.now, shown=lambda _, readings: [UnreadRecords(99, 89)] * len(readings)
     )
     assert [item.range for item in reader.missing] == [Range(0, 10), Range(10, 20), Range(20, 30)]
     assert reader.poll() == []
@@ -131,7 +131,7 @@ def test_a_subscription_goes_on_where_another_ended(windowed: Acts) -> None:
 
 def test_a_subscription_that_missed_collected_events_says_so(windowed: Acts) -> None:
     before = windowed.ledger.subscribe("orders", 0)
-    windowed.ledger.collect("orders", keep=timedelta(0), who="ann", now=windowed.wait(days=900).now)
+    windowed.ledger.collect("orders", keep=timedelta(0), actor="ann", now=windowed.wait(days=900).now)
     with pytest.raises(LedgerStateError, match="Subscribe again"):
         before.poll()
     anew = windowed.ledger.subscribe("orders")
@@ -163,7 +163,7 @@ def hold(url: str, rounds: int) -> int:
         other = Acts(ledger, owner="bob", pipeline="other").start("t")
         for end in range(1, rounds + 1):
             other.deliver(end)
-            ledger.act("orders", Act(ActKind.RELEASE), who="bob")
+            ledger.action("orders", Action(ActionKind.RELEASE), actor="bob")
     return rounds
 
 
@@ -178,18 +178,18 @@ def test_writers_that_commit_at_once_leave_no_gap_and_no_double(ledger: Ledger, 
         while ledger.subscribe("orders").after < 10:
             time.sleep(0.01)
         reader = ledger.subscribe("orders")
-        begun = reader.after
+        started = reader.after
         while not all(task.done() for task in work):
             seen += reader.poll(limit=3)
         seen += reader
         assert [task.result() for task in work] == [rounds] * WRITERS + [3 * rounds]
     ids = [event["id"] for event in seen]
     everything = [event["id"] for event in ledger.events("orders", limit=100_000)]
-    assert ids == [number for number in everything if number > begun]
+    assert ids == [number for number in everything if number > started]
     assert ids == sorted(set(ids))
-    spans = [span for event in seen if event["kind"] == "settled" for span in event["detail"]["receipts"]["t"]]
-    assert all(one[1] == other[0] for one, other in pairwise(spans))
-    assert spans[-1][1] == 3 * rounds * WRITERS
+    ranges = [span for event in seen if event["kind"] == "settled" for span in event["detail"]["receipts"]["t"]]
+    assert all(one[1] == other[0] for one, other in pairwise(ranges))
+    assert ranges[-1][1] == 3 * rounds * WRITERS
     assert not [b for b in start.partition().batches.values() if b.state is not BatchState.DELIVERED]
     assert start.lease.ttl == TTL
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.proposals import Proposal
@@ -25,7 +25,7 @@ WINDOW = timedelta(hours=1)
 
 def collect(acts: Acts, keep: timedelta = MONTH, *, dry_run: bool = False) -> dict[str, int]:
     """Collect, and say what went."""
-    counts = acts.ledger.collect("orders", keep=keep, who="ann", why="tidy", now=acts.now, dry_run=dry_run)
+    counts = acts.ledger.collect("orders", keep=keep, actor="ann", reason="tidy", now=acts.now, dry_run=dry_run)
     return {name: count for name, count in counts.items() if count}
 
 
@@ -49,7 +49,7 @@ def test_it_leaves_an_event_that_says_who_why_and_what(acts: Acts) -> None:
     acts.wait(days=31)
     counts = collect(acts)
     (event,) = acts.events("collected")
-    assert (event["who"], event["detail"]["reason"]) == ("ann", "tidy")
+    assert (event["actor"], event["detail"]["reason"]) == ("ann", "tidy")
     assert event["detail"]["before"] == (acts.now - MONTH).isoformat()
     assert {name: count for name, count in event["detail"]["rows"].items() if count} == counts
 
@@ -101,9 +101,9 @@ def busy_past(acts: Acts) -> None:
     acts.window = WINDOW
     acts.deliver(10, 20, 30)
     acts.wait(hours=2).deliver(40, 50)
-    acts.act(ActKind.REWIND, positions={"t": 20})
+    acts.action(ActionKind.REWIND, positions={"t": 20})
     acts.wait(minutes=5).deliver(30, 40)
-    acts.act(ActKind.REPLAY, spans=[("t", Range(20, 30))])
+    acts.action(ActionKind.REPLAY, ranges=[("t", Range(20, 30))])
     (side,) = [name for name in acts.ledger.partitions("orders") if name != "t"]
     acts.deliver(30, name=side)
     first, second = acts.send(60, 80)
@@ -111,7 +111,7 @@ def busy_past(acts: Acts) -> None:
     stranger = BatchKey(second.key.generation, "t", second.key.seq + 1)
     receipt = Receipt(stranger, Range(70, 80), Verdict.DELIVERED, 1, 1, Counts(10, 10), acts.now)
     acts.again().reconcile(receipt)
-    proposal = Proposal.new("orders", Act(ActKind.DRAIN), origin="care/1/preview", who="ann", why="tidy")
+    proposal = Proposal.new("orders", Action(ActionKind.DRAIN), origin="care/1/preview", actor="ann", reason="tidy")
     acts.ledger.propose(proposal, subject="?", body="?", valid_for=acts.now - datetime.now(UTC))
     for _ in range(3):
         acts.wait(days=15).again().reconcile()
@@ -119,12 +119,12 @@ def busy_past(acts: Acts) -> None:
 
 def test_receipts_of_a_generation_go_long_after_it_ended_and_their_sums_stay(acts: Acts) -> None:
     acts.deliver(10, 20)
-    acts.act(ActKind.REWIND, positions={"t": 0})
+    acts.action(ActionKind.REWIND, positions={"t": 0})
     acts.wait(days=20)
     assert "receipts" not in collect(acts)
     acts.wait(days=20).deliver(10)
     assert collect(acts)["receipts"] == 1
-    assert (acts.spans(1), acts.spans(2)) == ([], [(0, 10)])
+    assert (acts.ranges(1), acts.ranges(2)) == ([], [(0, 10)])
     with acts.ledger._engine.connect() as connection:
         c = tables.generation.c
         assert connection.execute(sa.select(c.read, c.batches).where(c.generation == 1)).one() == (20, 2)
@@ -136,9 +136,9 @@ def test_receipts_of_an_ended_generation_are_merged_at_once(acts: Acts, monkeypa
     acts.deliver(*range(10, 101, 10))
     first, second, third = acts.send(110, 120, 130)
     acts.settle(failed(first), delivered(second), delivered(third))
-    acts.act(ActKind.REWIND, positions={"t": 100})
+    acts.action(ActionKind.REWIND, positions={"t": 100})
     assert collect(acts, dry_run=True)["merged_receipts"] == collect(acts)["merged_receipts"] == 10
-    assert acts.spans(1) == [(0, 100), (110, 130)]
+    assert acts.ranges(1) == [(0, 100), (110, 130)]
     assert collect(acts) == {}
 
 
@@ -147,13 +147,13 @@ def test_the_current_generation_keeps_what_proves_its_prefix_however_old(acts: A
     acts.deliver(10, 20)
     acts.wait(days=400).deliver(30)
     collect(acts, timedelta(0))
-    assert acts.spans() == [(0, 20), (20, 30)]
+    assert acts.ranges() == [(0, 20), (20, 30)]
 
 
 def test_a_replay_whose_stretch_recovery_still_looks_at_stays(acts: Acts) -> None:
     acts.window = timedelta(days=100)
     acts.deliver(10)
-    acts.act(ActKind.REPLAY, spans=[("t", Range(0, 10))])
+    acts.action(ActionKind.REPLAY, ranges=[("t", Range(0, 10))])
     (side,) = [name for name in acts.ledger.partitions("orders") if name != "t"]
     acts.deliver(10, name=side)
     assert "side_partitions" not in collect(acts.wait(days=40))
@@ -164,7 +164,7 @@ def test_a_replay_whose_stretch_recovery_still_looks_at_stays(acts: Acts) -> Non
 
 def test_a_replay_that_is_not_done_stays(acts: Acts) -> None:
     acts.deliver(10)
-    acts.act(ActKind.REPLAY, spans=[("t", Range(0, 10))])
+    acts.action(ActionKind.REPLAY, ranges=[("t", Range(0, 10))])
     (side,) = [name for name in acts.ledger.partitions("orders") if name != "t"]
     acts.send(10, name=side)
     assert "side_partitions" not in collect(acts.wait(days=400))
@@ -190,10 +190,10 @@ def test_a_look_back_to_within_what_is_kept_still_works(acts: Acts) -> None:
 
 def test_waiting_intents_and_open_attempts_stay(acts: Acts) -> None:
     acts.send(10)
-    acts.ledger.act("orders", Act(ActKind.DRAIN), who="ann")
+    acts.ledger.action("orders", Action(ActionKind.DRAIN), actor="ann")
     acts.now = datetime.now(acts.now.tzinfo) + timedelta(days=400)
     assert set(collect(acts)) == {"events"}
-    assert (rows(acts, tables.intent), rows(acts, tables.attempt)) == (1, 1)
+    assert (rows(acts, tables.stored_action), rows(acts, tables.attempt)) == (1, 1)
 
 
 def test_other_pipelines_are_left_alone(acts: Acts) -> None:
@@ -207,7 +207,7 @@ def test_other_pipelines_are_left_alone(acts: Acts) -> None:
 
 def test_an_unknown_pipeline_is_said_to_be_unknown(ledger: Ledger) -> None:
     with pytest.raises(ConfigError, match="none yet"):
-        ledger.collect("orders", keep=MONTH, who="ann")
+        ledger.collect("orders", keep=MONTH, actor="ann")
 
 
 def run(url: str) -> int:
@@ -225,7 +225,7 @@ def tidy(url: str) -> int:
     events = 0
     with Ledger.open(url) as ledger:
         for day in range(60):
-            events += ledger.collect("orders", keep=timedelta(0), who="ann", now=NOW + timedelta(days=day))["events"]
+            events += ledger.collect("orders", keep=timedelta(0), actor="ann", now=NOW + timedelta(days=day))["events"]
     return events
 
 
@@ -241,10 +241,12 @@ def test_a_run_and_collections_at_once_do_not_disturb_each_other(ledger: Ledger,
 def test_proposals_that_nobody_can_use_any_more_go(acts: Acts) -> None:
     acts.deliver(10)
     for days in (1, 365):
-        proposal = Proposal.new("orders", Act(ActKind.DRAIN), origin=f"care/{days}/preview", who="ann", why="tidy")
+        proposal = Proposal.new(
+            "orders", Action(ActionKind.DRAIN), origin=f"care/{days}/preview", actor="ann", reason="tidy"
+        )
         acts.ledger.propose(proposal, subject="?", body="?", valid_for=timedelta(days=days))
     now = datetime.now(UTC) + timedelta(days=40)
-    counts = acts.ledger.collect("orders", keep=MONTH, who="ann", why="tidy", now=now)
+    counts = acts.ledger.collect("orders", keep=MONTH, actor="ann", reason="tidy", now=now)
     assert counts["proposals"] == 1
-    assert acts.ledger.newest_proposal("care/1/preview") is None
-    assert acts.ledger.newest_proposal("care/365/preview") is not None
+    assert acts.ledger.load_newest_proposal("care/1/preview") is None
+    assert acts.ledger.load_newest_proposal("care/365/preview") is not None

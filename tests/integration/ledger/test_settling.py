@@ -10,12 +10,22 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Instruction, Verdict
-from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, LedgerUnavailableError
-from airflow_provider_ckpt.core.policy import Drop, FailRun, Halt, Hold, OnExhausted, Policy, Reject, Retry, RetryPolicy
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, LedgerUnavailableError
+from airflow_provider_ckpt.core.policy import (
+    DeliveryPolicy,
+    FailRun,
+    HaltRun,
+    HoldBatch,
+    OnExhausted,
+    RejectBatch,
+    RetryBatch,
+    RetryPolicy,
+    SkipBatch,
+)
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import tables
-from airflow_provider_ckpt.ledger.store.database import create, parse
+from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from tests.integration.ledger.acts import (
     BAD_DATA,
     NOW,
@@ -67,28 +77,28 @@ def test_a_failed_batch_waits_as_long_as_the_policy_says(acts: Acts) -> None:
     (batch,) = acts.send(10)
     settlement = acts.settle(failed(batch))
     stored = acts.batch(batch.key)
-    assert settlement.decisions == {batch.key: Retry(NOW + timedelta(milliseconds=100))}
+    assert settlement.decisions == {batch.key: RetryBatch(NOW + timedelta(milliseconds=100))}
     assert (stored.state, stored.failures, stored.error) == (BatchState.PLANNED, 1, TRANSIENT)
     assert stored.not_before == NOW + timedelta(milliseconds=100)
 
 
 def test_a_rounds_last_failure_leaves_the_batch_to_the_next_round(acts: Acts) -> None:
     (batch,) = acts.send(10)
-    acts.settle(failed(batch), policy=Policy(RetryPolicy(max_attempts=1, rounds=2)))
+    acts.settle(failed(batch), policy=DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=2)))
     stored = acts.batch(batch.key)
     assert (stored.round, stored.failures, stored.finished) == (2, 0, 1)
 
 
 def test_an_exhausted_batch_is_told_to_claim_rejected(acts: Acts) -> None:
     (batch,) = acts.send(10)
-    settlement = acts.settle(failed(batch), policy=Policy(ONCE))
+    settlement = acts.settle(failed(batch), policy=DeliveryPolicy(ONCE))
     stored = acts.batch(batch.key)
-    assert settlement.decisions == {batch.key: Reject()}
+    assert settlement.decisions == {batch.key: RejectBatch()}
     assert (stored.state, stored.instruction, stored.error) == (BatchState.PLANNED, Instruction.REJECT, TRANSIENT)
 
 
 def test_a_batch_that_is_to_be_rejected_after_its_last_attempt_has_attempts_of_its_own_for_that(acts: Acts) -> None:
-    policy = Policy(RetryPolicy(max_attempts=2, rounds=1))
+    policy = DeliveryPolicy(RetryPolicy(max_attempts=2, rounds=1))
     (batch,) = acts.send(10)
     acts.settle(failed(batch), policy=policy)
     (again,) = acts.wait(seconds=60).begin([batch])
@@ -99,29 +109,29 @@ def test_a_batch_that_is_to_be_rejected_after_its_last_attempt_has_attempts_of_i
     (rejecting,) = acts.wait(seconds=60).begin([batch])
     second = acts.settle(failed(rejecting), policy=policy)
 
-    assert given_up.decisions == {batch.key: Reject()}
-    assert isinstance(first.decisions[batch.key], Retry)
-    assert second.decisions == {batch.key: Halt()}
+    assert given_up.decisions == {batch.key: RejectBatch()}
+    assert isinstance(first.decisions[batch.key], RetryBatch)
+    assert second.decisions == {batch.key: HaltRun()}
 
 
 def test_a_batch_that_cannot_even_be_rejected_halts_the_run(acts: Acts) -> None:
     (batch,) = acts.send(10)
     acts.settle(failed(batch, BAD_DATA))
     settlement = acts.settle(failed(acts.begin([batch])[0], BAD_DATA))
-    assert (settlement.decisions[batch.key], settlement.halted) == (Halt(), BAD_DATA)
+    assert (settlement.decisions[batch.key], settlement.halted) == (HaltRun(), BAD_DATA)
 
 
 def test_an_exhausted_batch_is_held_where_the_policy_says_so(acts: Acts) -> None:
     (batch,) = acts.send(10)
-    policy = Policy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=OnExhausted.HOLD))
-    assert acts.settle(failed(batch), policy=policy).decisions == {batch.key: Hold()}
+    policy = DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=OnExhausted.HOLD))
+    assert acts.settle(failed(batch), policy=policy).decisions == {batch.key: HoldBatch()}
     assert acts.states() == {0: BatchState.HELD}
     assert acts.events("held")[0]["detail"] == {"reason": TRANSIENT.message}
 
 
 def test_an_outage_of_the_sink_fails_the_run_and_counts_against_no_batch(acts: Acts) -> None:
     batches = acts.send(10, 20)
-    settlement = acts.settle(*(failed(batch, OUTAGE) for batch in batches), policy=Policy(ONCE))
+    settlement = acts.settle(*(failed(batch, OUTAGE) for batch in batches), policy=DeliveryPolicy(ONCE))
     assert (settlement.failed, settlement.halted) == (OUTAGE, None)
     assert set(settlement.decisions.values()) == {FailRun()}
     assert {(b.state, b.failures, b.finished) for b in acts.partition().batches.values()} == {
@@ -181,7 +191,7 @@ def test_a_receipt_settles_a_batch_that_was_given_back_meanwhile(acts: Acts) -> 
 def test_a_rejected_batch_is_resolved_and_its_dead_letters_are_indexed(acts: Acts) -> None:
     (batch,) = acts.send(10)
     receipt = receipt_of(batch, Verdict.REJECTED)
-    acts.settle(Outcome(batch.key, 1, AttemptOutcome.REJECTED, receipt, letters={"Sink": 10}))
+    acts.settle(Outcome(batch.key, 1, AttemptOutcome.REJECTED, receipt, dead_letters={"Sink": 10}))
     (found,) = acts.ledger.receipts("orders")
     assert (found.range, found.rejected, found.counts.dead_lettered) == (Range(0, 10), 1, 10)
     assert acts.ledger.status("orders")["dead_letters"] == {"Sink": 10}
@@ -196,7 +206,7 @@ def test_a_void_batch_is_skipped(acts: Acts) -> None:
 
 def test_dead_letters_whose_type_was_not_reported_are_indexed_as_unknown(acts: Acts) -> None:
     (batch,) = acts.send(10)
-    acts.settle(delivered(batch, dead=3, letters={"Serialization": 2}))
+    acts.settle(delivered(batch, dead=3, dead_letters={"Serialization": 2}))
     assert acts.ledger.status("orders")["dead_letters"] == {"Serialization": 2, "unknown": 1}
 
 
@@ -231,7 +241,7 @@ def test_a_batch_that_dies_alone_too_often_is_held(acts: Acts) -> None:
         acts.begin([batch])
         settlement = acts.lost([batch], alone=True, limit=2)
         assert acts.batch(batch.key).deaths == death
-    assert settlement.decisions == {batch.key: Hold()}
+    assert settlement.decisions == {batch.key: HoldBatch()}
     assert acts.states() == {0: BatchState.HELD}
 
 
@@ -254,11 +264,11 @@ def test_the_cancellation_watermark_survives_a_takeover(acts: Acts) -> None:
 
 def test_a_batch_that_the_policy_drops_is_to_be_voided_in_the_sink(acts: Acts) -> None:
     (batch,) = acts.send(10)
-    policy = Policy(overrides={ErrorType.IO: Action.SKIP_AND_LOG})
+    policy = DeliveryPolicy(overrides={ErrorType.IO: ErrorAction.SKIP_AND_LOG})
 
     settlement = acts.settle(failed(batch, ErrorInfo(ErrorType.IO, "it is gone")), policy=policy)
 
-    assert settlement.decisions == {batch.key: Drop()}
+    assert settlement.decisions == {batch.key: SkipBatch()}
     stored = acts.batch(batch.key)
     assert (stored.state, stored.instruction) == (BatchState.PLANNED, Instruction.VOID)
     assert acts.partition().committed == 0
@@ -266,9 +276,9 @@ def test_a_batch_that_the_policy_drops_is_to_be_voided_in_the_sink(acts: Acts) -
 
 def test_a_settlement_waits_no_longer_for_another_command_than_it_is_told_to(acts: Acts, ledger_url: str) -> None:
     (batch,) = acts.send(10)
-    other = create(parse(ledger_url))
+    other = create_engine(parse_url(ledger_url))
     settle = partial(
-        acts.ledger.settle, acts.lease, [delivered(batch)], now=acts.now, policy=Policy(), unit=lambda: 0.0
+        acts.ledger.settle, acts.lease, [delivered(batch)], now=acts.now, policy=DeliveryPolicy(), unit=lambda: 0.0
     )
 
     with closing(other.connect()) as connection, connection.begin():

@@ -8,16 +8,16 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState
 from tests.integration.ledger.acts import Acts, delivered, failed, receipt_of
 
 
 def note(acts: Acts) -> Acts:
     """Raise the sink's fence to the lease's epoch."""
-    acts.ledger.note_sink(acts.lease, SinkStanding(acts.lease.epoch, "table 7", "here"))
+    acts.ledger.store_sink_state(acts.lease, ExpectedSinkState(acts.lease.epoch, "table 7", "here"))
     return acts
 
 
@@ -28,19 +28,21 @@ def expected(acts: Acts) -> list[BatchKey]:
 
 def test_nothing_is_known_of_a_sink_that_no_batch_was_begun_for(acts: Acts) -> None:
     note(acts).plan(10)
-    assert acts.ledger.sink_standing("orders") == SinkStanding()
+    assert acts.ledger.expected_sink_state("orders") == ExpectedSinkState()
     assert expected(acts) == []
 
 
 def test_what_was_noted_is_known_once_a_batch_was_begun(acts: Acts) -> None:
     note(acts).send(10)
-    assert acts.ledger.sink_standing("orders") == SinkStanding(acts.lease.epoch, "table 7", "here", written=True)
+    assert acts.ledger.expected_sink_state("orders") == ExpectedSinkState(
+        acts.lease.epoch, "table 7", "here", written=True
+    )
 
 
 def test_attempts_that_failed_have_written_nothing_that_a_corrected_sink_would_miss(acts: Acts) -> None:
     (batch,) = note(acts).send(10)
     acts.settle(failed(batch))
-    assert not acts.ledger.sink_standing("orders").written
+    assert not acts.ledger.expected_sink_state("orders").written
 
 
 def test_every_receipt_of_the_newest_epoch_is_expected_below_the_checkpoint_and_beyond(acts: Acts) -> None:
@@ -67,7 +69,7 @@ def test_receipts_that_a_run_finds_of_the_run_before_are_not_taken_for_its_own(a
 
 def test_after_a_rewind_nothing_of_the_generation_before_is_expected_once_the_new_one_has_receipts(acts: Acts) -> None:
     note(acts).deliver(10, 20)
-    note(acts.again()).act(ActKind.REWIND, positions={"t": 10})
+    note(acts.again()).action(ActionKind.REWIND, positions={"t": 10})
     assert [(key.generation, key.seq) for key in expected(acts)] == [(1, 1)]
     acts.deliver(20)
     assert [(key.generation, key.seq) for key in expected(acts)] == [(2, 0)]
@@ -76,28 +78,28 @@ def test_after_a_rewind_nothing_of_the_generation_before_is_expected_once_the_ne
 def test_collecting_history_leaves_what_the_sink_must_hold(acts: Acts) -> None:
     note(acts).deliver(10, 20)
     before = expected(acts)
-    acts.ledger.collect("orders", keep=timedelta(0), who="ann", now=acts.now + timedelta(days=900))
+    acts.ledger.collect("orders", keep=timedelta(0), actor="ann", now=acts.now + timedelta(days=900))
     assert expected(acts) == before != []
 
 
 def test_after_adopting_another_ledgers_receipts_none_of_the_old_ones_is_expected(acts: Acts) -> None:
     note(acts).deliver(10)
-    acts.ledger.adopt(acts.lease, "other", who="ann", why="lost")
+    acts.ledger.adopt(acts.lease, "other", actor="ann", reason="lost")
     assert expected(acts) == []
-    assert acts.ledger.sink_standing("orders").epoch is None
+    assert acts.ledger.expected_sink_state("orders").epoch is None
 
 
 def test_a_batch_that_was_skipped_before_it_was_begun_has_no_receipt_to_expect(acts: Acts) -> None:
     (batch,) = note(acts).plan(10)
-    acts.act(ActKind.SKIP, batch)
+    acts.action(ActionKind.SKIP, batch)
     acts.deliver(20)
     assert [key.seq for key in expected(acts)] == [1]
 
 
-@pytest.mark.parametrize("kind", [ActKind.REPLAY, ActKind.RECOVER])
-def test_a_side_partition_that_has_ended_is_not_asked_for_in_every_run_for_ever(acts: Acts, kind: ActKind) -> None:
+@pytest.mark.parametrize("kind", [ActionKind.REPLAY, ActionKind.RECOVER])
+def test_a_side_partition_that_has_ended_is_not_asked_for_in_every_run_for_ever(acts: Acts, kind: ActionKind) -> None:
     note(acts).deliver(10, 20)
-    acts.act(kind, spans=[("t", Range(0, 20))])
+    acts.action(kind, ranges=[("t", Range(0, 20))])
     (side,) = set(acts.ledger.partitions("orders")) - {"t"}
 
     acts.deliver(10, name=side)
@@ -115,9 +117,9 @@ def test_a_side_partition_that_has_ended_is_not_asked_for_in_every_run_for_ever(
     assert [key.partition for key in expected(acts)] == ["t"]
 
 
-@pytest.mark.parametrize("kind", [ActKind.ACCEPT_SINK, ActKind.MOVE])
+@pytest.mark.parametrize("kind", [ActionKind.ACCEPT_SINK, ActionKind.MOVE])
 def test_a_receipt_beyond_the_checkpoint_that_was_accepted_as_lost_is_expected_no_more(
-    acts: Acts, kind: ActKind
+    acts: Acts, kind: ActionKind
 ) -> None:
     first, second, third, fourth = note(acts).send(10, 20, 30, 40)
     acts.settle(delivered(first), failed(second), delivered(third), delivered(fourth))
@@ -125,6 +127,6 @@ def test_a_receipt_beyond_the_checkpoint_that_was_accepted_as_lost_is_expected_n
     lost = find_lost_receipts(known.passed, known.batches.values(), [receipt_of(first), receipt_of(third)])
     assert [key.seq for key in expected(acts)] == [0, 2, 3]
 
-    acts.ledger.act_under(acts.lease, Act(kind), who="ann", why="restored", accepted=AcceptedSink(lost))
+    acts.ledger.act_under_lease(acts.lease, Action(kind), actor="ann", reason="restored", accepted=AcceptedSink(lost))
 
     assert [key.seq for key in expected(acts)] == [2]

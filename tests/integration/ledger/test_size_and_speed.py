@@ -29,10 +29,10 @@ def statements(ledger: Ledger) -> Iterator[list[str]]:
     sa.event.remove(ledger._engine, "before_cursor_execute", note)
 
 
-def counted(statements: list[str], act: Callable[[], object]) -> int:
+def counted(statements: list[str], action: Callable[[], object]) -> int:
     """How many statements an act takes."""
     before = len(statements)
-    act()
+    action()
     return len(statements) - before
 
 

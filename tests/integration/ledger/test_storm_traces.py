@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from tests.integration.ledger.acts import NOW, Acts, delivered, receipt_of
@@ -14,9 +14,11 @@ def test_acts_applied_together_merge_each_receipt_once(acts: Acts) -> None:
     first, second, third = acts.plan(10, 20, 30)
     acts.settle(*map(delivered, acts.begin([second])))
     for batch in (first, third):
-        acts.ledger.act("orders", Act(ActKind.SKIP, batches=(batch.key,)), who="a person", why="not needed")
+        acts.ledger.action(
+            "orders", Action(ActionKind.SKIP, batches=(batch.key,)), actor="a person", reason="not needed"
+        )
 
-    results = acts.ledger.apply_intents(acts.lease, now=NOW)
+    results = acts.ledger.apply_stored_actions(acts.lease, now=NOW)
 
     assert [result.applied for result in results] == [True, True]
     assert sum(batches for *_, batches, _ in acts.receipts()) == 3
@@ -26,10 +28,10 @@ def test_acts_applied_together_merge_each_receipt_once(acts: Acts) -> None:
 def test_an_act_after_a_rewind_in_the_same_command_counts_nothing_again(acts: Acts) -> None:
     first, second, third = acts.plan(10, 20, 30)
     acts.settle(*map(delivered, acts.begin([first, third])))
-    acts.ledger.act("orders", Act(ActKind.REWIND, positions={"t": 5}), who="a person", why="again")
-    acts.ledger.act("orders", Act(ActKind.DRAIN), who="a person", why="enough")
+    acts.ledger.action("orders", Action(ActionKind.REWIND, positions={"t": 5}), actor="a person", reason="again")
+    acts.ledger.action("orders", Action(ActionKind.DRAIN), actor="a person", reason="enough")
 
-    results = acts.ledger.apply_intents(acts.lease, now=NOW, behind_fence=True)
+    results = acts.ledger.apply_stored_actions(acts.lease, now=NOW, behind_fence=True)
 
     assert [result.applied for result in results] == [True, True]
     assert acts.receipts() == [(0, 10, 1, 10), (20, 30, 1, 10)]
@@ -40,17 +42,19 @@ def test_an_act_after_a_rewind_in_the_same_command_counts_nothing_again(acts: Ac
 def test_a_skipped_batch_in_flight_keeps_its_open_attempt(acts: Acts) -> None:
     [batch] = acts.send(10)
 
-    acts.ledger.act_under(acts.lease, Act(ActKind.SKIP, batches=(batch.key,)), who="a person", why="not needed")
+    acts.ledger.act_under_lease(
+        acts.lease, Action(ActionKind.SKIP, batches=(batch.key,)), actor="a person", reason="not needed"
+    )
 
     assert acts.ledger.audit("orders")["violations"] == []
 
 
 def test_skipping_a_batch_twice_that_was_begun_is_one_skip(acts: Acts) -> None:
     [batch] = acts.send(10)
-    skip = Act(ActKind.SKIP, batches=(batch.key,))
-    acts.ledger.act_under(acts.lease, skip, who="a person", why="not needed")
+    skip = Action(ActionKind.SKIP, batches=(batch.key,))
+    acts.ledger.act_under_lease(acts.lease, skip, actor="a person", reason="not needed")
 
-    result = acts.ledger.act_under(acts.lease, skip, who="another", why="not needed")
+    result = acts.ledger.act_under_lease(acts.lease, skip, actor="another", reason="not needed")
 
     assert result.applied
     assert result.before == result.after
@@ -74,12 +78,12 @@ def test_a_quick_audit_does_not_miss_what_lies_between_unconfirmed_batches(acts:
 
 def test_a_loss_passes_over_receipts_of_a_side_partition_that_was_collected(acts: Acts) -> None:
     acts.settle(*map(delivered, acts.send(10)))
-    replay = Act(ActKind.REPLAY, spans=(("t", Range(0, 10)),))
-    acts.ledger.act_under(acts.lease, replay, who="a person", why="once more")
+    replay = Action(ActionKind.REPLAY, ranges=(("t", Range(0, 10)),))
+    acts.ledger.act_under_lease(acts.lease, replay, actor="a person", reason="once more")
     side = "replay:2:t"
     [again] = acts.begin(acts.plan(10, name=side, start=0))
     acts.settle(delivered(again))
-    acts.ledger.collect("orders", keep=timedelta(0), who="a person", now=datetime.now(UTC) + timedelta(hours=1))
+    acts.ledger.collect("orders", keep=timedelta(0), actor="a person", now=datetime.now(UTC) + timedelta(hours=1))
     assert side not in acts.ledger.partitions("orders")
     [flying] = acts.send(20)
 

@@ -29,7 +29,7 @@ class Copying:
     broker: KafkaBroker
     source: str
     target: str
-    letters: str
+    dead_letter_topic: str
     replication: Replication
     ledger_dsn: str
 
@@ -71,7 +71,7 @@ class Copying:
 
     def dead_letters(self) -> list[Stored]:
         """What the dead letter topic holds."""
-        return stored(self.broker, self.letters)
+        return stored(self.broker, self.dead_letter_topic)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ckpt.connectors.kafka.receipts import receipt_key, receipt_value, receipts_topic
 from airflow_provider_ckpt.core.batch import Counts, Receipt
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_comparison import Disagreement
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.core.sink_comparison import DifferenceKind
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.kafka_support import put
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.kafka import KafkaBroker
@@ -37,7 +37,7 @@ def delivered(spark: SparkSession, kafka_broker: KafkaBroker, postgres_server: P
 
 def recount(copying: Copying, **options: Any) -> dict[str, Any]:
     """What an audit against the sink says."""
-    return against_sink(copying.replication.setup(), lambda _: None, **options)
+    return audit_sink(copying.replication.setup(), lambda _: None, **options)
 
 
 def differences(copying: Copying, **options: Any) -> list[tuple[str, str | None]]:
@@ -66,7 +66,7 @@ def test_they_agree(delivered: Copying) -> None:
 def test_a_message_that_was_sent_twice_is_found(delivered: Copying) -> None:
     put(delivered.broker, delivered.target, [b'{"id":7}'], key=b"k")
 
-    assert differences(delivered) == [(Disagreement.ROWS_DIFFER.value, None)]
+    assert differences(delivered) == [(DifferenceKind.ROWS_DIFFER.value, None)]
     assert differences(delivered, shared=True) == []
 
 
@@ -74,11 +74,11 @@ def test_a_receipt_that_is_gone_or_says_something_else_is_found(delivered: Copyi
     receipt = delivered.receipts()[1]
 
     note(delivered, receipt, gone=True)
-    missing = (Disagreement.RECEIPT_MISSING.value, str(receipt.key))
+    missing = (DifferenceKind.RECEIPT_MISSING.value, str(receipt.key))
     assert differences(delivered, shared=True) == [missing]
 
     note(delivered, replace(receipt, counts=Counts(10, 7, 1, 2)))
-    assert differences(delivered, shared=True) == [(Disagreement.RECEIPT_DIFFERS.value, None)]
+    assert differences(delivered, shared=True) == [(DifferenceKind.RECEIPT_DIFFERS.value, None)]
 
 
 def test_a_receipt_of_a_batch_that_nobody_planned_is_found(delivered: Copying) -> None:
@@ -86,7 +86,7 @@ def test_a_receipt_of_a_batch_that_nobody_planned_is_found(delivered: Copying) -
     beyond = replace(last.key, seq=last.key.seq + 1)
     note(delivered, replace(last, key=beyond, range=Range(last.range.end, last.range.end + 10)))
 
-    assert differences(delivered, shared=True) == [(Disagreement.RECEIPT_UNKNOWN.value, str(beyond))]
+    assert differences(delivered, shared=True) == [(DifferenceKind.RECEIPT_UNKNOWN.value, str(beyond))]
 
 
 def test_dead_letters_that_retention_took_are_found(delivered: Copying) -> None:
@@ -95,9 +95,9 @@ def test_dead_letters_that_retention_took_are_found(delivered: Copying) -> None:
     first, second = delivered.dead_letters()
     assert first.partition == second.partition
     admin = delivered.broker.admin()
-    before = TopicPartition(delivered.letters, first.partition, 1)
+    before = TopicPartition(delivered.dead_letter_topic, first.partition, 1)
     for deleted in admin.delete_records([before]).values():
         deleted.result(30)
 
     ((kind, batch),) = differences(delivered)
-    assert (kind, batch) == (Disagreement.LETTERS_DIFFER.value, str(delivered.receipts()[1].key))
+    assert (kind, batch) == (DifferenceKind.LETTERS_DIFFER.value, str(delivered.receipts()[1].key))

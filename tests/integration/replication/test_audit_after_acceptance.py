@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.replication.actions import sink_changes
-from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.replication.test_sink_set_back import back_up, counted, refused, restore
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute
@@ -17,7 +17,7 @@ from tests.services.tables import add_rows, execute
 
 def audited(orders: Replication) -> dict[str, Any]:
     """What the audit against the sink found; ledger and sink have to agree."""
-    found = against_sink(orders.setup(), lambda _: None)
+    found = audit_sink(orders.setup(), lambda _: None)
     assert found["differences"] == []
     assert found["compared"]["target_rows"] is not None
     return found
@@ -25,15 +25,15 @@ def audited(orders: Replication) -> dict[str, Any]:
 
 def differences(orders: Replication) -> list[str]:
     """Kinds of what ledger and sink disagree about."""
-    return [item["kind"] for item in against_sink(orders.setup(), lambda _: None)["differences"]]
+    return [item["kind"] for item in audit_sink(orders.setup(), lambda _: None)["differences"]]
 
 
 def accept(orders: Replication, *, resend: bool, start: dict[str, int] | None = None) -> None:
     """Accept the sink as a person would."""
     refused(orders)
     setup = orders.setup()
-    act = sink_changes.accept(setup, resend=resend, start=start)
-    assert of_the_sink(Errand(orders.ledger, "orders", lambda: setup, "ann", "seen"), act)["applied"]
+    action = sink_changes.make_acceptance(setup, resend=resend, start=start)
+    assert change_sink(ActionContext(orders.ledger, "orders", lambda: setup, "ann", "seen"), action)["applied"]
 
 
 def lost(found: dict[str, Any]) -> list[tuple[list[int], int]]:
@@ -108,7 +108,7 @@ def test_a_loss_that_was_given_up_is_listed_and_no_difference_though_events_are_
     orders.run()
     assert counted(orders) == (1000, 1000)
     later = datetime.now(UTC) + timedelta(days=90)
-    orders.ledger.collect("orders", keep=timedelta(days=1), who="ann", now=later)
+    orders.ledger.collect("orders", keep=timedelta(days=1), actor="ann", now=later)
 
     assert lost(audited(orders)) == [([901, 1001], 100)]
 
@@ -142,8 +142,8 @@ def test_a_pipeline_that_moved_is_not_asked_for_what_the_sink_so_far_keeps(order
     add_rows(orders.dsn, "orders", 1001, 1101)
     moved = orders.changed(sink={"table": "archive.orders"})
     setup = orders.setup()
-    asked = Errand(orders.ledger, "orders", lambda: setup, "ann", "another table")
-    assert of_the_sink(asked, sink_changes.move(setup))["applied"]
+    asked = ActionContext(orders.ledger, "orders", lambda: setup, "ann", "another table")
+    assert change_sink(asked, sink_changes.make_move(setup))["applied"]
     moved.run()
 
     audited(moved)

@@ -98,9 +98,9 @@ def test_all_rows_but_the_bad_ones_are_delivered(delivery: tuple[Replication, Ru
 def test_each_bad_row_has_one_dead_letter_with_its_position_and_sqlstate(
     delivery: tuple[Replication, RunSummary],
 ) -> None:
-    letters = _letters(delivery[0])
-    assert {position: letter["sqlstate"] for position, letter in letters.items()} == BAD
-    assert {letter["type"] for letter in letters.values()} == {ErrorType.SINK.value}
+    dead_letters = _letters(delivery[0])
+    assert {position: dead_letter["sqlstate"] for position, dead_letter in dead_letters.items()} == BAD
+    assert {dead_letter["type"] for dead_letter in dead_letters.values()} == {ErrorType.SINK.value}
     assert delivery[1].errors == {ErrorType.SINK.value: 50}
 
 
@@ -110,18 +110,18 @@ def test_a_dead_letter_carries_its_row_unchanged(delivery: tuple[Replication, Ru
     rows = execute(replication.dsn, f"SELECT {columns} FROM items WHERE id = ANY(%s)", parameters=[list(BAD)])
     originals = {row[0]: row for row in rows}
 
-    letters = _letters(replication)
+    dead_letters = _letters(replication)
 
-    assert letters.keys() == originals.keys()
-    for position, letter in letters.items():
-        value = letter["value"]
+    assert dead_letters.keys() == originals.keys()
+    for position, dead_letter in dead_letters.items():
+        value = dead_letter["value"]
         at = value["at"].replace("T", " ").removesuffix("+00:00")
         found = (value["id"], value["name"], value["quantity"], value["code"], value["price"])
         assert (*found, at.ljust(20, ".").ljust(26, "0") if len(at) < 26 else at) == originals[position]
 
 
 def test_every_kind_of_constraint_was_broken_ten_times(delivery: tuple[Replication, RunSummary]) -> None:
-    kinds = Counter(letter["sqlstate"] for letter in _letters(delivery[0]).values())
+    kinds = Counter(dead_letter["sqlstate"] for dead_letter in _letters(delivery[0]).values())
     assert kinds == dict.fromkeys((NOT_NULL, CHECK, UNIQUE, TOO_LONG, OVERFLOW), 10)
 
 

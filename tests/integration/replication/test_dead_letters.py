@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
-from airflow_provider_ckpt.core.dead_letters import LetterState, Selection
+from airflow_provider_ckpt.core.dead_letters import DeadLetterState, Selection
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger.types import ActResult
-from airflow_provider_ckpt.replication.actions.dead_letters import act_on, index, look
-from airflow_provider_ckpt.replication.actions.fenced_actions import adopt, carry_out, carry_out_or_store
+from airflow_provider_ckpt.ledger.types import ActionResult
+from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
+from airflow_provider_ckpt.replication.actions.fenced_actions import adopt, apply_fenced, apply_fenced_or_store
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
@@ -58,17 +58,19 @@ def mend(stock: Replication) -> None:
     execute(stock.dsn, "ALTER TABLE stock DROP CONSTRAINT enough")
 
 
-def replay(stock: Replication, selection: Selection = ALL) -> ActResult:
+def replay(stock: Replication, selection: Selection = ALL) -> ActionResult:
     """What `airflow ckpt dlq replay` does."""
     setup = stock.setup()
-    return carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, selection), who="ann", why="mended")
+    return apply_fenced_or_store(
+        setup, make_action(setup, ActionKind.REPLAY_LETTERS, selection), actor="ann", reason="mended"
+    )
 
 
 def states(stock: Replication) -> dict[str, int]:
     """How many dead letters are in each state."""
     counts: Counter[str] = Counter()
-    for entry in stock.ledger.letters("orders").entries:
-        counts[entry.state.value] += entry.letters.records
+    for entry in stock.ledger.dead_letters("orders").entries:
+        counts[entry.state.value] += entry.dead_letters.records
     return dict(counts)
 
 
@@ -101,7 +103,7 @@ def test_fifty_bad_rows_are_mended_replayed_once_and_never_again(stock: Replicat
     assert again.route == ["done"]
     assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
     assert states(stock) == {"replayed": 50}
-    assert act_on(stock.setup(), ActKind.REPLAY_LETTERS, ALL).letters == ()
+    assert make_action(stock.setup(), ActionKind.REPLAY_LETTERS, ALL).dead_letters == ()
     assert stock.run().records == Counts()
     assert clean(stock)
 
@@ -110,11 +112,11 @@ def test_a_replay_that_is_asked_for_twice_delivers_once(stock: Replication) -> N
     stock.run()
     mend(stock)
     setup = stock.setup()
-    act = act_on(setup, ActKind.REPLAY_LETTERS, ALL)
+    action = make_action(setup, ActionKind.REPLAY_LETTERS, ALL)
 
-    carry_out(setup, act, who="ann", why="mended")
+    apply_fenced(setup, action, actor="ann", reason="mended")
     with pytest.raises(LedgerStateError, match="parked any more"):
-        carry_out(stock.setup(), act, who="ben", why="mended, he says")
+        apply_fenced(stock.setup(), action, actor="ben", reason="mended, he says")
     stock.run()
 
     assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
@@ -124,8 +126,8 @@ def test_a_replay_that_is_asked_for_twice_delivers_once(stock: Replication) -> N
 def test_what_fails_again_is_parked_again_with_its_bytes_and_its_attempts(stock: Replication) -> None:
     stock.run()
     before = {
-        kept.letter.headers["x-ckpt-source-position"]: kept
-        for _, kept in look(stock.setup(), index(stock.setup()).entries)
+        kept.dead_letter.headers["x-ckpt-source-position"]: kept
+        for _, kept in read_contents(stock.setup(), load_index(stock.setup()).entries)
     }
 
     for attempts in (1, 2):
@@ -134,14 +136,16 @@ def test_what_fails_again_is_parked_again_with_its_bytes_and_its_attempts(stock:
 
         assert summary.records == Counts(50, 0, 0, 50)
         assert summary.route == ["dead_letters", "done"]
-        parked = [e for e in index(stock.setup()).entries if e.state is LetterState.PARKED_AGAIN]
-        assert [(e.letters.records, e.replays) for e in parked] == [(50, attempts)]
-        found = {kept.letter.headers["x-ckpt-source-position"]: kept for _, kept in look(stock.setup(), parked)}
+        parked = [e for e in load_index(stock.setup()).entries if e.state is DeadLetterState.PARKED_AGAIN]
+        assert [(e.dead_letters.records, e.replays) for e in parked] == [(50, attempts)]
+        found = {
+            kept.dead_letter.headers["x-ckpt-source-position"]: kept for _, kept in read_contents(stock.setup(), parked)
+        }
         assert found.keys() == before.keys()
         for position, kept in found.items():
-            assert kept.letter.value == before[position].letter.value
-            assert kept.letter.error.sqlstate == "23514"
-            assert kept.letter.headers["x-ckpt-retry-attempts"] == str(attempts)
+            assert kept.dead_letter.value == before[position].dead_letter.value
+            assert kept.dead_letter.error.sqlstate == "23514"
+            assert kept.dead_letter.headers["x-ckpt-retry-attempts"] == str(attempts)
     mend(stock)
     replay(stock)
 
@@ -167,7 +171,9 @@ def test_a_selection_by_batch_that_stops_takes_no_more(stock: Replication) -> No
 def test_letters_of_records_that_a_rewind_reads_again_are_not_replayed(stock: Replication) -> None:
     stock.run()
     mend(stock)
-    carry_out(stock.setup(), Act(ActKind.REWIND, positions={"public.items": 501}), who="ann", why="mended")
+    apply_fenced(
+        stock.setup(), Action(ActionKind.REWIND, positions={"public.items": 501}), actor="ann", reason="mended"
+    )
     stock.run()
 
     replay(stock)
@@ -185,13 +191,15 @@ def test_a_replay_that_waits_and_a_rewind_do_not_both_deliver_its_letters(stock:
     assert replay(stock).applied
     execute(stock.dsn, "DELETE FROM stock")
 
-    taken = carry_out(stock.setup(), Act(ActKind.REWIND, positions={"public.items": 1}), who="ann", why="mended")
+    taken = apply_fenced(
+        stock.setup(), Action(ActionKind.REWIND, positions={"public.items": 1}), actor="ann", reason="mended"
+    )
     stock.run()
     stock.run()
 
     assert scalar(stock.dsn, "SELECT count(*) FROM stock") == ROWS
     assert scalar(stock.dsn, "SELECT count(DISTINCT id) FROM stock") == ROWS
-    assert len(taken.act.taken_back) == 1
+    assert len(taken.action.taken_back) == 1
     assert clean(stock)
 
 
@@ -199,9 +207,9 @@ def test_letters_are_discarded_by_name_and_stay_in_the_sink(stock: Replication) 
     stock.run()
     mend(stock)
     batch = frozenset({BatchKey(1, "public.items", 3)})
-    act = act_on(stock.setup(), ActKind.DISCARD_LETTERS, Selection(batches=batch))
+    action = make_action(stock.setup(), ActionKind.DISCARD_LETTERS, Selection(batches=batch))
 
-    result = stock.ledger.act("orders", act, who="ann", why="test orders")
+    result = stock.ledger.action("orders", action, actor="ann", reason="test orders")
     replay(stock)
     stock.run()
 
@@ -209,7 +217,7 @@ def test_letters_are_discarded_by_name_and_stay_in_the_sink(stock: Replication) 
     assert states(stock) == {"replayed": 45, "discarded": 5}
     assert scalar(stock.dsn, "SELECT count(*) FROM ckpt_sink_dead_letter") == 50
     events = [event for event in stock.ledger.events("orders") if event["kind"] == "discard_letters"]
-    assert [(event["who"], event["detail"]["reason"]) for event in events] == [("ann", "test orders")]
+    assert [(event["actor"], event["detail"]["reason"]) for event in events] == [("ann", "test orders")]
     assert clean(stock)
 
 
@@ -238,9 +246,11 @@ def test_a_replay_never_replaces_a_row_that_may_be_newer(stock: Replication) -> 
 
     assert stock.run().records == Counts(50, 49, 0, 1)
     assert scalar(stock.dsn, "SELECT amount FROM stock WHERE id = 7") == 700
-    (again,) = [kept for entry, kept in look(stock.setup(), index(stock.setup()).entries) if entry.replays]
-    assert again.letter.error.sqlstate == "23505"
-    assert json.loads(again.letter.value or b"")["amount"] == -7
+    (again,) = [
+        kept for entry, kept in read_contents(stock.setup(), load_index(stock.setup()).entries) if entry.replays
+    ]
+    assert again.dead_letter.error.sqlstate == "23505"
+    assert json.loads(again.dead_letter.value or b"")["amount"] == -7
     assert states(stock) == {"replayed": 50, "parked_again": 1}
     assert clean(stock)
 
@@ -268,14 +278,16 @@ def test_the_newest_of_two_parked_versions_of_a_row_is_delivered(stock: Replicat
 
 def test_types_that_only_receipts_told_of_are_learned_from_the_sink(stock: Replication) -> None:
     stock.run()
-    original = stock.ledger.letters("orders").entries
+    original = stock.ledger.dead_letters("orders").entries
     forgotten: dict[str, Any] = {"type": "unknown"}
     with stock.ledger._engine.begin() as connection:
         connection.exec_driver_sql("UPDATE ckpt_dead_letter SET error_type = 'unknown'")
 
-    assert {entry.letters.error_type for entry in stock.ledger.letters("orders").entries} == set(forgotten.values())
-    assert index(stock.setup()).entries == original
-    assert stock.ledger.letters("orders").entries == original
+    assert {entry.dead_letters.error_type for entry in stock.ledger.dead_letters("orders").entries} == set(
+        forgotten.values()
+    )
+    assert load_index(stock.setup()).entries == original
+    assert stock.ledger.dead_letters("orders").entries == original
 
 
 def test_a_skipped_replay_leaves_its_letters_parked(stock: Replication) -> None:
@@ -289,7 +301,7 @@ def test_a_skipped_replay_leaves_its_letters_parked(stock: Replication) -> None:
         run.plan()
         run.finish()
     key = BatchKey(2, side, 0)
-    stock.ledger.act("orders", Act(ActKind.SKIP, (key,)), who="ann", why="not yet")
+    stock.ledger.action("orders", Action(ActionKind.SKIP, (key,)), actor="ann", reason="not yet")
 
     assert states(stock) == {"parked": 50}
     mend(stock)
@@ -305,7 +317,7 @@ def test_the_receipts_of_a_replay_are_no_news_once_its_partition_was_collected(s
     stock.run()
     (side,) = [name for name in stock.ledger.partitions("orders") if name.startswith("dlq:")]
 
-    stock.ledger.collect("orders", keep=timedelta(0), who="ann")
+    stock.ledger.collect("orders", keep=timedelta(0), actor="ann")
 
     assert side not in stock.ledger.partitions("orders")
     with acquire(stock.setup()) as run:
@@ -325,10 +337,10 @@ def test_a_new_ledger_learns_from_the_sink_what_was_replayed(
     with make_ledger(postgres_server.new_database()) as fresh:
         lost = stock.ledger.id
         stock = Replication(stock.spark, fresh, stock.dsn, stock.document)
-        adopt(stock.setup(), lost, who="ann", why="its disk is gone")
+        adopt(stock.setup(), lost, actor="ann", reason="its disk is gone")
 
         assert stock.run().batches == 10 + 1 + 1
-        index(stock.setup())
+        load_index(stock.setup())
 
         assert states(stock) == before == {"replayed": 42, "parked_again": 18, "parked": 20}
         replay(stock)
@@ -343,10 +355,10 @@ def test_letters_and_their_range_are_not_both_sent_again_to_a_target_that_append
     mend(stock)
     replay(stock, Selection(stop_at=3))
     stock.run()
-    again = Act(ActKind.REPLAY, spans=(("public.items", Range(1, 101)),))
+    again = Action(ActionKind.REPLAY, ranges=(("public.items", Range(1, 101)),))
 
     with pytest.raises(LedgerStateError, match="would deliver them twice"):
-        carry_out_or_store(stock.setup(), again, who="ann", why="once more")
+        apply_fenced_or_store(stock.setup(), again, actor="ann", reason="once more")
     stock.run()
 
     assert scalar(stock.dsn, "SELECT count(*) - count(DISTINCT id) FROM stock") == 0
@@ -362,10 +374,14 @@ def test_letters_beside_a_range_that_was_read_again_are_delivered_by_their_posit
     read_again(stock, 1, 51)
     stock.run()
     assert delivered_as_they_are(stock) == [*(i for i in range(1, ROWS + 1) if i % 20 != 7 or i < 51)]
-    assert not act_on(stock.setup(), ActKind.REPLAY_LETTERS, ALL).letters
+    assert not make_action(stock.setup(), ActionKind.REPLAY_LETTERS, ALL).dead_letters
 
-    known = index(stock.setup()).entries
-    positions = [kept.letter.position for entry, kept in look(stock.setup(), known) if not entry.letters.key.letters]
+    known = load_index(stock.setup()).entries
+    positions = [
+        kept.dead_letter.position
+        for entry, kept in read_contents(stock.setup(), known)
+        if not entry.dead_letters.key.dead_letters
+    ]
     assert sorted(positions) == BAD
     for position in positions:
         if position >= 51:
@@ -378,5 +394,5 @@ def test_letters_beside_a_range_that_was_read_again_are_delivered_by_their_posit
 
 def read_again(stock: Replication, start: int, end: int) -> None:
     """What `airflow ckpt replay range` does."""
-    act = Act(ActKind.REPLAY, spans=(("public.items", Range(start, end)),))
-    assert carry_out_or_store(stock.setup(), act, who="ann", why="mended").applied
+    action = Action(ActionKind.REPLAY, ranges=(("public.items", Range(start, end)),))
+    assert apply_fenced_or_store(stock.setup(), action, actor="ann", reason="mended").applied

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.replication.actions.dead_letters import act_on, index, look
-from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store
+from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from tests.integration.connectors.files_sink_support import rows
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
@@ -46,12 +46,12 @@ def terms(spark: SparkSession, postgres_server: PostgresServer, postgres_databas
         yield Replication(spark, ledger, postgres_database, orders_pipeline(source="terms", target="kept"))
 
 
-def letters(terms: Replication) -> dict[int, dict[str, Any]]:
+def dead_letters(terms: Replication) -> dict[int, dict[str, Any]]:
     """The rows of all dead letters by position."""
     setup = terms.setup()
-    found = [kept.letter for _, kept in look(setup, index(setup).entries)]
-    assert {letter.error.type for letter in found} <= {ErrorType.SERIALIZATION, ErrorType.SINK}
-    return {letter.position: json.loads(letter.value or b"") for letter in found}
+    found = [kept.dead_letter for _, kept in read_contents(setup, load_index(setup).entries)]
+    assert {dead_letter.error.type for dead_letter in found} <= {ErrorType.SERIALIZATION, ErrorType.SINK}
+    return {dead_letter.position: json.loads(dead_letter.value or b"") for dead_letter in found}
 
 
 def row(number: int) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def test_what_an_expression_would_take_for_another_time_costs_its_record(
     summary = terms.changed(transform=transform).run()
 
     assert summary.records == Counts(4, 4 - len(bad), 0, len(bad))
-    assert letters(terms) == {number: row(number) for number in bad}
+    assert dead_letters(terms) == {number: row(number) for number in bad}
 
 
 def test_infinity_arrives_as_it_is_from_columns_that_no_expression_names(terms: Replication) -> None:
@@ -85,7 +85,7 @@ def test_infinity_arrives_as_it_is_from_columns_that_no_expression_names(terms: 
         (2, "infinity", "2030-01-01 00:00:00"),
         (3, "2030-01-01", "-infinity"),
     ]
-    assert letters(terms) == {4: row(4)}
+    assert dead_letters(terms) == {4: row(4)}
 
 
 def test_dead_letters_with_such_times_are_replayed_as_they_were(terms: Replication) -> None:
@@ -98,7 +98,9 @@ def test_dead_letters_with_such_times_are_replayed_as_they_were(terms: Replicati
     execute(terms.dsn, "ALTER TABLE kept DROP CONSTRAINT none")
 
     setup = terms.setup()
-    carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, Selection()), who="ann", why="mended")
+    apply_fenced_or_store(
+        setup, make_action(setup, ActionKind.REPLAY_LETTERS, Selection()), actor="ann", reason="mended"
+    )
 
     assert terms.run().records == Counts(4, 4, 0, 0)
     assert execute(terms.dsn, "SELECT count(*) FROM kept JOIN terms USING (id, until, at)") == [(4,)]
@@ -111,7 +113,7 @@ def test_for_a_sink_that_has_no_infinity_it_costs_its_record(terms: Replication,
 
     assert terms.run().records == Counts(4, 1, 0, 3)
     assert rows(tmp_path / "out") == [{"id": 1, "until": "2030-01-01", "at": "2030-01-01T00:00:00.000000"}]
-    assert letters(terms) == {number: row(number) for number in (2, 3, 4)}
+    assert dead_letters(terms) == {number: row(number) for number in (2, 3, 4)}
 
 
 def test_infinity_in_a_column_that_is_not_used_costs_nothing(terms: Replication, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.actions.fenced_actions import adopt
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.files_sink_support import ids as ids_in
 from tests.integration.connectors.files_support import lines, put, put_rows
 from tests.services.postgres import PostgresServer
@@ -82,7 +82,7 @@ class Inbox:
     def agrees(self) -> bool:
         """Whether the ledger agrees with itself and with the sink."""
         with self.opened() as pipeline:
-            found = against_sink(pipeline.setup(), lambda _: None)
+            found = audit_sink(pipeline.setup(), lambda _: None)
             return bool(found["agrees"]) and pipeline.ledger.audit("inbox")["violations"] == []
 
 
@@ -127,7 +127,7 @@ def test_a_new_ledger_that_adopts_receipts_takes_the_order_of_files_from_the_sin
     put(inbox.inbox / "new.jsonl", lines(100, 5), at=600)
 
     with inbox.opened() as pipeline:
-        adopt(pipeline.setup(), lost, who="ann", why="its disk is gone")
+        adopt(pipeline.setup(), lost, actor="ann", reason="its disk is gone")
     inbox.run()
 
     assert inbox.delivered() == [*range(10, 19), *range(20, 28), *range(100, 105)]
@@ -165,7 +165,7 @@ def test_without_the_sink_s_list_a_restored_ledger_is_refused_by_name(inbox: Inb
         inbox.run()
     lost = inbox.lose_ledger()
     with inbox.opened() as pipeline:
-        adopt(pipeline.setup(), lost, who="ann", why="its disk is gone")
+        adopt(pipeline.setup(), lost, actor="ann", reason="its disk is gone")
     with pytest.raises(SourceError, match="but no list of the source files that they count"):
         inbox.run()
     assert inbox.delivered() == [*range(20)]
@@ -178,7 +178,7 @@ def test_an_audit_tells_of_a_ledger_whose_files_are_in_another_order_than_the_si
     with inbox.opened() as pipeline, sqlite3.connect(inbox.file) as ledger:
         ledger.execute("UPDATE ckpt_source_file SET path = replace(path, 'b.jsonl', 'c.jsonl')")
         ledger.commit()
-        (found,) = against_sink(pipeline.setup(), lambda _: None)["differences"]
+        (found,) = audit_sink(pipeline.setup(), lambda _: None)["differences"]
 
     assert found["kind"] == "SourceFilesDiffer"
     assert "source file 1 is" in found["message"]

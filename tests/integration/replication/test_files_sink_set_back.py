@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ckpt.core.errors import SinkChangedError
 from airflow_provider_ckpt.replication.actions import sink_changes
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.files_sink_support import ids, visible
 from tests.integration.connectors.files_support import lines, put
@@ -71,11 +71,11 @@ def test_an_emptied_directory_is_refused_and_agrees_once_it_was_sent_all_again(
     (tmp_path / "out").mkdir()
 
     assert "its fence stands at epoch 0, and this ledger raised it to 1" in refused(inbox)
-    act = sink_changes.accept(inbox.setup(), resend=True)
-    sink_changes.carry_out(inbox.setup(), act, who="ann", why="the disk is gone")
+    action = sink_changes.make_acceptance(inbox.setup(), resend=True)
+    sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="the disk is gone")
     inbox.run()
     assert ids(tmp_path / "out") == [*range(30)]
-    assert against_sink(inbox.setup(), lambda _: None)["differences"] == []
+    assert audit_sink(inbox.setup(), lambda _: None)["differences"] == []
 
 
 @pytest.mark.parametrize("idle", [False, True])
@@ -92,11 +92,11 @@ def test_files_that_were_removed_are_told_and_the_key_that_allows_it_is_named(
 
     assert "3 files of delivered batches" in told
     assert "sink.files_may_go: true" in told
-    found = against_sink(inbox.setup(), lambda _: None)
+    found = audit_sink(inbox.setup(), lambda _: None)
     assert {difference["kind"] for difference in found["differences"]} == {"ReceiptMissing", "SinkChanged"}
     allowed = inbox.changed(sink={"files_may_go": True})
     assert allowed.run().route == ["done"]
-    assert against_sink(allowed.setup(), lambda _: None)["agrees"]
+    assert audit_sink(allowed.setup(), lambda _: None)["agrees"]
 
 
 @pytest.mark.parametrize("gone", [slice(1, 2), slice(0, 2), slice(0, 3)])
@@ -112,13 +112,13 @@ def test_files_that_were_removed_are_sent_again_once_a_person_says_so(
     newest = visible(tmp_path / "out")[-1]
     newest.rename(tmp_path / "aside")
     assert "the file of delivered batches" in refused(inbox)
-    act = sink_changes.accept(inbox.setup(), resend=True)
-    sink_changes.carry_out(inbox.setup(), act, who="ann", why="a clean-up job took them")
+    action = sink_changes.make_acceptance(inbox.setup(), resend=True)
+    sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took them")
 
     inbox.run()
 
     assert ids(tmp_path / "out") == [*range(40)]
-    found = against_sink(inbox.setup(), lambda _: None)
+    found = audit_sink(inbox.setup(), lambda _: None)
     assert (found["differences"], found["compared"]["target_rows"]) == ([], 40)
     assert inbox.run().route == ["done"]
 
@@ -134,13 +134,13 @@ def test_a_file_that_went_before_the_ledger_heard_of_its_batch_is_sent_again_onc
     for file in visible(tmp_path / "out")[gone]:
         file.unlink()
     assert "of delivered batches" in refused(inbox)
-    act = sink_changes.accept(inbox.setup(), resend=True)
-    sink_changes.carry_out(inbox.setup(), act, who="ann", why="a clean-up job took it")
+    action = sink_changes.make_acceptance(inbox.setup(), resend=True)
+    sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took it")
 
     assert inbox.run().route == ["done"]
 
     assert ids(tmp_path / "out") == [*range(30)]
-    assert against_sink(inbox.setup(), lambda _: None)["differences"] == []
+    assert audit_sink(inbox.setup(), lambda _: None)["differences"] == []
 
 
 def test_a_settled_file_that_went_alone_is_sent_again_once_a_person_says_so(inbox: Replication, tmp_path: Path) -> None:
@@ -151,13 +151,13 @@ def test_a_settled_file_that_went_alone_is_sent_again_once_a_person_says_so(inbo
     by_time = sorted(visible(tmp_path / "out"), key=lambda file: file.stat().st_mtime_ns)
     by_time[-2].unlink()
     refused(inbox)
-    act = sink_changes.accept(inbox.setup(), resend=True)
-    sink_changes.carry_out(inbox.setup(), act, who="ann", why="a clean-up job took it")
+    action = sink_changes.make_acceptance(inbox.setup(), resend=True)
+    sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took it")
 
     assert inbox.run().route == ["done"]
 
     assert ids(tmp_path / "out") == [*range(60)]
-    assert against_sink(inbox.setup(), lambda _: None)["differences"] == []
+    assert audit_sink(inbox.setup(), lambda _: None)["differences"] == []
 
 
 def test_a_directory_that_was_restored_from_an_older_copy_is_refused(inbox: Replication, tmp_path: Path) -> None:

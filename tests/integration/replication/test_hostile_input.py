@@ -12,8 +12,8 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.actions.dead_letters import index, look
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.hostile import corpus
 from tests.hostile.judge import row_of
@@ -58,7 +58,7 @@ def in_file(place: Path, records: list[bytes], *, newline: bytes = b"\n", mark: 
 def kept(replication: Replication) -> Counter[bytes | None]:
     """The bytes of every dead letter, as the sink gives them back."""
     setup = replication.setup()
-    return Counter(letter.letter.value for _, letter in look(setup, index(setup).entries))
+    return Counter(dead_letter.dead_letter.value for _, dead_letter in read_contents(setup, load_index(setup).entries))
 
 
 def as_lines(records: Counter[bytes], newline: bytes) -> Counter[bytes]:
@@ -77,12 +77,12 @@ def repeated(rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
     return Counter(map(repr, found))
 
 
-def settled(replication: Replication, summary: RunSummary, *, letters: int, rows: int) -> None:
+def settled(replication: Replication, summary: RunSummary, *, dead_letters: int, rows: int) -> None:
     """Every record has one fate, and ledger and sink agree about all of them."""
-    assert summary.records == Counts(letters + rows, rows, 0, letters)
+    assert summary.records == Counts(dead_letters + rows, rows, 0, dead_letters)
     assert summary.route == ["dead_letters", "done"]
     assert summary.batches_by_state == {}
-    assert against_sink(replication.setup(), lambda _: None)["differences"] == []
+    assert audit_sink(replication.setup(), lambda _: None)["differences"] == []
 
 
 @pytest.mark.parametrize(("newline", "mark"), [(b"\n", b""), (b"\r\n", b"\xef\xbb\xbf")], ids=["LF", "CRLF and BOM"])
@@ -93,7 +93,7 @@ def test_files_into_delta(spark: SparkSession, ledger: Ledger, tmp_path: Path, n
 
     summary = replication.run()
 
-    settled(replication, summary, letters=LETTERS.total(), rows=len(ROWS))
+    settled(replication, summary, dead_letters=LETTERS.total(), rows=len(ROWS))
     assert repeated(read_delta(tmp_path / "table").to_pylist()) == repeated(ROWS)
     assert kept(replication) == as_lines(LETTERS, newline)
 
@@ -109,7 +109,7 @@ def test_files_into_postgres(spark: SparkSession, ledger: Ledger, tmp_path: Path
     taken = [row for row in ROWS if "\x00" not in (row["name"] or "")]
     refused = Counter(record for record in RECORDS if "\x00" in ((row_of(record) or {}).get("name") or ""))
     assert refused.total() == 1
-    settled(replication, summary, letters=LETTERS.total() + 1, rows=len(taken))
+    settled(replication, summary, dead_letters=LETTERS.total() + 1, rows=len(taken))
     found = [dict(zip(("id", "name", "x"), row, strict=True)) for row in execute(postgres_database, "TABLE target")]
     assert repeated(found) == repeated(taken)
     assert kept(replication) == as_lines(LETTERS + refused, b"\n")
@@ -131,7 +131,7 @@ def test_a_quote_that_is_never_closed_costs_the_rest_of_its_file_and_nothing_els
     summary = replication.run()
 
     assert len(rest) > 50 * corpus.MEGABYTE
-    settled(replication, summary, letters=2, rows=200)
+    settled(replication, summary, dead_letters=2, rows=200)
     assert kept(replication) == Counter({rest: 2})
 
 
@@ -155,9 +155,9 @@ def test_a_topic_into_a_topic(
 
     values = [json.loads(record.value or b"") for record in stored(kafka_broker, target)]
     large = sum(len(row["name"] or "") > corpus.MEGABYTE for row in ROWS)
-    settled(replication, summary, letters=LETTERS.total() + 1, rows=len(ROWS))
+    settled(replication, summary, dead_letters=LETTERS.total() + 1, rows=len(ROWS))
     assert large == 1
     assert repeated(values) == repeated(ROWS)
     assert kept(replication) == LETTERS + Counter([None])
-    first = next(letter for letter in stored(kafka_broker, f"letters-{target}") if letter.value)
+    first = next(dead_letter for dead_letter in stored(kafka_broker, f"letters-{target}") if dead_letter.value)
     assert first.headers[:4] == headers

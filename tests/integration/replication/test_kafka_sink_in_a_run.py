@@ -11,24 +11,24 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.batch_content import Content
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
-from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import SinkChangedError
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.acquire import acquire
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.connectors.kafka_sink_support import stored
 from tests.integration.connectors.kafka_support import CONNECTION, connection_to, numbered, put
 from tests.services.kafka import KafkaBroker
 
 
 @pytest.fixture
-def setup(kafka_broker: KafkaBroker, tmp_path: Path) -> Iterator[Setup]:
+def setup(kafka_broker: KafkaBroker, tmp_path: Path) -> Iterator[PipelineContext]:
     """A pipeline from topic to topic that has sent 20 messages, and died before it heard of it."""
     url = f"sqlite:///{tmp_path}/ledger.db"
     migrate.upgrade(url, create=True)
@@ -45,22 +45,22 @@ def setup(kafka_broker: KafkaBroker, tmp_path: Path) -> Iterator[Setup]:
     connection = connection_to(kafka_broker)
     put(kafka_broker, source, numbered(20))
     with Ledger.open(url) as ledger:
-        setup = Setup(pipeline, ledger, lambda _: connection, "test:one")
+        setup = PipelineContext(pipeline, ledger, lambda _: connection, "test:one")
         with acquire(setup) as run:
             run.plan()
             (batch,) = run.planned()
             ledger.begin(run.lease, [batch.key], now=datetime.now(UTC), run="died")
-            rows = pa.table({NUMBER: pa.array(range(20), pa.int64()), "value": pa.array(numbered(20))})
+            rows = pa.table({ROW_NUMBER: pa.array(range(20), pa.int64()), "value": pa.array(numbered(20))})
             context = SinkContext(setup.sink_id, pipeline.name, run.epoch)
             with closing(KafkaWriter(pipeline, connection, context)) as writer:
                 task = BatchTask(batch.key, batch.range, 1)
-                outcome = writer.deliver(task, Content(rows, [], 20, 0, lambda _: []))
+                outcome = writer.deliver(task, BatchContent(rows, [], 20, 0, lambda _: []))
             assert outcome.outcome is AttemptOutcome.DELIVERED
             ledger.release(run.lease)
         yield setup
 
 
-def _refused(setup: Setup, broker: KafkaBroker, sent: int) -> str:
+def _refused(setup: PipelineContext, broker: KafkaBroker, sent: int) -> str:
     with pytest.raises(SinkChangedError) as caught, acquire(setup):
         pass
     assert len(stored(broker, str(setup.pipeline.sink.topic))) == sent
@@ -68,14 +68,14 @@ def _refused(setup: Setup, broker: KafkaBroker, sent: int) -> str:
     return str(caught.value)
 
 
-def test_a_batch_that_was_not_settled_is_settled_by_its_receipt(setup: Setup) -> None:
+def test_a_batch_that_was_not_settled_is_settled_by_its_receipt(setup: PipelineContext) -> None:
     with acquire(setup) as run:
         assert run.plan() == 0
         assert run.finish().records.delivered == 20
 
 
 def test_a_receipts_topic_deleted_while_a_batch_was_not_settled_doubles_nothing(
-    kafka_broker: KafkaBroker, setup: Setup
+    kafka_broker: KafkaBroker, setup: PipelineContext
 ) -> None:
     kafka_broker.delete_topic(receipts_topic(setup.pipeline.name))
 
@@ -83,7 +83,7 @@ def test_a_receipts_topic_deleted_while_a_batch_was_not_settled_doubles_nothing(
 
 
 def test_a_receipts_topic_emptied_while_a_batch_was_not_settled_doubles_nothing(
-    kafka_broker: KafkaBroker, setup: Setup
+    kafka_broker: KafkaBroker, setup: PipelineContext
 ) -> None:
     name = receipts_topic(setup.pipeline.name)
     kafka_broker.delete_topic(name)
@@ -92,7 +92,7 @@ def test_a_receipts_topic_emptied_while_a_batch_was_not_settled_doubles_nothing(
     assert "its fence is at epoch 0, and this ledger raised it to 1" in _refused(setup, kafka_broker, 20)
 
 
-def test_a_target_created_anew_is_refused(kafka_broker: KafkaBroker, setup: Setup) -> None:
+def test_a_target_created_anew_is_refused(kafka_broker: KafkaBroker, setup: PipelineContext) -> None:
     target = str(setup.pipeline.sink.topic)
     kafka_broker.delete_topic(target)
     kafka_broker.new_topic(name=target)
@@ -100,10 +100,12 @@ def test_a_target_created_anew_is_refused(kafka_broker: KafkaBroker, setup: Setu
     assert "the target is not the one that was written" in _refused(setup, kafka_broker, 0)
 
 
-def test_the_same_topic_by_another_broker_s_address_is_no_other_sink(kafka_broker: KafkaBroker, setup: Setup) -> None:
+def test_the_same_topic_by_another_broker_s_address_is_no_other_sink(
+    kafka_broker: KafkaBroker, setup: PipelineContext
+) -> None:
     other = connection_to(
         kafka_broker, **{"bootstrap.servers": kafka_broker.bootstrap.replace("127.0.0.1", "localhost")}
     )
 
-    with acquire(Setup(setup.pipeline, setup.ledger, lambda _: other, "test:two")) as run:
+    with acquire(PipelineContext(setup.pipeline, setup.ledger, lambda _: other, "test:two")) as run:
         assert run.finish().records.delivered == 20

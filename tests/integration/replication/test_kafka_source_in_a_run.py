@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.observe.lag import lag
 from airflow_provider_ckpt.replication.run.acquire import acquire, attach
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.connectors.kafka_support import CONNECTION, connection_to, numbered, put, transaction
 from tests.services.kafka import KafkaBroker
 
@@ -34,7 +34,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def setup(kafka_broker: KafkaBroker, ledger: Ledger, tmp_path: Path) -> Setup:
+def setup(kafka_broker: KafkaBroker, ledger: Ledger, tmp_path: Path) -> PipelineContext:
     """A pipeline from a topic of one partition to files."""
     topic = kafka_broker.new_topic()
     pipeline = build(
@@ -44,15 +44,15 @@ def setup(kafka_broker: KafkaBroker, ledger: Ledger, tmp_path: Path) -> Setup:
             "sink": {"type": "files", "path": str(tmp_path / "target"), "format": "jsonl"},
         }
     )
-    return Setup(pipeline, ledger, lambda _: connection_to(kafka_broker), "test:one")
+    return PipelineContext(pipeline, ledger, lambda _: connection_to(kafka_broker), "test:one")
 
 
-def _topic(setup: Setup) -> str:
+def _topic(setup: PipelineContext) -> str:
     return str(setup.pipeline.source.topic)
 
 
 def test_messages_behind_a_transaction_that_hangs_are_lag_and_told(
-    kafka_broker: KafkaBroker, setup: Setup, caplog: pytest.LogCaptureFixture
+    kafka_broker: KafkaBroker, setup: PipelineContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = _topic(setup)
     with transaction(kafka_broker, topic, [b"hangs"]) as hanging:
@@ -74,7 +74,9 @@ def test_messages_behind_a_transaction_that_hangs_are_lag_and_told(
         assert run.finish().lag == {f"{topic}-0": 501}
 
 
-def test_a_topic_created_anew_between_two_tasks_of_a_run_is_refused(kafka_broker: KafkaBroker, setup: Setup) -> None:
+def test_a_topic_created_anew_between_two_tasks_of_a_run_is_refused(
+    kafka_broker: KafkaBroker, setup: PipelineContext
+) -> None:
     topic = _topic(setup)
     put(kafka_broker, topic, numbered(10))
     with acquire(setup) as run:
@@ -101,7 +103,7 @@ def test_a_rewind_lets_a_log_that_lost_messages_be_read_on(tmp_path: Path, ledge
                 "sink": {"type": "files", "path": str(tmp_path / "target"), "format": "jsonl"},
             }
         )
-        setup = Setup(pipeline, ledger, lambda _: connection_to(broker), "test:one")
+        setup = PipelineContext(pipeline, ledger, lambda _: connection_to(broker), "test:one")
         put(broker, topic, numbered(10))
         with acquire(setup) as run:
             run.plan()
@@ -114,8 +116,8 @@ def test_a_rewind_lets_a_log_that_lost_messages_be_read_on(tmp_path: Path, ledge
         with acquire(setup) as run:
             with pytest.raises(SourceError, match=r"lost records .* --to-position 0 "):
                 run.plan()
-            rewind = Act(ActKind.REWIND, positions={f"{topic}-0": 0})
-            ledger.act("events", rewind, who="ann", why="the disk was lost")
+            rewind = Action(ActionKind.REWIND, positions={f"{topic}-0": 0})
+            ledger.action("events", rewind, actor="ann", reason="the disk was lost")
             run.finish()
         with acquire(setup) as run:
             run.plan()

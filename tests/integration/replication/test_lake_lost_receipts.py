@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_ckpt.core.actions import Act
+from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkChangedError
 from airflow_provider_ckpt.replication.actions import sink_changes
-from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
+from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.preview import preview
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService
 from tests.services.replication import Replication
@@ -43,13 +43,13 @@ class Lake:
         """The files of the chain of receipts, the oldest first."""
         return sorted(self.place.glob("_ckpt/*/orders/receipts/*.json"))
 
-    def accept(self, *, resend: bool) -> Act:
+    def accept(self, *, resend: bool) -> Action:
         """Accept the sink as a person would."""
         setup = self.orders.setup()
-        asked = Errand(self.orders.ledger, "orders", lambda: setup, "test:person", "cleaned up")
-        act = sink_changes.accept(setup, resend=resend)
-        assert of_the_sink(asked, act)["applied"]
-        return act
+        asked = ActionContext(self.orders.ledger, "orders", lambda: setup, "test:person", "cleaned up")
+        action = sink_changes.make_acceptance(setup, resend=resend)
+        assert change_sink(asked, action)["applied"]
+        return action
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -160,9 +160,9 @@ def test_a_wave_whose_receipts_were_lost_before_they_were_settled_is_held_and_no
 
     with pytest.raises(SinkChangedError, match="missing or damaged"):
         lake.orders.run()
-    act = lake.accept(resend=False)
+    action = lake.accept(resend=False)
 
-    assert len(act.batches) == len(delivered) // 100
+    assert len(action.batches) == len(delivered) // 100
     assert lake.orders.run().records.delivered == 0
     assert {batch["state"] for batch in lake.orders.ledger.inspect("orders")["batches"]} == {"held"}
     assert lake.ids() == delivered
@@ -191,7 +191,7 @@ def test_receipts_that_nobody_needs_any_more_can_be_given_up_before_they_are_mis
     lake.nodes[0].unlink()
     assert lake.orders.run().records.delivered == 0
     with pytest.raises(ReceiptsUnreadableError, match="accept-sink orders --keep"):
-        against_sink(lake.orders.setup(), lambda _: None, shared=True)
+        audit_sink(lake.orders.setup(), lambda _: None, shared=True)
 
     lake.accept(resend=False)
 

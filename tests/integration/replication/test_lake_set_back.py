@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from airflow_provider_ckpt.core.errors import IoError, SinkChangedError
 from airflow_provider_ckpt.replication.actions import sink_changes
-from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService
 from tests.services.replication import Replication
@@ -70,8 +70,8 @@ def lake(orders: Replication, tmp_path: Path, request: pytest.FixtureRequest) ->
 def accept(orders: Replication, *, resend: bool) -> None:
     """Accept the sink as a person would."""
     setup = orders.setup()
-    asked = Errand(orders.ledger, "orders", lambda: setup, "test:person", "restored")
-    assert of_the_sink(asked, sink_changes.accept(setup, resend=resend))["applied"]
+    asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "restored")
+    assert change_sink(asked, sink_changes.make_acceptance(setup, resend=resend))["applied"]
 
 
 def test_a_restored_table_is_refused_and_gets_again_exactly_what_it_lost(lake: Lake) -> None:
@@ -83,7 +83,7 @@ def test_a_restored_table_is_refused_and_gets_again_exactly_what_it_lost(lake: L
     left = lake.ids()
     assert len(left) < 1500
 
-    told = against_sink(lake.orders.setup(), lambda _: None, shared=True)["differences"]
+    told = audit_sink(lake.orders.setup(), lambda _: None, shared=True)["differences"]
     assert [item["kind"] for item in told] == ["SinkChanged"]
     with pytest.raises(SinkChangedError, match=r"has the content of its version .* again"):
         lake.orders.run()
@@ -93,7 +93,7 @@ def test_a_restored_table_is_refused_and_gets_again_exactly_what_it_lost(lake: L
 
     assert lake.ids() == list(range(1, 1501))
     assert lake.orders.run().records.delivered == 0
-    assert against_sink(lake.orders.setup(), lambda _: None)["differences"] == []
+    assert audit_sink(lake.orders.setup(), lambda _: None)["differences"] == []
 
 
 def test_lost_bookkeeping_is_refused_and_the_ledger_goes_on_once_accepted(lake: Lake) -> None:
@@ -107,7 +107,7 @@ def test_lost_bookkeeping_is_refused_and_the_ledger_goes_on_once_accepted(lake: 
 
     assert lake.orders.run().records.delivered == 100
     assert lake.ids() == list(range(1, 1101))
-    found = against_sink(lake.orders.setup(), lambda _: None)
+    found = audit_sink(lake.orders.setup(), lambda _: None)
     assert (found["differences"], found["compared"]["target_rows"]) == ([], 1100)
 
 
@@ -142,7 +142,7 @@ def test_a_batch_that_was_not_settled_when_the_table_was_restored_is_sent_again(
     assert lake.ids() == list(range(1, 1001))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lake.orders.ledger, "act_under", die)
+        patch.setattr(lake.orders.ledger, "act_under_lease", die)
         with pytest.raises(KeyboardInterrupt):
             accept(lake.orders, resend=True)
     with pytest.raises(SinkChangedError, match="a user started to accept it and did not finish"):

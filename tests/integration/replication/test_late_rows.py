@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.operators._markdown import still_open
-from airflow_provider_ckpt.replication.actions.actions import Errand
-from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store, recover
-from airflow_provider_ckpt.replication.actions.proposals import Ask, Remedy, propose
+from airflow_provider_ckpt.operators._markdown import unsettled_sections
+from airflow_provider_ckpt.replication.actions.actions import ActionContext
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store, recover
+from airflow_provider_ckpt.replication.actions.proposals import ActionRequest, RequestKind, propose
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute, scalar
 
@@ -32,7 +32,7 @@ def holey(orders: Replication) -> Replication:
 
 
 def found(orders: Replication, *, dry_run: bool = False) -> dict[str, Any]:
-    return recover(orders.setup(), dry_run=dry_run, who="ann", why="test")
+    return recover(orders.setup(), dry_run=dry_run, actor="ann", reason="test")
 
 
 def complete(orders: Replication) -> None:
@@ -52,7 +52,7 @@ class TestRecovery:
         listed = found(holey)
         summary = holey.run()
 
-        assert [item["why"] for item in listed["missing"]] == ["late"] * 3
+        assert [item["reason"] for item in listed["missing"]] == ["late"] * 3
         assert [span for item in listed["missing"] for span in item["late"]] == [[100, 102], [401, 402], [998, 999]]
         assert listed["left"] == []
         assert summary.records == Counts(4, 4)
@@ -151,8 +151,8 @@ class TestRecovery:
 
     def test_what_a_replayed_range_read_once_more_is_not_found_again(self, holey: Replication) -> None:
         add_rows(holey.dsn, "orders", 100, 102)
-        act = Act(ActKind.REPLAY, spans=(("public.orders", Range(90, 150)),))
-        carry_out_or_store(holey.setup(), act, who="ann", why="test")
+        action = Action(ActionKind.REPLAY, ranges=(("public.orders", Range(90, 150)),))
+        apply_fenced_or_store(holey.setup(), action, actor="ann", reason="test")
         holey.run()
 
         assert scalar(holey.dsn, NOBODY_MISSED)
@@ -212,15 +212,15 @@ class TestTold:
         with pytest.raises(SourceError, match="airflow ckpt rewind orders --to-position N"):
             numbered.run()
         execute(numbered.dsn, "DELETE FROM target")
-        rewind = Act(ActKind.REWIND, positions={"public.orders": 1})
-        carry_out_or_store(numbered.setup(), rewind, who="ann", why="test")
+        rewind = Action(ActionKind.REWIND, positions={"public.orders": 1})
+        apply_fenced_or_store(numbered.setup(), rewind, actor="ann", reason="test")
 
         assert numbered.run().records == Counts(20, 20)
         complete(numbered)
 
-    def stays(self, orders: Replication, alarm: str, answer: dict[str, Any], why: str) -> None:
+    def stays(self, orders: Replication, alarm: str, answer: dict[str, Any], reason: str) -> None:
         """The answer says why the alarm stays and what ends it, and the next run fails as before."""
-        assert [why in item["why"] for item in answer["alarms"]] == [True]
+        assert [reason in item["reason"] for item in answer["alarms"]] == [True]
         assert "airflow ckpt rewind orders --to-position N" in answer["alarms"][0]["ended_by"]
         with pytest.raises(SourceError, match=alarm):
             orders.run()
@@ -228,8 +228,8 @@ class TestTold:
     def rewound(self, orders: Replication) -> None:
         """A rewind ends the alarm, and every row is delivered."""
         execute(orders.dsn, "DELETE FROM target")
-        act = Act(ActKind.REWIND, positions={"public.orders": -(2**63)})
-        carry_out_or_store(orders.setup(), act, who="ann", why="test")
+        action = Action(ActionKind.REWIND, positions={"public.orders": -(2**63)})
+        apply_fenced_or_store(orders.setup(), action, actor="ann", reason="test")
         orders.run()
         complete(orders)
 
@@ -287,7 +287,7 @@ class TestTold:
         answer = found(numbered)
 
         assert (answer["missing"], answer["left"], answer["applied"]) == ([], [], False)
-        assert {item["why"] for item in answer["alarms"]} == {
+        assert {item["reason"] for item in answer["alarms"]} == {
             "positions were assigned again, or there are too many new rows to compare"
         }
         with pytest.raises(SourceError, match="restarted or altered"):
@@ -354,10 +354,12 @@ class TestTold:
         unpacked = self.behind(orders, settle_lag="0s")
         execute(unpacked.dsn, "UPDATE ckpt_sink_receipt SET positions = NULL")
 
-        proposed = propose(Errand(unpacked.ledger, "orders", unpacked.setup, "ann"), Ask(Remedy.RECOVER))
-        body = "\n\n".join(still_open(proposed.open))
+        proposed = propose(
+            ActionContext(unpacked.ledger, "orders", unpacked.setup, "ann"), ActionRequest(RequestKind.RECOVER)
+        )
+        body = "\n\n".join(unsettled_sections(proposed.open))
 
-        assert proposed.act is None
+        assert proposed.action is None
         assert "left, not read again as a whole" in body
         assert "The next run **still fails**" in body
         assert "50 rows came below it" in body

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.config.load import parse
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopics
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType
-from airflow_provider_ckpt.replication.actions.dead_letters import act_on, index, look
-from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.kafka_sink_support import stored
 from tests.integration.connectors.kafka_support import by_sasl, put
 from tests.integration.connectors.kafka_support import connection_to as broker_connection
@@ -53,7 +53,7 @@ class Place:
 def place(request: pytest.FixtureRequest, postgres_server: PostgresServer, tmp_path: Path) -> Place:
     """Each of the places, empty."""
     if request.param == "files":
-        directory = tmp_path / "letters"
+        directory = tmp_path / "dead_letters"
         files = lambda: sum(len(f.read_text().splitlines()) for f in directory.rglob("*.jsonl"))  # noqa: E731
         return Place({"sink": "files", "path": str(directory)}, {}, files)
     if request.param == "postgres":
@@ -79,7 +79,7 @@ def at(orders: Replication, place: Place, **more: Any) -> Replication:
 def positions(orders: Replication) -> list[int]:
     """Of the letters that count, and are found."""
     setup = orders.setup()
-    return sorted(kept.letter.position for _, kept in look(setup, index(setup).entries))
+    return sorted(kept.dead_letter.position for _, kept in read_contents(setup, load_index(setup).entries))
 
 
 def test_letters_are_kept_found_and_replayed_once(orders: Replication, place: Place) -> None:
@@ -92,14 +92,16 @@ def test_letters_are_kept_found_and_replayed_once(orders: Replication, place: Pl
     assert (positions(elsewhere), place.count()) == (BAD, 4)
     assert scalar(orders.dsn, "SELECT count(*) FROM ckpt_sink_dead_letter") == 0
     setup = elsewhere.setup()
-    by_position = {kept.letter.position: kept.letter for _, kept in look(setup, index(setup).entries)}
+    by_position = {
+        kept.dead_letter.position: kept.dead_letter for _, kept in read_contents(setup, load_index(setup).entries)
+    }
     assert by_position[160].error.sqlstate == "23514"
     assert by_position[160].headers["x-ckpt-source-position"] == "160"
     assert json.loads(by_position[150].value or b"")["id"] == 150
 
     execute(orders.dsn, "ALTER TABLE target DROP CONSTRAINT fine")
-    act = act_on(setup, ActKind.REPLAY_LETTERS, Selection())
-    carry_out_or_store(setup, act, who="ann", why="mended")
+    action = make_action(setup, ActionKind.REPLAY_LETTERS, Selection())
+    apply_fenced_or_store(setup, action, actor="ann", reason="mended")
     again = elsewhere.run()
 
     assert again.records == Counts(4, 2, 0, 2), "the transform still refuses two"
@@ -189,7 +191,7 @@ def test_a_table_of_files_has_its_letters_elsewhere_too(
     assert list(tmp_path.glob("*.dead_letters/**/*.jsonl")) == []
     lost = next((tmp_path / "table").glob("*.parquet"))
     lost.unlink()
-    (found,) = against_sink(elsewhere.setup(), lambda _: None)["differences"]
+    (found,) = audit_sink(elsewhere.setup(), lambda _: None)["differences"]
     assert str(lost) in found["message"]
 
 
@@ -308,14 +310,14 @@ def test_a_streamforge_file_runs_as_it_stands(topics: Replication, kafka_broker:
     assert [record.value for record in stored(kafka_broker, target)] == [b'{"id":1}', b'{"id":3}']
     queue = written["dead_letter_queue"]
     pipeline, prefix = written["name"], queue["header_prefix"]
-    (letter,) = [
+    (dead_letter,) = [
         found for found in stored(kafka_broker, queue["topic"]) if found.header.get(f"{prefix}pipeline") == pipeline
     ]
-    assert (letter.key, letter.value) == (b"user-123", b"not valid json")
-    assert letter.header["own"] == "1"
-    assert letter.header[f"{prefix}error-type"] == "MessageDeserialization"
-    assert letter.header[f"{prefix}source-offset"] == "1"
-    assert letter.header[f"{prefix}destination"] == target
+    assert (dead_letter.key, dead_letter.value) == (b"user-123", b"not valid json")
+    assert dead_letter.header["own"] == "1"
+    assert dead_letter.header[f"{prefix}error-type"] == "MessageDeserialization"
+    assert dead_letter.header[f"{prefix}source-offset"] == "1"
+    assert dead_letter.header[f"{prefix}destination"] == target
 
 
 def _yaml(document: Any) -> str:
@@ -326,15 +328,15 @@ def _yaml(document: Any) -> str:
 def test_what_spark_says_of_a_message_is_its_letters_stack_trace(
     topics: Replication, kafka_broker: KafkaBroker
 ) -> None:
-    letters = f"traced-{topics.document['sink']['topic']}"
+    dead_letters = f"traced-{topics.document['sink']['topic']}"
     traced = topics.changed(
-        dead_letter_queue={"topic": letters, "include_stack_trace": True},
+        dead_letter_queue={"topic": dead_letters, "include_stack_trace": True},
         transform={"where": "id / (id - 1) > 0", "select": {"id": "CAST(concat('x', id) AS int)"}},
     )
 
     assert traced.run().records == Counts(3, 0, 0, 3)
 
-    traces = [letter.header["x-ckpt-stack-trace"] for letter in stored(kafka_broker, letters)]
+    traces = [dead_letter.header["x-ckpt-stack-trace"] for dead_letter in stored(kafka_broker, dead_letters)]
     assert [text.split()[0] for text in traces] == [
         "[DIVIDE_BY_ZERO]",
         "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION]",
@@ -348,7 +350,7 @@ def test_the_topic_of_a_kafka_target_is_made_with_the_compression_that_is_asked_
 
     assert compressed.run().records == Counts(3, 2, 0, 1)
 
-    made = WrittenTopics(topics.others[STREAM], "orders").find(f"dead-{target}")
+    made = SinkTopicsClient(topics.others[STREAM], "orders").find(f"dead-{target}")
     assert made is not None
     assert made.settings["compression.type"] == "gzip"
 

@@ -16,9 +16,9 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from airflow_provider_ckpt.replication.observe.preview import problems
+from airflow_provider_ckpt.replication.observe.preview import find_problems
 from airflow_provider_ckpt.replication.run.replicate import replicate
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.connectors.kafka_support import connection_to as connection_to_kafka
 from tests.services.iceberg import IcebergService
 from tests.services.jdbc import drivers, to_postgres
@@ -52,9 +52,9 @@ class Bench:
         :param validated: whether what is there before a run shows it
         """
         pipeline = build(json.loads(json.dumps(document).replace("{here}", str(self.here))))
-        found = problems(pipeline, self.connections.__getitem__)
+        found = find_problems(pipeline, self.connections.__getitem__)
         assert (len(found) == 1 and SAYS in found[0]) == validated, found
-        setup = Setup(pipeline, self.ledger, self.connections.__getitem__, "test")
+        setup = PipelineContext(pipeline, self.ledger, self.connections.__getitem__, "test")
         engine = SessionEngine(spark) if spark else None
         with pytest.raises(ConfigError, match=SAYS) as raised:
             replicate(setup, engine)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from shutil import copyfile
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
@@ -16,8 +16,8 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.actions.fenced_actions import (
     adopt,
-    carry_out,
-    carry_out_or_store,
+    apply_fenced,
+    apply_fenced_or_store,
     position_of_batch,
     recover,
 )
@@ -29,9 +29,9 @@ from tests.services.tables import add_rows, execute, scalar
 PARTITION = "public.orders"
 
 
-def act(orders: Replication, kind: ActKind, *batches: BatchKey) -> None:
+def action(orders: Replication, kind: ActionKind, *batches: BatchKey) -> None:
     """A person's act while nobody holds the lease."""
-    assert orders.ledger.act("orders", Act(kind, batches), who="ann", why="test").applied
+    assert orders.ledger.action("orders", Action(kind, batches), actor="ann", reason="test").applied
 
 
 def copies(orders: Replication) -> dict[int, int]:
@@ -51,12 +51,12 @@ def clean(orders: Replication) -> bool:
 def test_a_drained_pipeline_runs_and_does_nothing_until_it_is_resumed(orders: Replication) -> None:
     orders.run()
     add_rows(orders.dsn, "orders", 1001, 1101)
-    act(orders, ActKind.DRAIN)
+    action(orders, ActionKind.DRAIN)
 
     assert orders.run().records == Counts()
-    act(orders, ActKind.STOP)
+    action(orders, ActionKind.STOP)
     assert orders.run().spark_started is False
-    act(orders, ActKind.RESUME)
+    action(orders, ActionKind.RESUME)
 
     assert orders.run().records == Counts(100, 100, 0, 0)
     assert clean(orders)
@@ -65,7 +65,9 @@ def test_a_drained_pipeline_runs_and_does_nothing_until_it_is_resumed(orders: Re
 def test_a_rewind_begins_a_new_generation_and_reads_again_from_there(orders: Replication) -> None:
     orders.run()
 
-    result = carry_out(orders.setup(), Act(ActKind.REWIND, positions={PARTITION: 801}), who="ann", why="bad load")
+    result = apply_fenced(
+        orders.setup(), Action(ActionKind.REWIND, positions={PARTITION: 801}), actor="ann", reason="bad load"
+    )
     again = orders.run()
 
     assert result.before["checkpoint"] == {PARTITION: [1, 1001]}
@@ -79,7 +81,7 @@ def test_a_rewind_ahead_of_the_checkpoint_is_refused_and_changes_nothing(orders:
     orders.run()
 
     with pytest.raises(LedgerStateError, match="cannot rewind"):
-        carry_out(orders.setup(), Act(ActKind.REWIND, positions={PARTITION: 2000}), who="ann", why="typo")
+        apply_fenced(orders.setup(), Action(ActionKind.REWIND, positions={PARTITION: 2000}), actor="ann", reason="typo")
 
     assert orders.run().records == Counts()
     assert clean(orders)
@@ -96,8 +98,8 @@ def test_a_batch_of_the_past_is_found_by_its_receipt(orders: Replication) -> Non
 def test_a_replayed_range_is_read_once_more_and_the_checkpoint_stays(orders: Replication) -> None:
     orders.run()
 
-    replay = Act(ActKind.REPLAY, spans=((PARTITION, Range(101, 301)),))
-    assert carry_out_or_store(orders.setup(), replay, who="ann", why="lost index").applied
+    replay = Action(ActionKind.REPLAY, ranges=((PARTITION, Range(101, 301)),))
+    assert apply_fenced_or_store(orders.setup(), replay, actor="ann", reason="lost index").applied
     again = orders.run()
 
     assert again.records == Counts(200, 200, 0, 0)
@@ -111,14 +113,19 @@ def test_a_range_that_is_still_to_be_delivered_cannot_be_replayed(orders: Replic
     orders.run()
 
     with pytest.raises(LedgerStateError, match="beyond the checkpoint"):
-        carry_out(orders.setup(), Act(ActKind.REPLAY, spans=((PARTITION, Range(901, 1100)),)), who="ann", why="typo")
+        apply_fenced(
+            orders.setup(),
+            Action(ActionKind.REPLAY, ranges=((PARTITION, Range(901, 1100)),)),
+            actor="ann",
+            reason="typo",
+        )
 
 
 def test_what_is_asked_for_during_a_run_is_done_between_its_waves(orders: Replication) -> None:
     with acquire(orders.setup()) as run:
         run.plan()
-        asked = orders.ledger.act(
-            "orders", Act(ActKind.SKIP, (BatchKey(1, PARTITION, 2),)), who="ann", why="known to be bad"
+        asked = orders.ledger.action(
+            "orders", Action(ActionKind.SKIP, (BatchKey(1, PARTITION, 2),)), actor="ann", reason="known to be bad"
         )
         assert (asked.applied, asked.intent is not None) == (False, True)
         run.execute(SessionEngine(orders.spark), rounds=True)
@@ -134,12 +141,12 @@ def test_a_held_batch_blocks_the_checkpoint_until_it_is_released(orders: Replica
     with acquire(orders.setup()) as run:
         run.plan()
         run.finish()
-    act(orders, ActKind.HOLD, BatchKey(1, PARTITION, 0))
+    action(orders, ActionKind.HOLD, BatchKey(1, PARTITION, 0))
 
     held = orders.run()
     assert "hold" in held.route
     assert orders.ledger.partitions("orders")[PARTITION].partition.committed == -(2**63)
-    act(orders, ActKind.RELEASE)
+    action(orders, ActionKind.RELEASE)
 
     orders.run()
     assert copies(orders) == {1: 1000}
@@ -149,12 +156,12 @@ def test_a_held_batch_blocks_the_checkpoint_until_it_is_released(orders: Replica
 def test_a_force_stop_fences_the_run_that_holds_the_lease(orders: Replication) -> None:
     with acquire(orders.setup()) as run:
         run.plan()
-        carry_out(orders.setup(), Act(ActKind.FORCE_STOP), who="ann", why="runaway")
+        apply_fenced(orders.setup(), Action(ActionKind.FORCE_STOP), actor="ann", reason="runaway")
         with pytest.raises(StaleEpochError):
             run.execute(SessionEngine(orders.spark), rounds=True)
 
     assert orders.run().records == Counts()
-    act(orders, ActKind.RESUME)
+    action(orders, ActionKind.RESUME)
     orders.run()
     assert copies(orders) == {1: 1000}
     assert clean(orders)
@@ -168,7 +175,7 @@ def test_a_new_ledger_adopts_the_receipts_of_a_lost_one(orders: Replication, pos
         with pytest.raises(ConfigError, match="adopt"):
             heir.run()
 
-        adopt(heir.setup(), orders.ledger.id, who="ann", why="the old server burnt down")
+        adopt(heir.setup(), orders.ledger.id, actor="ann", reason="the old server burnt down")
         summary = heir.run()
 
         assert copies(heir) == {1: 1100}
@@ -179,7 +186,7 @@ def test_a_new_ledger_adopts_the_receipts_of_a_lost_one(orders: Replication, pos
 def test_a_forgotten_pipeline_learns_from_the_sink_what_it_had_delivered(orders: Replication) -> None:
     orders.run()
 
-    orders.ledger.forget("orders", who="ann", why="a fresh start")
+    orders.ledger.forget("orders", actor="ann", reason="a fresh start")
     orders.run()
 
     assert copies(orders) == {1: 1000}
@@ -219,7 +226,9 @@ def test_a_ledger_restored_from_before_a_rewind_goes_on_in_its_generation(orders
     with Ledger.open(f"sqlite:///{file}") as ledger:
         lost = Replication(orders.spark, ledger, orders.dsn, orders.document)
         lost.run()
-        carry_out(lost.setup(), Act(ActKind.REWIND, positions={PARTITION: 1101}), who="ann", why="bad load")
+        apply_fenced(
+            lost.setup(), Action(ActionKind.REWIND, positions={PARTITION: 1101}), actor="ann", reason="bad load"
+        )
         lost.run()
     copyfile(backup, file)
     add_rows(orders.dsn, "orders", 1301, 1401)
@@ -231,7 +240,9 @@ def test_a_ledger_restored_from_before_a_rewind_goes_on_in_its_generation(orders
         assert copies(healed) == {1: 1200, 2: 200}
         assert (summary.generation, summary.records) == (2, Counts(600, 600, 0, 0))
         assert ledger.partitions("orders")[PARTITION].partition.base == 1101
-        carry_out(healed.setup(), Act(ActKind.REWIND, positions={PARTITION: 1301}), who="ann", why="once more")
+        apply_fenced(
+            healed.setup(), Action(ActionKind.REWIND, positions={PARTITION: 1301}), actor="ann", reason="once more"
+        )
         assert healed.run().records == Counts(100, 100, 0, 0)
         assert copies(healed) == {1: 1100, 2: 300}
         assert clean(healed)
@@ -252,14 +263,14 @@ def test_rows_that_turn_up_late_are_delivered_by_recovery_and_no_newer_version_i
     execute(orders.dsn, "INSERT INTO visits VALUES ('2024-03-01 02:30:30Z', 9001, 'late')")
     assert visits.run().records == Counts()
 
-    listed = recover(visits.setup(), dry_run=True, who="ann")
-    asked = recover(visits.setup(), dry_run=False, who="ann")
+    listed = recover(visits.setup(), dry_run=True, actor="ann")
+    asked = recover(visits.setup(), dry_run=False, actor="ann")
     visits.run()
 
-    assert [(item["why"], item["read"], item["shown"]) for item in listed["missing"]] == [("late", 100, 101)]
+    assert [(item["reason"], item["read"], item["shown"]) for item in listed["missing"]] == [("late", 100, 101)]
     assert asked["applied"]
     assert asked["rewinds_to"] == {"public.visits": visits.ledger.partitions("visits")["public.visits"].partition.base}
     newest = "SELECT DISTINCT ON (id) at, id, who FROM visits ORDER BY id, at DESC"
     assert execute(orders.dsn, "SELECT at, id, who FROM seen ORDER BY id") == execute(orders.dsn, newest)
-    assert recover(visits.setup(), dry_run=True, who="ann")["missing"] == []
+    assert recover(visits.setup(), dry_run=True, actor="ann")["missing"] == []
     assert visits.ledger.audit("visits")["violations"] == []

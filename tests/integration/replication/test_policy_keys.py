@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState, Counts
 from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
@@ -98,8 +98,8 @@ def test_the_checkpoint_moves_while_a_wave_runs(orders: Replication, strategy: d
 
     assert summary.records == Counts(1000, 999, 0, 1)
     assert (summary.batches, committed(orders)) == (10, 1001)
-    [entry] = orders.ledger.letters("orders").entries
-    assert entry.letters.error_type == "Sink"
+    [entry] = orders.ledger.dead_letters("orders").entries
+    assert entry.dead_letters.error_type == "Sink"
     assert orders.ledger.audit("orders")["ok"]
 
 
@@ -184,7 +184,7 @@ def test_a_run_that_waits_for_a_retry_ends_by(orders: Replication, drained: bool
         while committed(orders) != 101 and not run.done():
             threading.Event().wait(0.05)
         if drained:
-            orders.ledger.act("orders", Act(ActKind.DRAIN), who="ann", why="maintenance")
+            orders.ledger.action("orders", Action(ActionKind.DRAIN), actor="ann", reason="maintenance")
         summary = run.result()
 
     assert time.monotonic() - began < 40

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.replicate import replicate
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.services.postgres import PASSWORD, PostgresServer
 from tests.services.replication import connection_to
 from tests.services.tables import execute, make_source, make_target, scalar
@@ -76,7 +76,7 @@ class Bench:
         """One run, without Spark or on a warm session."""
         text = json.dumps(document).replace("{here}", str(self.here))
         self.owners.append(f"test:{len(self.owners)}")
-        setup = Setup(build(json.loads(text)), self.ledger, self._resolve, self.owners[-1])
+        setup = PipelineContext(build(json.loads(text)), self.ledger, self._resolve, self.owners[-1])
         return replicate(setup, SessionEngine(spark) if spark else NoSpark())  # type: ignore[arg-type]
 
     def refused(self, document: Mapping[str, Any], spark: SparkSession | None = None) -> str:

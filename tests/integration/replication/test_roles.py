@@ -127,7 +127,7 @@ def test_the_runtime_role_works_on_the_ledger_and_has_no_ddl(ledger: tuple[Ledge
         f"UPDATE {VERSION_TABLE} SET version_num = '0001'",
         "UPDATE ckpt_ledger SET id = 'other'",
         "DELETE FROM ckpt_event",
-        "UPDATE ckpt_event SET who = 'nobody'",
+        "UPDATE ckpt_event SET actor = 'nobody'",
     )
 
 
@@ -138,7 +138,7 @@ def test_what_the_runtime_role_may_not_do_is_said_with_who_may(ledger: tuple[Led
     with pytest.raises(
         LedgerUnavailableError, match=r"permission denied.*Only the owner migrates and collects history"
     ):
-        opened.collect("orders", keep=timedelta(0), who="ann")
+        opened.collect("orders", keep=timedelta(0), actor="ann")
 
 
 def test_the_reader_sees_everything_and_changes_nothing(ledger: tuple[Ledger, LedgerRoles], place: Place) -> None:
@@ -230,5 +230,5 @@ def test_a_script_that_is_run_again_takes_back_what_an_older_one_granted(
     place.refused(
         roles.runtime,
         "INSERT INTO ckpt_event (pipeline, at, kind, detail, database_user) VALUES ('orders', now(), 'x', '{}', 'me')",
-        "UPDATE ckpt_event SET who = 'nobody'",
+        "UPDATE ckpt_event SET actor = 'nobody'",
     )

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.replication.actions.dead_letters import act_on, index, look
-from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store
+from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from airflow_provider_ckpt.replication.observe.lag import lag
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.files_sink_support import ids, rows, visible
@@ -142,15 +142,15 @@ def test_bad_records_lie_beside_the_directory_and_are_replayed_once(folders: Fol
 
     summary = strict.run()
     setup = strict.setup()
-    letters = {kept.letter.value for _, kept in look(setup, index(setup).entries)}
+    dead_letters = {kept.dead_letter.value for _, kept in read_contents(setup, load_index(setup).entries)}
     chosen = Selection(types=frozenset({"TransformEvaluation"}))
     mended = folders.replication
     setup = mended.setup()
-    carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, chosen), who="ann", why="mended")
+    apply_fenced_or_store(setup, make_action(setup, ActionKind.REPLAY_LETTERS, chosen), actor="ann", reason="mended")
     again = mended.run()
 
     assert summary.records == Counts(20, 18, 0, 2)
-    assert letters == {b'{"id": 7}', b"\xff not json"}
+    assert dead_letters == {b'{"id": 7}', b"\xff not json"}
     assert (again.records, mended.run().records) == (Counts(1, 1, 0, 0), Counts())
     assert ids(folders.out) == list(range(19))
     assert mended.ledger.audit("inbox")["violations"] == []
@@ -167,8 +167,10 @@ def test_a_rejected_row_of_a_parquet_file_is_replayed_with_all_its_columns(folde
 
     assert strict.run().records == Counts(12, 11, 0, 1)
     setup = copied.setup()
-    (found,) = [kept.letter for _, kept in look(setup, index(setup).entries)]
-    carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, Selection()), who="ann", why="mended")
+    (found,) = [kept.dead_letter for _, kept in read_contents(setup, load_index(setup).entries)]
+    apply_fenced_or_store(
+        setup, make_action(setup, ActionKind.REPLAY_LETTERS, Selection()), actor="ann", reason="mended"
+    )
 
     assert found.headers["x-ckpt-source-file"] == str(folders.inbox / "a.parquet")
     assert found.headers["x-ckpt-source-position"] == "7"
@@ -190,14 +192,16 @@ def test_times_that_python_has_not_come_out_of_the_lists_of_a_rejected_row_and_g
 
     assert replication.run().records == Counts(2, 1, 0, 1)
     setup = replication.setup()
-    (found,) = [kept.letter for _, kept in look(setup, index(setup).entries)]
+    (found,) = [kept.dead_letter for _, kept in read_contents(setup, load_index(setup).entries)]
     assert json.loads(found.value or b"") == {
         "id": 1,
         "days": ["2024-02-29", None, "19999-02-13"],
         "told": {"at": "20032-07-31T05:20:00+00:00"},
     }
     mended = replication.changed(transform={**transform, "where": "id > 0"})
-    carry_out_or_store(mended.setup(), act_on(setup, ActKind.REPLAY_LETTERS, Selection()), who="ann", why="mended")
+    apply_fenced_or_store(
+        mended.setup(), make_action(setup, ActionKind.REPLAY_LETTERS, Selection()), actor="ann", reason="mended"
+    )
 
     assert mended.run().records == Counts(1, 1, 0, 0)
     written = pa.concat_tables(pq.read_table(path) for path in visible(folders.out)).sort_by("id")
@@ -218,9 +222,11 @@ def test_a_text_of_a_parquet_file_that_is_not_utf8_costs_its_row(
     assert copied.run().records == Counts(4, 2, 0, 2)
 
     setup = copied.setup()
-    letters = {kept.letter.value: kept.letter.error for _, kept in look(setup, index(setup).entries)}
-    assert set(letters) == {b'{"id": 1, "name": "caf\xe9"}', b'{"id": 3, "name": "\xff\xfe"}'}
-    assert {error.type for error in letters.values()} == {"MessageDeserialization"}
+    dead_letters = {
+        kept.dead_letter.value: kept.dead_letter.error for _, kept in read_contents(setup, load_index(setup).entries)
+    }
+    assert set(dead_letters) == {b'{"id": 1, "name": "caf\xe9"}', b'{"id": 3, "name": "\xff\xfe"}'}
+    assert {error.type for error in dead_letters.values()} == {"MessageDeserialization"}
     assert ids(folders.out) == [0, 2]
 
 
@@ -306,7 +312,9 @@ def test_a_file_that_is_gone_before_its_delivery_is_given_up_by_a_person(folders
     with pytest.raises(CkptError, match=r"a\.jsonl is gone; .*airflow ckpt skip inbox 'files#0'"):
         folders.replication.run()
     setup = folders.replication.setup()
-    carry_out_or_store(setup, Act(ActKind.SKIP, batches=(BatchKey(1, "files", 0),)), who="ann", why="it is gone")
+    apply_fenced_or_store(
+        setup, Action(ActionKind.SKIP, batches=(BatchKey(1, "files", 0),)), actor="ann", reason="it is gone"
+    )
 
     folders.replication.run()
 
@@ -331,7 +339,9 @@ def test_a_corrupt_page_is_never_delivered(folders: Folders) -> None:
             replication.run()
         assert ids(folders.out) == [*range(1000, 1100), *range(1200, 1300)]
     setup = replication.setup()
-    carry_out_or_store(setup, Act(ActKind.SKIP, batches=(BatchKey(1, "files", 1),)), who="ann", why="it is damaged")
+    apply_fenced_or_store(
+        setup, Action(ActionKind.SKIP, batches=(BatchKey(1, "files", 1),)), actor="ann", reason="it is damaged"
+    )
 
     assert replication.run().route == ["done"]
     assert ids(folders.out) == [*range(1000, 1100), *range(1200, 1300)]

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ckpt.connectors.iceberg.committer import IcebergCommitter
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.core.batch import Counts
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.delta_support import Killed, after, kill
 from tests.services.iceberg import IcebergService
 from tests.services.postgres import PostgresServer
@@ -84,11 +84,11 @@ def test_every_record_is_delivered_once_from_run_to_run(flights: Flights) -> Non
 def test_files_of_the_table_that_are_missing_are_named_by_the_audit(flights: Flights) -> None:
     flights.put(0)
     flights.replication.run()
-    assert against_sink(flights.replication.setup(), lambda _: None)["differences"] == []
+    assert audit_sink(flights.replication.setup(), lambda _: None)["differences"] == []
     lost = flights.lake.files(TABLE)[0]
     lost.unlink()
 
-    (found,) = against_sink(flights.replication.setup(), lambda _: None)["differences"]
+    (found,) = audit_sink(flights.replication.setup(), lambda _: None)["differences"]
 
     assert (found["kind"], str(lost) in found["message"]) == ("TargetFileDamaged", True)
 

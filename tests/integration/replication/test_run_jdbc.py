@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.actions import ActKind
+from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Counts
 from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
-from airflow_provider_ckpt.core.wave import BatchTask, Wave, pack
+from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute
 from airflow_provider_ckpt.engines.submit import SubmitEngine
-from airflow_provider_ckpt.replication.actions.dead_letters import act_on
-from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store, recover
+from airflow_provider_ckpt.replication.actions.dead_letters import make_action
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store, recover
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.spark.job import Job
@@ -47,7 +47,7 @@ def books(bought: Replication) -> list[str]:
     return judge(gather(bought.dsn, bought.ledger, "orders", "orders", "target")).faults
 
 
-def letters(dsn: str) -> dict[int, dict[str, Any]]:
+def dead_letters(dsn: str) -> dict[int, dict[str, Any]]:
     """The rows that dead letters hold, by id."""
     found = [json.loads(bytes(row[0])) for row in execute(dsn, "SELECT value FROM ckpt_sink_dead_letter")]
     return {row["id"]: row for row in found}
@@ -87,7 +87,7 @@ def test_what_transform_and_target_refuse_becomes_dead_letters_with_the_row_as_i
 
     assert summary.records == Counts(1000, 873, 100, 27)
     assert summary.errors == {ErrorType.TRANSFORM_EVALUATION.value: 18, ErrorType.SINK.value: 9}
-    found = letters(bought.dsn)
+    found = dead_letters(bought.dsn)
     assert sorted(found) == sorted([*range(150, 1001, 50), *range(107, 1001, 100)])
     customer, note = execute(bought.dsn, "SELECT customer, note FROM orders WHERE id = 107")[0]
     assert (found[107]["customer"], found[107]["note"], found[107]["created_at"]) == (
@@ -96,8 +96,8 @@ def test_what_transform_and_target_refuse_becomes_dead_letters_with_the_row_as_i
 
     execute(bought.dsn, "ALTER TABLE ratios DROP CONSTRAINT ratios_id_check")
     setup = pipeline.setup()
-    act = act_on(setup, ActKind.REPLAY_LETTERS, Selection(types=frozenset({ErrorType.SINK})))
-    carry_out_or_store(setup, act, who="ann", why="mended")
+    action = make_action(setup, ActionKind.REPLAY_LETTERS, Selection(types=frozenset({ErrorType.SINK})))
+    apply_fenced_or_store(setup, action, actor="ann", reason="mended")
     assert pipeline.run().records == Counts(9, 9, 0, 0)
     assert scalar(bought.dsn, "SELECT count(*) FROM ratios WHERE id % 100 = 7") == 9
 
@@ -117,8 +117,8 @@ def test_a_batch_whose_attempts_are_used_up_is_dead_lettered_whole(bought: Repli
     summary = bought.changed(retry={"max_attempts": 2, "rounds": 1, "initial_delay_ms": 1}).run()
 
     assert summary.records == Counts(1000, 900, 0, 100)
-    assert sorted(letters(bought.dsn)) == list(range(101, 201))
-    assert letters(bought.dsn)[150]["status"] == scalar(bought.dsn, "SELECT status FROM orders WHERE id = 150")
+    assert sorted(dead_letters(bought.dsn)) == list(range(101, 201))
+    assert dead_letters(bought.dsn)[150]["status"] == scalar(bought.dsn, "SELECT status FROM orders WHERE id = 150")
 
 
 def test_a_lane_that_spark_runs_again_finds_its_receipts(spark: SparkSession, bought: Replication) -> None:
@@ -129,7 +129,7 @@ def test_a_lane_that_spark_runs_again_finds_its_receipts(spark: SparkSession, bo
         context = SinkContext(setup.sink_id, "orders", run.epoch)
         connections = {name: setup.connections(name) for name in bought.pipeline.connections}
         job = Job(bought.pipeline.document(), context, run.source.shape(), connections)
-        wave = Wave(1, pack(tasks, 2, pinned=False), 60.0)
+        wave = Wave(1, distribute(tasks, 2, pinned=False), 60.0)
 
         first, second = run_wave(spark, job, wave), run_wave(spark, job, wave)
         bought.ledger.release(run.lease)
@@ -204,10 +204,10 @@ def test_rows_that_come_late_are_found_by_recovery(bought: Replication) -> None:
     add_rows(bought.dsn, "orders", 500, 501)
     assert upsert.run().records == Counts()
 
-    asked = recover(upsert.setup(), dry_run=False, who="ann")
+    asked = recover(upsert.setup(), dry_run=False, actor="ann")
     upsert.run()
 
-    assert [(item["why"], item["read"], item["shown"]) for item in asked["missing"]] == [("late", 100, 101)]
+    assert [(item["reason"], item["read"], item["shown"]) for item in asked["missing"]] == [("late", 100, 101)]
     assert scalar(bought.dsn, "SELECT count(*) FROM kept") == 1000
 
 

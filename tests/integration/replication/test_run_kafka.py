@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.replication.run.acquire import acquire
@@ -175,8 +175,8 @@ def test_what_retention_took_stops_its_partition_and_fails_the_run_until_a_perso
             events.replication.run()
         assert events.ids == [*range(5), 30, 31], "the other partition went on"
     told = [event for event in events.replication.ledger.events("events") if event["kind"] == "expired_unreceipted"]
-    skip = Act(ActKind.SKIP, batches=(BatchKey(1, name, 1),))
-    assert events.replication.ledger.act("events", skip, who="ann", why="nobody needs them").applied
+    skip = Action(ActionKind.SKIP, batches=(BatchKey(1, name, 1),))
+    assert events.replication.ledger.action("events", skip, actor="ann", reason="nobody needs them").applied
     summary = events.replication.run()
 
     assert [(event["partition"], event["seq"], event["detail"]["range"]) for event in told] == [(name, 1, [5, 12])]
@@ -192,8 +192,8 @@ def test_a_held_batch_does_not_starve_another_partition_of_its_share_in_flight(e
     with acquire(few.replication.setup()) as run:
         run.plan()
         run.finish()
-    hold = Act(ActKind.HOLD, batches=(BatchKey(1, f"{few.topic}-0", 0),))
-    assert few.replication.ledger.act("events", hold, who="ann", why="to be looked at").applied
+    hold = Action(ActionKind.HOLD, batches=(BatchKey(1, f"{few.topic}-0", 0),))
+    assert few.replication.ledger.action("events", hold, actor="ann", reason="to be looked at").applied
     few.put(*range(30, 60), partition=1)
 
     summary = few.replication.run()

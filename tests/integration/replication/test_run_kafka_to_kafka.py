@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
-from airflow_provider_ckpt.replication.actions.dead_letters import index, look
+from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
 from tests.chaos.havoc.ground import Ground
 from tests.integration.connectors.kafka_sink_support import stored
 from tests.integration.connectors.kafka_support import alter, by_sasl
@@ -62,9 +62,9 @@ def test_a_time_that_is_not_in_milliseconds_costs_its_message_where_it_is_used(c
 
     assert summary.records == Counts(2, 1, 0, 1)
     assert [(found.value, found.timestamp) for found in stored(copying.broker, copying.target)] == [(b'{"id": 2}', now)]
-    (letter,) = copying.dead_letters()
-    assert (letter.key, letter.value) == (b"k", b'{"id": 1}')
-    assert dict(letter.headers)["x-ckpt-timestamp"] == f"{nanoseconds} ms".encode()
+    (dead_letter,) = copying.dead_letters()
+    assert (dead_letter.key, dead_letter.value) == (b"k", b'{"id": 1}')
+    assert dict(dead_letter.headers)["x-ckpt-timestamp"] == f"{nanoseconds} ms".encode()
 
     decoded = {"decode": "json", "schema": "id bigint", "where": "id > 0"}
     naming = {**decoded, "select": {"id": "id", "sent": "cast(timestamp AS string)"}}
@@ -83,14 +83,14 @@ def test_a_bad_message_goes_to_the_dead_letter_topic_and_is_found_there(copying:
     assert summary.records == Counts(4, 2, 1, 1)
     values = [json.loads(record.value or b"") for record in stored(copying.broker, copying.target)]
     assert sorted(values, key=lambda value: int(value["id"])) == [{"id": 1, "twice": 2}, {"id": 3, "twice": 6}]
-    (letter,) = stored(copying.broker, copying.letters)
-    assert (letter.key, letter.value, letter.headers[0]) == (b"k", b"{\xff", ("own", b"1"))
-    assert letter.header["x-ckpt-error-type"] == "MessageDeserialization"
-    assert letter.header["x-ckpt-source-offset"] == "2"
+    (dead_letter,) = stored(copying.broker, copying.dead_letter_topic)
+    assert (dead_letter.key, dead_letter.value, dead_letter.headers[0]) == (b"k", b"{\xff", ("own", b"1"))
+    assert dead_letter.header["x-ckpt-error-type"] == "MessageDeserialization"
+    assert dead_letter.header["x-ckpt-source-offset"] == "2"
     setup = decoding.setup()
-    ((entry, kept),) = look(setup, index(setup).entries)
-    assert (entry.letters.records, kept.letter.value, kept.letter.position) == (1, b"{\xff", 2)
-    assert list(kept.letter.original_headers) == [("own", b"1")]
+    ((entry, kept),) = read_contents(setup, load_index(setup).entries)
+    assert (entry.dead_letters.records, kept.dead_letter.value, kept.dead_letter.position) == (1, b"{\xff", 2)
+    assert list(kept.dead_letter.original_headers) == [("own", b"1")]
 
 
 def test_messages_that_never_arrive_are_an_outage_and_no_dead_letters(spark: SparkSession, ground: Ground) -> None:
@@ -110,7 +110,7 @@ def test_messages_that_never_arrive_are_an_outage_and_no_dead_letters(spark: Spa
         ground.calm()
         assert soon.replication.run().records == Counts(20, 20, 0, 0)
         assert (soon.delivered(), soon.checkpoint) == (values, 30)
-        assert stored(soon.broker, soon.letters) == []
+        assert stored(soon.broker, soon.dead_letter_topic) == []
 
 
 def test_a_broker_that_asks_who_comes_gets_messages_receipts_and_dead_letters(copying: Copying) -> None:
@@ -122,4 +122,4 @@ def test_a_broker_that_asks_who_comes_gets_messages_receipts_and_dead_letters(co
     assert summary.records == Counts(3, 2, 0, 1)
     assert sorted(filter(None, asked.delivered())) == [b'{"id":1}', b'{"id":3}']
     setup = asked.replication.setup()
-    assert [kept.letter.value for _, kept in look(setup, index(setup).entries)] == [b"{"]
+    assert [kept.dead_letter.value for _, kept in read_contents(setup, load_index(setup).entries)] == [b"{"]

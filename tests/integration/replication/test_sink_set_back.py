@@ -10,14 +10,14 @@ import psycopg2
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError, SourceError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.replication.actions import sink_changes
-from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication
@@ -130,7 +130,7 @@ def test_a_target_that_is_emptied_every_night_goes_on_where_the_pipeline_permits
     for night in range(3):
         add_rows(orders.dsn, "orders", 1001 + 100 * night, 1101 + 100 * night)
         assert nightly.run().records.delivered == 100
-        found = against_sink(nightly.setup(), lambda _: None)
+        found = audit_sink(nightly.setup(), lambda _: None)
         assert (found["agrees"], found["differences"]) == (True, [])
         assert found["compared"]["target_rows_unknown"] == "the target may be emptied (sink.may_be_emptied)"
         execute(orders.dsn, "TRUNCATE target")
@@ -210,7 +210,7 @@ def test_another_system_identifier_is_told_as_what_pg_upgrade_does_with_the_comm
     orders: Replication,
 ) -> None:
     orders.run()
-    written = orders.ledger.sink_standing("orders").target
+    written = orders.ledger.expected_sink_state("orders").target
     assert written is not None
     system, rest = written.split("/", 1)
     with orders.ledger._engine.begin() as connection:
@@ -289,11 +289,11 @@ def test_a_target_that_was_corrected_before_anything_was_sent_is_no_move(orders:
 def accept(orders: Replication, *, resend: bool, start: dict[str, int] | None = None) -> str:
     """Accept the sink as a person would; what the answer says comes next."""
     setup = orders.setup()
-    asked = Errand(orders.ledger, "orders", lambda: setup, "test:person", "restored")
-    answer = of_the_sink(asked, sink_changes.accept(setup, resend=resend, start=start))
+    asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "restored")
+    answer = change_sink(asked, sink_changes.make_acceptance(setup, resend=resend, start=start))
     assert answer["applied"]
     [event] = [event for event in orders.ledger.events("orders") if event["kind"] == "accept_sink"]
-    assert (event["who"], event["detail"]["reason"]) == ("test:person", "restored")
+    assert (event["actor"], event["detail"]["reason"]) == ("test:person", "restored")
     return str(answer["next"])
 
 
@@ -411,8 +411,8 @@ def test_a_move_settles_with_the_old_sink_and_the_next_run_delivers_to_the_new_o
     refused(moved)
 
     setup = orders.setup()
-    asked = Errand(orders.ledger, "orders", lambda: setup, "test:person", "another server")
-    answer = of_the_sink(asked, sink_changes.move(setup))
+    asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "another server")
+    answer = change_sink(asked, sink_changes.make_move(setup))
 
     assert answer["before"]["sink"]["location"] != answer["after"]["sink"]["location"]
     assert moved.run().records.delivered == 100
@@ -430,9 +430,9 @@ def test_a_dry_run_says_what_would_be_sent_again_and_changes_nothing(orders: Rep
     orders.run()
     execute(orders.dsn, "DELETE FROM target WHERE id > 900", "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
     setup = orders.setup()
-    asked = Errand(orders.ledger, "orders", lambda: setup, "test:person", "restored", dry_run=True)
+    asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "restored", dry_run=True)
 
-    answer = of_the_sink(asked, sink_changes.accept(setup, resend=True))
+    answer = change_sink(asked, sink_changes.make_acceptance(setup, resend=True))
 
     assert (answer["applied"], answer["next"]) == (False, "public.orders is sent again from 901 on")
     refused(orders)
@@ -540,7 +540,7 @@ def test_a_truncated_sink_stays_refused_when_accepting_it_died_after_the_fence(o
     orders.run()
     execute(orders.dsn, "TRUNCATE target")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(orders.ledger, "act_under", die)
+        patch.setattr(orders.ledger, "act_under_lease", die)
         with pytest.raises(KeyboardInterrupt):
             accept(orders, resend=True)
 
@@ -567,10 +567,10 @@ def test_a_position_beyond_the_checkpoint_is_refused_before_a_truncated_sink_is_
 def test_an_act_that_does_not_fit_is_refused_before_a_truncated_sink_is_fenced(orders: Replication) -> None:
     orders.run()
     execute(orders.dsn, "TRUNCATE target")
-    act = Act(ActKind.ACCEPT_SINK, batches=(BatchKey(1, "public.orders", 9),))
+    action = Action(ActionKind.ACCEPT_SINK, batches=(BatchKey(1, "public.orders", 9),))
 
     with pytest.raises(LedgerStateError):
-        sink_changes.carry_out(orders.setup(), act, who="test:person", why="restored")
+        sink_changes.apply_sink_change(orders.setup(), action, actor="test:person", reason="restored")
 
     told = refused(orders)
     assert "was truncated" in told
@@ -580,11 +580,11 @@ def test_an_act_that_does_not_fit_is_refused_before_a_truncated_sink_is_fenced(o
 def test_a_resend_that_is_not_what_was_shown_is_refused_and_so_are_runs(orders: Replication) -> None:
     orders.run()
     execute(orders.dsn, "DELETE FROM target WHERE id > 900", "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
-    shown = sink_changes.accept(orders.setup(), resend=True)
+    shown = sink_changes.make_acceptance(orders.setup(), resend=True)
     execute(orders.dsn, "DELETE FROM target WHERE id > 800", "DELETE FROM ckpt_sink_receipt WHERE seq = 8")
 
     with pytest.raises(LedgerStateError, match="not what was shown"):
-        sink_changes.carry_out(orders.setup(), shown, who="test:person", why="restored")
+        sink_changes.apply_sink_change(orders.setup(), shown, actor="test:person", reason="restored")
     refused(orders)
     accept(orders, resend=True)
     orders.run()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE
+from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, OffsetCommitError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
@@ -123,10 +123,13 @@ def test_scenario_2_produce_failure_exhausted(copying: Copying) -> None:
 
     assert (summary.records, after.records) == (Counts(3, 2, 0, 1), Counts(1, 1, 0, 0))
     assert copying.delivered() == [b"small", b"small too", b"next"]
-    (letter,) = copying.dead_letters()
-    assert (letter.key, letter.value) == (b"k", b"x" * 5000)
-    assert (letter.header["x-ckpt-error-type"], letter.header["x-ckpt-source-offset"]) == ("Serialization", "1")
-    assert "too large" in letter.header["x-ckpt-error"]
+    (dead_letter,) = copying.dead_letters()
+    assert (dead_letter.key, dead_letter.value) == (b"k", b"x" * 5000)
+    assert (dead_letter.header["x-ckpt-error-type"], dead_letter.header["x-ckpt-source-offset"]) == (
+        "Serialization",
+        "1",
+    )
+    assert "too large" in dead_letter.header["x-ckpt-error"]
 
 
 def test_scenario_2_a_sink_that_takes_nothing_exhausts_no_message(copying: Copying, ground: Ground) -> None:
@@ -201,18 +204,18 @@ def test_scenario_6_dlq_failure(copying: Copying) -> None:
     started = time.monotonic()
 
     with pytest.raises(CkptError) as halted:
-        run(copying, {1: lambda: copying.broker.delete_topic(copying.letters)})
+        run(copying, {1: lambda: copying.broker.delete_topic(copying.dead_letter_topic)})
 
-    assert time.monotonic() - started >= 3 * LETTER_PAUSE
+    assert time.monotonic() - started >= 3 * DEAD_LETTER_RETRY_SECONDS
     assert halted.value.type is ErrorType.DEAD_LETTER_QUEUE
     assert (copying.delivered(), copying.checkpoint) == ([], 0)
-    copying.broker.new_topic(1, name=copying.letters)
+    copying.broker.new_topic(1, name=copying.dead_letter_topic)
     assert copying.replication.run().records == Counts(3, 2, 0, 1)
     # Rows without a key go to any partition.
     assert sorted(filter(None, copying.delivered())) == [b'{"id":1}', b'{"id":3}'], (
         "rows without a key go to any partition"
     )
-    assert [letter.value for letter in copying.dead_letters()] == [b"not valid json"]
+    assert [dead_letter.value for dead_letter in copying.dead_letters()] == [b"not valid json"]
 
 
 def test_scenario_7_rebalance_during_processing(copying: Copying) -> None:
@@ -261,9 +264,9 @@ def test_bad_message_goes_to_dlq(copying: Copying) -> None:
 
     copying.replication.run()
 
-    (letter,) = copying.dead_letters()
-    assert (letter.key, letter.value) == (b"k", b"not valid json")
-    assert "x-streamforge-error" in letter.header
+    (dead_letter,) = copying.dead_letters()
+    assert (dead_letter.key, dead_letter.value) == (b"k", b"not valid json")
+    assert "x-streamforge-error" in dead_letter.header
     assert copying.delivered() == []
 
 

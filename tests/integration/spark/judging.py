@@ -12,13 +12,13 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.kafka.client import COLUMNS
-from airflow_provider_ckpt.connectors.protocols import Shape
+from airflow_provider_ckpt.connectors.protocols import RecordShape
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.transform import apply, original_columns
-from airflow_provider_ckpt.spark.transform.decode import plain_records
+from airflow_provider_ckpt.spark.transform.decode import flat_json_decoder
 from airflow_provider_ckpt.spark.transform.projection import parse_schema
 
-CONTROL = f"{c.BATCH} bigint, __pos bigint, {c.MARK} string"
+CONTROL = f"{c.BATCH} bigint, __pos bigint, {c.MARKER} string"
 MARK = "the end"
 DELIVERED = None
 
@@ -83,22 +83,22 @@ class Transform:
         told: list[tuple[Any, ...]] = [()] * len(records)
         ddl = CONTROL
         if self._told:
-            plain = plain_records(self._spark, self._pipeline)
+            plain = flat_json_decoder(self._spark, self._pipeline)
             assert plain is not None
             decoded = plain.decoded(pa.array([bytes(record[0]) for record in records], pa.binary()))
             told = [(found and tuple(found.values()),) for found in decoded.to_pylist()]
-            ddl = f"{CONTROL}, {c.PLAIN} {from_arrow_type(plain.kind).simpleString()}"
+            ddl = f"{CONTROL}, {c.FLAT_JSON} {from_arrow_type(plain.kind).simpleString()}"
         rows = [(0, at, None, *told[at], *record) for at, record in enumerate(records)]
         marker = (0, None, MARK, *[None] * (len(fields) + self._told))
         frame = self._spark.createDataFrame([*rows, marker], f"{ddl}, {self._ddl}")
-        shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
+        shape = RecordShape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
         apply.check(frame, self._pipeline, shape)
         return apply.apply(frame, self._pipeline, shape)
 
     def rows(self, *records: Sequence[Any]) -> list[Judged]:
         """What becomes of these rows, in order. Checks on the way that the marker passed untouched."""
         *judged, marker = [row.asDict(recursive=True) for row in self.plan(records).collect()]
-        assert (marker[c.MARK], marker[c.VERDICT], self._original(marker)) == (MARK, None, None)
+        assert (marker[c.MARKER], marker[c.VERDICT], self._original(marker)) == (MARK, None, None)
         assert [row["__pos"] for row in judged] == list(range(len(records)))
         return [
             Judged(
@@ -124,8 +124,8 @@ class Transform:
             return None
         if isinstance(original, str):
             fields = parse_schema(self._spark, self._ddl, "judged").fields
-            shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
-            (original,) = original_columns.unpacked(pa.array([original]), shape).to_pylist()
+            shape = RecordShape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
+            (original,) = original_columns.unpack(pa.array([original]), shape).to_pylist()
         return original if any(value not in (None, []) for value in original.values()) else None
 
 

@@ -19,8 +19,8 @@ from pyspark import cloudpickle
 
 from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import Content
-from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, Connection, Shape, SinkContext
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
+from airflow_provider_ckpt.connectors.protocols import POSITION, ROW_NUMBER, Connection, RecordShape, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -111,7 +111,7 @@ class ScriptedWriter:
         self._script = script
         self._log = log
 
-    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Write down what the batch holds."""
         script, seq = self._script, task.key.seq
         time.sleep(script.pause)
@@ -119,7 +119,7 @@ class ScriptedWriter:
             raise ValueError("nobody foresaw this")
         if seq in script.write_fails:
             raise SinkError("the sink refuses", whole=script.write_fails[seq])
-        numbers = content.rows.column(NUMBER).to_pylist()
+        numbers = content.rows.column(ROW_NUMBER).to_pylist()
         start = task.range.start
         refused = ErrorInfo(ErrorType.SINK, "bad row", sqlstate="23514")
         bad = {number: refused for number in numbers if start + number in script.bad}
@@ -130,14 +130,14 @@ class ScriptedWriter:
             "positions": [start + number for number in numbers if number not in bad],
             "columns": content.rows.column_names[1:],
             "names": content.rows.column("name").to_pylist() if "name" in content.rows.column_names else [],
-            "letters": [
+            "dead_letters": [
                 [
-                    letter.position,
-                    letter.error.type,
-                    letter.error.message,
-                    (letter.value or b"").decode(errors="backslashreplace"),
+                    dead_letter.position,
+                    dead_letter.error.type,
+                    dead_letter.error.message,
+                    (dead_letter.value or b"").decode(errors="backslashreplace"),
                 ]
-                for letter in [*content.letters, *found]
+                for dead_letter in [*content.dead_letters, *found]
             ],
         }
         with Path(self._log).open("a") as file:
@@ -178,10 +178,10 @@ def make_job(log: Path, script: Script, **keys: Any) -> ScriptedJob:
         "sink": {"type": "postgres", "connection": "db", "table": "target"},
         **keys,
     }
-    shape = Shape(raw=False, columns=(("id", "bigint"), ("name", "string")))
+    shape = RecordShape(raw=False, columns=(("id", "bigint"), ("name", "string")))
     if script.raw is not None:
         document["source"] = {"type": "files", "path": "/made/up"}
-        shape = Shape(raw=True, columns=(("value", "binary"),))
+        shape = RecordShape(raw=True, columns=(("value", "binary"),))
     connections = {"db": Connection("db", "postgres")}
     pipeline = Pipeline.model_validate(document)
     context = SinkContext("ledger", pipeline.name, 1)

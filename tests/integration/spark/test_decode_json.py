@@ -125,7 +125,7 @@ NESTED: dict[str, Any] = {
     "paid": True,
     "price": 1.25,
     "tags": ["a", None],
-    "who": {"id": 7, "roles": [{"name": "x"}]},
+    "actor": {"id": 7, "roles": [{"name": "x"}]},
 }
 
 
@@ -147,7 +147,7 @@ def test_nested_values_arrive_whole(nested: Transform) -> None:
         "paid": True,
         "price": Decimal("1.25"),
         "tags": ["a", None],
-        "who": {"id": 7, "roles": [{"name": "x"}]},
+        "actor": {"id": 7, "roles": [{"name": "x"}]},
     }
 
 
@@ -159,9 +159,9 @@ def test_nested_values_arrive_whole(nested: Transform) -> None:
         {"paid": "true"},
         {"price": 99999},
         {"tags": "a"},
-        {"who": {"id": "x", "roles": []}},
-        {"who": [1]},
-        {"who": {"id": 1, "roles": [{"name": "x"}, 5]}},
+        {"actor": {"id": "x", "roles": []}},
+        {"actor": [1]},
+        {"actor": {"id": 1, "roles": [{"name": "x"}, 5]}},
     ],
     ids=str,
 )

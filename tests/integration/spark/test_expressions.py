@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.protocols import Shape, SinkContext
+from airflow_provider_ckpt.connectors.protocols import RecordShape, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.spark.job import Job
-from airflow_provider_ckpt.spark.sql import HARMLESS, cannot_raise, literal, quote
+from airflow_provider_ckpt.spark.sql import NEVER_RAISING, cannot_raise, literal, quote
 from airflow_provider_ckpt.spark.transform.projection import project
-from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, attempts
+from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, try_columns
 from airflow_provider_ckpt.spark.wave import check_transform
 from tests.integration.spark.judging import DELIVERED, Transform
 from tests.services.replication import orders_pipeline
@@ -412,7 +412,7 @@ def test_a_schema_that_no_record_can_have_is_refused(spark: SparkSession, schema
     document["source"] = {"type": "files", "path": "/in"}
     document["transform"] = {"decode": "json", "schema": "id bigint"}
     document["transform"] |= {"schema": schema} if key == "schema" else {"returns": schema, "python": "json:loads"}
-    job = Job(build(document).document(), SinkContext("l", "orders", 1), Shape(True, [("value", "binary")]), {})
+    job = Job(build(document).document(), SinkContext("l", "orders", 1), RecordShape(True, [("value", "binary")]), {})
 
     with pytest.raises(ConfigError, match=f"orders: transform.{key}: {re.escape(said)}"):
         check_transform(spark, job)
@@ -444,7 +444,7 @@ def test_an_expression_is_evaluated_only_where_its_condition_holds(either: Spark
     pipeline = build(orders_pipeline())
     frame = either.sql("select * from values ('1', true), ('x', true), (null, true), ('1', false) as v(t, asked)")
     expressions = {"n": ("asked", "cast(t as int)"), "next": ("asked AND n IS NOT NULL", "cast(t as int) + 1")}
-    tried = project(frame, attempts(frame, expressions, pipeline), pipeline).collect()
+    tried = project(frame, try_columns(frame, expressions, pipeline), pipeline).collect()
     assert [(row.n and row.n[VALUE], row.next and row.next[VALUE]) for row in tried] == [
         (1, 2),
         (None, None),
@@ -480,9 +480,9 @@ def test_a_harmless_function_raises_for_no_value_of_a_type_that_it_takes(each_wa
     rows = values.selectExpr("explode(sequence(0, 3)) AS n", "*").repartition(2)
     rows = rows.selectExpr(*(f"CAST(get(`{kind}`, n) AS {kind}) AS `{kind}`" for kind in VALUES))
 
-    calls = [call for name in HARMLESS for kind in VALUES if taken(rows, call := f"{name}(`{kind}`)")]
+    calls = [call for name in NEVER_RAISING for kind in VALUES if taken(rows, call := f"{name}(`{kind}`)")]
 
-    assert len(calls) >= len(HARMLESS) * 10
+    assert len(calls) >= len(NEVER_RAISING) * 10
     assert all(cannot_raise(call) for call in calls)
     evaluated = [f"hash({call})" for call in calls]
     assert len(rows.selectExpr(*evaluated).collect()) == 4

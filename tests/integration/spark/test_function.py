@@ -62,7 +62,7 @@ def test_it_gets_what_spark_puts_out_and_order_count_and_identity_hold(spark: Sp
     assert [line["seq"] for line in lines] == [0, 1, 2]
     assert [line["positions"] for line in lines] == [[0, 2, 6, 8], [], [12, 14, 16, 18]]
     assert lines[0]["columns"] == ["id", "name", "at"]
-    assert lines[0]["letters"] == [[7, "Processing", "KeyError: 'seven'", '{"id": 7, "name": "row 7"}']]
+    assert lines[0]["dead_letters"] == [[7, "Processing", "KeyError: 'seven'", '{"id": 7, "name": "row 7"}']]
 
 
 def test_a_row_that_the_sink_refuses_afterwards_is_dead_lettered_as_the_source_held_it(
@@ -73,8 +73,10 @@ def test_a_row_that_the_sink_refuses_afterwards_is_dead_lettered_as_the_source_h
     outcomes = run(spark, job_with(stamped, log, Script(bad=[2])), [task(0, 0, 10)])
 
     assert counts(outcomes[0]) == Counts(read=10, delivered=4, filtered=4, dead_lettered=2)
-    assert sorted(letter[0] for letter in written(log)[0]["letters"]) == [2, 7]
-    assert [letter[3] for letter in written(log)[0]["letters"] if letter[0] == 2] == ['{"id": 2, "name": "row 2"}']
+    assert sorted(dead_letter[0] for dead_letter in written(log)[0]["dead_letters"]) == [2, 7]
+    assert [dead_letter[3] for dead_letter in written(log)[0]["dead_letters"] if dead_letter[0] == 2] == [
+        '{"id": 2, "name": "row 2"}'
+    ]
 
 
 def test_a_function_that_loses_rows_halts_before_anything_is_sent(spark: SparkSession, tmp_path: Path) -> None:

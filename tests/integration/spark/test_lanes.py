@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark.lane.deliver import Lane
-from airflow_provider_ckpt.spark.lane.gather import Gathered
+from airflow_provider_ckpt.spark.lane.gather import GatheredBatch
 from airflow_provider_ckpt.spark.wave import run_wave
 from tests.integration.spark.scripted import Script, ScriptedJob, make_job, make_wave, task, written
 
@@ -153,7 +153,7 @@ def test_a_batch_that_is_given_up_is_dead_lettered_whole_with_its_last_error(
     assert rejected.receipt.counts == Counts(read=3, dead_lettered=3)
     assert void.receipt is not None
     assert void.receipt.counts == Counts()
-    assert written(log)[1]["letters"] == [
+    assert written(log)[1]["dead_letters"] == [
         [n, "RetryExhausted", "three times in vain", f'{{"id": {n}, "name": "row {n}"}}'] for n in (10, 11, 12)
     ]
 
@@ -167,7 +167,7 @@ def test_a_record_that_the_sink_finds_bad_is_dead_lettered_as_the_source_had_it(
     assert outcomes[0].receipt.counts == Counts(read=10, delivered=8, dead_lettered=2)
     (line,) = written(log)
     assert line["columns"] == ["upper", "id"]
-    assert line["letters"] == [[n, "Sink", "bad row", f'{{"id": {n}, "name": "row {n}"}}'] for n in (3, 8)]
+    assert line["dead_letters"] == [[n, "Sink", "bad row", f'{{"id": {n}, "name": "row {n}"}}'] for n in (3, 8)]
 
 
 def test_of_records_that_share_a_position_the_sink_s_bad_ones_alone_are_dead_lettered(
@@ -177,7 +177,7 @@ def test_of_records_that_share_a_position_the_sink_s_bad_ones_alone_are_dead_let
     assert outcomes[0].receipt is not None
     assert outcomes[0].receipt.counts == Counts(read=10, delivered=8, dead_lettered=2)
     (line,) = written(log)
-    assert line["letters"] == [
+    assert line["dead_letters"] == [
         [at, "Sink", "bad row", f'{{"id": {n}, "name": "row {n}"}}'] for at, n in ((0, 4), (5, 8))
     ]
 
@@ -189,7 +189,7 @@ def test_of_records_that_share_a_position_each_has_its_own_fate(spark: SparkSess
     assert outcome.receipt.counts == Counts(read=6, delivered=3, filtered=1, dead_lettered=2)
     (line,) = written(log)
     assert line["positions"] == [0, 3, 5]
-    assert [(position, json.loads(value)["id"]) for position, _, _, value in line["letters"]] == [(0, 2), (0, 4)]
+    assert [(position, json.loads(value)["id"]) for position, _, _, value in line["dead_letters"]] == [(0, 2), (0, 4)]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_filtered_and_rejected_records_are_counted_and_the_sum_holds(spark: Spar
     (line,) = written(log)
     assert line["positions"] == [1, 2, 4, 5, 8, 10, 11]
     message = "select inverse failed: 100 div (id - 7)"
-    assert line["letters"] == [[7, "TransformEvaluation", message, '{"id": 7, "name": "row 7"}']]
+    assert line["dead_letters"] == [[7, "TransformEvaluation", message, '{"id": 7, "name": "row 7"}']]
 
 
 def test_without_dead_letters_a_record_that_calls_for_one_halts_and_nothing_is_sent(
@@ -236,7 +236,7 @@ def test_without_dead_letters_a_record_that_calls_for_one_halts_and_nothing_is_s
 def test_a_batch_whose_sum_does_not_hold_is_never_sent(log: Path) -> None:
     lane = Lane(make_job(log, Script()), transformed=False)
     rows = pa.table({POSITION: pa.array([0, 1], pa.int64()), "id": pa.array([0, 1], pa.int64())})
-    outcome = lane.deliver(task(0, 0, 3), Gathered.of(rows, 3))
+    outcome = lane.deliver(task(0, 0, 3), GatheredBatch.of(rows, 3))
     assert outcome.outcome is FAILED
     assert outcome.error is not None
     assert outcome.error.message.startswith("SumIdentity: 3 records were read, but 2 are to be delivered")

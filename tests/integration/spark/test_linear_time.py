@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import Shape
+from airflow_provider_ckpt.connectors.protocols import RecordShape
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.lane.stack_traces import _SPARKS_OWN
+from airflow_provider_ckpt.spark.lane.stack_traces import _SPARK_ERROR
 from airflow_provider_ckpt.spark.transform import apply
-from airflow_provider_ckpt.spark.transform.plain_json import Plain
+from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 from airflow_provider_ckpt.spark.transform.projection import parse_schema
 from tests.integration.spark.judging import CONTROL
 
@@ -105,7 +105,7 @@ def judge(
         text = f"concat(first, repeat(part, cast({length} / length(part) AS int)), last)"
         control = [f"0L AS {names[0]}", f"at AS {names[1]}", f"cast(NULL AS string) AS {names[2]}"]
         frame = table.selectExpr(*control, f"cast({text} AS binary) AS value")
-        judged = apply.apply(frame, pipeline, Shape(True, [("value", "binary")]))
+        judged = apply.apply(frame, pipeline, RecordShape(True, [("value", "binary")]))
         rows = judged.select(names[1], c.VERDICT).collect()
         found = {row[0]: row[1] for row in rows}
         return {name: found[at] for at, name in enumerate(records)}
@@ -187,7 +187,7 @@ def test_what_resembles_a_huge_decimal_beside_a_decimal_is_delivered(spark: Spar
 
 def test_no_record_holds_the_look_for_plain_ones(spark: SparkSession) -> None:
     schema = parse_schema(spark, "t string, d double, at timestamp, i bigint", "long")
-    plain = Plain.of(schema.fields)
+    plain = FlatJsonDecoder.of(schema.fields)
     assert plain is not None
     records = JSON | with_values('{"NAME":"VALUE"}') | with_values('{"NAME":VALUE}')
 
@@ -201,4 +201,4 @@ def test_no_record_holds_the_look_for_plain_ones(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(("first", "part"), [("[A] ", "\n"), ("[A] ", "\n "), ("", "["), ("", "[A"), ("[", "A")])
 def test_no_error_text_holds_the_look_for_what_spark_said(first: str, part: str) -> None:
-    grows_as_its_length(lambda length: _SPARKS_OWN.search(first + part * length), time.process_time)
+    grows_as_its_length(lambda length: _SPARK_ERROR.search(first + part * length), time.process_time)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
-from airflow_provider_ckpt.connectors.protocols import Shape
+from airflow_provider_ckpt.connectors.protocols import RecordShape
 from airflow_provider_ckpt.spark.sql import quote
 from airflow_provider_ckpt.spark.transform import original_columns
 
@@ -34,14 +34,14 @@ VALUES: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_values_come_back_as_they_went_in(spark: SparkSession, kind: str) -> None:
-    shape = Shape(False, [("n", "int"), ("the column", kind)])
+    shape = RecordShape(False, [("n", "int"), ("the column", kind)])
     values = VALUES[kind]
     wanted = to_arrow(kind)
     table = pa.table({"n": pa.array(range(len(values)), pa.int32()), "the column": pa.array(values, wanted)})
 
-    text = original_columns.packed(shape, quote, kept=False)
+    text = original_columns.packed_sql(shape, quote, kept=False)
     rows = spark.createDataFrame(table).selectExpr(f"{text} AS packed", "n").orderBy("n").toArrow()
-    found = original_columns.unpacked(pa.concat_arrays(rows.column("packed").chunks), shape)
+    found = original_columns.unpack(pa.concat_arrays(rows.column("packed").chunks), shape)
 
     assert list(map(repr, found.field(1).to_pylist())) == list(map(repr, pa.array(values, wanted).to_pylist()))
     assert [field.type for field in found.type] == [pa.int32(), wanted]
@@ -49,15 +49,18 @@ def test_values_come_back_as_they_went_in(spark: SparkSession, kind: str) -> Non
 
 @pytest.mark.parametrize("kind", ["array<int>", "map<string,int>", "struct<a:int>", "timestamp_ntz"])
 def test_a_type_without_a_form_leaves_a_struct(kind: str) -> None:
-    shape = Shape(False, [("n", "int"), ("c", kind)])
+    shape = RecordShape(False, [("n", "int"), ("c", kind)])
 
-    assert original_columns.packed(shape, quote, kept=False) == "struct(`n` AS `n`, `c` AS `c`)"
+    assert original_columns.packed_sql(shape, quote, kept=False) == "struct(`n` AS `n`, `c` AS `c`)"
 
 
 def test_what_is_kept_of_every_record_is_a_struct() -> None:
-    shape = Shape(False, [("n", "int")])
+    shape = RecordShape(False, [("n", "int")])
 
-    assert (original_columns.packed(shape, quote, kept=True), original_columns.nothing(shape, kept=True)) == (
+    assert (
+        original_columns.packed_sql(shape, quote, kept=True),
+        original_columns.placeholder_sql(shape, kept=True),
+    ) == (
         "struct(`n` AS `n`)",
         "NULL",
     )

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.wave import Wave
 from airflow_provider_ckpt.spark.transform import apply
-from airflow_provider_ckpt.spark.transform.plain_json import Plain
+from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 from airflow_provider_ckpt.spark.transform.projection import parse_schema
 from airflow_provider_ckpt.spark.transform.strict_parsing import JSON_DIALECT
 from airflow_provider_ckpt.spark.wave import run_wave
@@ -72,11 +72,11 @@ def test_a_batch_with_another_record_is_done_again_and_every_record_arrives_once
     assert lines[2]["positions"] == list(range(20, 30))
     assert lines[2]["names"][5] == "odd one"
     assert lines[3]["positions"] == [30, 31, 32, 33, 34, 37, 38, 39]
-    assert [letter[:2] for letter in lines[3]["letters"]] == [
+    assert [dead_letter[:2] for dead_letter in lines[3]["dead_letters"]] == [
         [35, "MessageDeserialization"],
         [36, "MessageDeserialization"],
     ]
-    assert lines[3]["letters"][1][3] == '{"id": 36, "name": "row 36"} junk'
+    assert lines[3]["dead_letters"][1][3] == '{"id": 36, "name": "row 36"} junk'
     if keys:
         assert [line["seq"] for line in written(log) if line["seq"] != 1] == [0, 2, 3, 4]
 
@@ -85,7 +85,7 @@ def test_the_original_of_a_row_that_the_sink_refuses_is_its_bytes(spark: SparkSe
     run(spark, log, Script(raw={}, bad=[7]), make_wave(tens(0)))
 
     (line,) = written(log)
-    assert line["letters"] == [[7, "Sink", "bad row", plain_record(7).decode()]]
+    assert line["dead_letters"] == [[7, "Sink", "bad row", plain_record(7).decode()]]
 
 
 def test_a_plain_record_that_the_transform_rejects_is_its_bytes(spark: SparkSession, log: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_plain_record_that_the_transform_rejects_is_its_bytes(spark: SparkSess
 
     (line,) = written(log)
     assert line["positions"] == [0, 1, 2, 4, 6, 8, 9]
-    assert [[position, kind, text] for position, kind, _, text in line["letters"]] == [
+    assert [[position, kind, text] for position, kind, _, text in line["dead_letters"]] == [
         [3, "FilterEvaluation", plain_record(3).decode()],
         [5, "TransformEvaluation", plain_record(5).decode()],
         [7, "MessageDeserialization", "{"],
@@ -108,7 +108,7 @@ def test_a_null_is_looked_at_where_the_pipeline_says_that_it_is_an_error(spark: 
     run(spark, log, Script(raw={3: b'{"id": 3, "name": null}'}), make_wave(tens(0)), **keys)
 
     (line,) = written(log)
-    assert [letter[0] for letter in line["letters"]] == [3]
+    assert [dead_letter[0] for dead_letter in line["dead_letters"]] == [3]
 
 
 @pytest.mark.parametrize("where", [None, "id >= 0"], ids=["decoded alone", "filtered, too"])
@@ -126,11 +126,11 @@ def test_a_record_that_is_larger_than_may_be_never_enters_the_jvm(
     lines = {line["seq"]: line for line in written(log)}
     names = [name for seq in range(4) for name in lines[seq]["names"]]
     assert names == ["n" * 77 if n == 12 else f"row {n}" for n in range(30) if n not in (14, 23)]
-    letters = [letter for seq in range(4) for letter in lines[seq]["letters"]]
-    assert [position for position, *_ in letters] == [14, 23, *range(30, 40)]
-    assert {kind for _, kind, _, _ in letters} == {"MessageDeserialization"}
-    assert letters[0][2:] == [f"{len(odd)} bytes, more than transform.max_record_bytes", odd.decode()]
-    assert [text for *_, text in letters[1:]] == [
+    dead_letters = [dead_letter for seq in range(4) for dead_letter in lines[seq]["dead_letters"]]
+    assert [position for position, *_ in dead_letters] == [14, 23, *range(30, 40)]
+    assert {kind for _, kind, _, _ in dead_letters} == {"MessageDeserialization"}
+    assert dead_letters[0][2:] == [f"{len(odd)} bytes, more than transform.max_record_bytes", odd.decode()]
+    assert [text for *_, text in dead_letters[1:]] == [
         record.decode(errors="backslashreplace") for record in [plain] + [broken] * 10
     ]
 
@@ -157,7 +157,7 @@ def _written(kind: str, chance: Random) -> str:
 def test_what_arrow_makes_of_a_plain_record_is_what_spark_makes_of_it(spark: SparkSession) -> None:
     kinds = ["string", "boolean", "smallint", "int", "bigint", "float", "double", "date", "timestamp"]
     schema = ", ".join(f"{kind}_ {kind}" for kind in kinds)
-    plain = Plain.of(parse_schema(spark, schema, "x").fields)
+    plain = FlatJsonDecoder.of(parse_schema(spark, schema, "x").fields)
     assert plain is not None
     chance = Random(20261122)
     # One field that is not null, so that a record is plain or not for that one alone.

@@ -19,8 +19,8 @@ import psycopg2
 
 from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.services import processes
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import sqlalchemy_url
@@ -296,8 +296,10 @@ class Scene:
         with self.ledger() as ledger:
             audit = ledger.audit(name)
             assert audit["ok"], audit["violations"]
-            setup = Setup(load(self.declarations[name]), ledger, lambda _: connection_to(self.store, "store"), "test")
-            agreement = against_sink(setup, lambda _: None)
+            setup = PipelineContext(
+                load(self.declarations[name]), ledger, lambda _: connection_to(self.store, "store"), "test"
+            )
+            agreement = audit_sink(setup, lambda _: None)
             assert agreement["agrees"], agreement["differences"]
             lease = ledger.status(name)["lease"]
             kinds = [event["kind"] for event in ledger.events(name, 1000)]

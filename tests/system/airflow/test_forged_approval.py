@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.actions import Action, ActionKind
 from tests.system.airflow.scene import Scene
 
 DAG, PIPELINE = "guarded_recovery", "guarded"
@@ -33,7 +33,7 @@ def running(scene: Scene) -> Iterator[None]:
     yield
     with scene.ledger() as ledger:
         if ledger.status(PIPELINE)["phase"] != "running":
-            ledger.act(PIPELINE, Act(ActKind.RESUME), who="test", why="after an attack")
+            ledger.action(PIPELINE, Action(ActionKind.RESUME), actor="test", reason="after an attack")
 
 
 def ask(scene: Scene, action: str = "rewind", **params: Any) -> str:
@@ -94,7 +94,7 @@ def done(scene: Scene) -> list[tuple[str, str]]:
     """What people did to the pipeline so far: each act, in order, and in whose name."""
     with scene.ledger() as ledger:
         events = ledger.events(PIPELINE, 1000)
-    return [(event["kind"], event["who"]) for event in events if event["kind"] in KINDS]
+    return [(event["kind"], event["actor"]) for event in events if event["kind"] in KINDS]
 
 
 KINDS = {"rewind", "force_stop", "skip", "release", "recover", "replay_letters"}
@@ -139,7 +139,7 @@ def test_a_preview_that_is_rewritten_while_the_question_stands_changes_nothing_o
     run_id = ask(scene)
     seen = scene.airflow.xcom(DAG, run_id, "preview")
 
-    other = {"proposal": Act(ActKind.FORCE_STOP).to_json(), "act": "force_stop", "who": "airflow:eve"}
+    other = {"proposal": Action(ActionKind.FORCE_STOP).to_json(), "act": "force_stop", "actor": "airflow:eve"}
     forge(scene, run_id, "preview", "return_value", {**seen, **other})
     answer(scene, run_id)
 

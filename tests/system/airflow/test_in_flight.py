@@ -52,7 +52,7 @@ def test_of_two_runs_at_once_the_second_waits_or_fails_fast_as_configured(scene:
     assert seen.ids == list(range(80))
     assert not seen.held
     assert seen.epoch == 2
-    assert [event["who"].split("/")[1] for event in scene.events("doubled", "lease_acquired")] == [first, waiting]
+    assert [event["actor"].split("/")[1] for event in scene.events("doubled", "lease_acquired")] == [first, waiting]
 
 
 def test_past_an_expired_lease_status_tells_of_the_first_run_and_the_second_fences_it(scene: Scene) -> None:

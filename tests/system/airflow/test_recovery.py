@@ -45,7 +45,7 @@ def test_a_remedy_is_done_once_somebody_else_has_approved_it_and_the_trail_names
     scene.succeeds("recovery", run_id)
 
     (event,) = scene.events("stopped", "force_stop")
-    assert event["who"] == "airflow:oscar"
+    assert event["actor"] == "airflow:oscar"
     assert event["detail"]["reason"] == "a | b <b>c</b> (requested by airflow:ada)"
     assert (event["detail"]["before"]["phase"], event["detail"]["after"]["phase"]) == ("running", "stopped")
     report = scene.airflow.xcom("recovery", run_id, "report")

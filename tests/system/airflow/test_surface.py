@@ -240,7 +240,7 @@ def test_a_function_of_the_dag_file_transforms_and_a_follower_hears_of_it_once(s
     user = surface.runs("care")[0]["triggering_user_name"]
     ((drain,), (resume,)) = surface.scene.events("own", "drain"), surface.scene.events("own", "resume")
     assert user
-    assert drain["who"] == resume["who"] == f"airflow:{user}"
+    assert drain["actor"] == resume["actor"] == f"airflow:{user}"
     assert drain["detail"]["reason"] == "a look at own"
     assert drain["detail"]["after"]["phase"] == "draining"
 

@@ -10,7 +10,7 @@ from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_ckpt.assets import pipeline
-from airflow_provider_ckpt.assets.pipeline import RUNS, announce, pipeline_asset
+from airflow_provider_ckpt.assets.pipeline import RUNS, emit_event, pipeline_asset
 from airflow_provider_ckpt.links.pipeline import PipelineLink
 from airflow_provider_ckpt.operators.carry_out import CkptReportOperator
 from airflow_provider_ckpt.operators.outcomes import CkptHoldOperator
@@ -40,7 +40,7 @@ def context() -> Any:
 
 
 def newest(monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any] | None) -> None:
-    monkeypatch.setattr(pipeline, "_newest", lambda asset: extra)
+    monkeypatch.setattr(pipeline, "_newest_extra", lambda asset: extra)
 
 
 def test_a_dag_may_be_scheduled_on_it_by_its_uri_alone() -> None:
@@ -57,7 +57,7 @@ def test_another_uri_of_its_scheme_is_refused(uri: str) -> None:
 def test_an_event_tells_the_positions_epoch_and_generation(monkeypatch: pytest.MonkeyPatch, context: Any) -> None:
     newest(monkeypatch, None)
 
-    assert announce(context, summary(9)) is True
+    assert emit_event(context, summary(9)) is True
 
     (event,) = context["outlet_events"][RUNS].asset_alias_events
     told = {
@@ -80,7 +80,7 @@ def test_a_run_that_moved_nothing_gives_none(
 ) -> None:
     newest(monkeypatch, before)
 
-    assert announce(context, summary(9)) is given
+    assert emit_event(context, summary(9)) is given
     assert len(context["outlet_events"][RUNS].asset_alias_events) == given
     assert context["outlet_events"][AUTHORS].extra["epoch"] == 7
 

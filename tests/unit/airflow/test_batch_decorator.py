@@ -11,7 +11,7 @@ from airflow.sdk import DAG, task
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.setup import PipelineContext
 from airflow_provider_ckpt.spark.transform.python_function import unpack
 from tests.unit.airflow.test_task_group import PIPELINE
 
@@ -74,7 +74,7 @@ def test_an_argument_that_it_does_not_take_is_refused_when_the_dag_is_parsed() -
 
 def test_nothing_but_its_task_runs_such_a_pipeline() -> None:
     with pytest.raises(ConfigError, match=r"Run the DAG whose @task\.ckpt_batch defines it"):
-        _ = Setup(build(OWN), object(), lambda _: None, "me").packed_function  # type: ignore[arg-type, return-value]
+        _ = PipelineContext(build(OWN), object(), lambda _: None, "me").packed_function  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize(

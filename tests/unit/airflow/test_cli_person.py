@@ -10,7 +10,7 @@ from argparse import Namespace
 
 import pytest
 
-from airflow_provider_ckpt.cli.identity import confirm, who, why
+from airflow_provider_ckpt.cli.identity import actor, confirm, given_reason
 from airflow_provider_ckpt.core.errors import ConfigError
 
 
@@ -25,25 +25,25 @@ def test_a_person_is_the_systems_user_on_this_host(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("USER", "somebody-else")
     monkeypatch.setenv("LOGNAME", "somebody-else")
 
-    assert who() == f"cli:{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
+    assert actor() == f"cli:{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1_000_700_000)
 
-    assert who() == f"cli:1000700000@{socket.gethostname()}"
+    assert actor() == f"cli:1000700000@{socket.gethostname()}"
 
 
 def test_a_reason_is_kept_as_it_was_given() -> None:
-    assert why(Namespace(reason=" wait for the fix ")) == "wait for the fix"
-    assert why(Namespace(reason=None)) is None
-    assert why(Namespace(reason="disk full"), required_by="skip") == "disk full"
+    assert given_reason(Namespace(reason=" wait for the fix ")) == "wait for the fix"
+    assert given_reason(Namespace(reason=None)) is None
+    assert given_reason(Namespace(reason="disk full"), required_by="skip") == "disk full"
 
 
 @pytest.mark.parametrize("given", [None, "", "  "])
 def test_an_override_needs_a_reason(given: str | None) -> None:
     with pytest.raises(ConfigError, match=r"skip needs a reason\. Give it with --reason"):
-        why(Namespace(reason=given), required_by="skip")
+        given_reason(Namespace(reason=given), required_by="skip")
 
 
 @pytest.mark.parametrize("answer", ["yes\n", "Y\n"])

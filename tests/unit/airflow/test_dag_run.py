@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.cli.dag_run import disagreement
+from airflow_provider_ckpt.cli.dag_run import contradiction
 from airflow_provider_ckpt.replication.owner import dag_run_of, of_task, of_this_process, task_of
 
 
@@ -20,13 +20,13 @@ def status(*, held: bool = False, lease: str | None = None, **batches: int) -> d
 
 @pytest.mark.parametrize("state", ["running", "queued", None])
 def test_of_a_run_that_is_not_over_or_gone_nothing_is_said(state: str | None) -> None:
-    assert disagreement(state, status(planned=1)) is None
-    assert disagreement(state, status()) is None
-    assert disagreement(state, status(lease="dag:a/b/orders/t"), ["t"]) is None
+    assert contradiction(state, status(planned=1)) is None
+    assert contradiction(state, status()) is None
+    assert contradiction(state, status(lease="dag:a/b/orders/t"), ["t"]) is None
 
 
 def test_a_task_that_airflow_shows_as_running_while_nobody_holds_the_lease_is_told() -> None:
-    said = disagreement("running", status(in_flight=1), ["replicate.submit"])
+    said = contradiction("running", status(in_flight=1), ["replicate.submit"])
 
     assert said is not None
     assert "Airflow shows replicate.submit as running, but nobody holds the lease" in said
@@ -39,14 +39,14 @@ def test_an_owner_names_its_task_or_group() -> None:
 
 
 def test_a_success_with_batches_that_have_no_verdict_is_told() -> None:
-    said = disagreement("success", status(planned=2, in_flight=1))
+    said = contradiction("success", status(planned=2, in_flight=1))
 
     assert said is not None
     assert "2 planned, 1 in_flight" in said
 
 
 def test_a_failure_that_left_nothing_to_do_is_told() -> None:
-    said = disagreement("failed", status(delivered=3))
+    said = contradiction("failed", status(delivered=3))
 
     assert said is not None
     assert "all planned batches have a verdict" in said
@@ -62,7 +62,7 @@ def test_a_failure_that_left_nothing_to_do_is_told() -> None:
     ],
 )
 def test_where_both_say_the_same_nothing_is_said(state: str, seen: dict[str, Any]) -> None:
-    assert disagreement(state, seen) is None
+    assert contradiction(state, seen) is None
 
 
 def test_only_a_dag_runs_lease_names_one() -> None:

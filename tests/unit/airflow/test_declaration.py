@@ -179,7 +179,7 @@ MAPPED = {
         'CkptReplicateOperator.partial(task_id="t", pipeline="pipelines/orders.yaml").expand(ckpt_conn_id=["a", "b"])'
     ),
     "sensor": f'CkptLagSensor.partial(task_id="t").expand(pipeline={FILES})',
-    "act": f'CkptDrainOperator.partial(task_id="t", reason="a look").expand(pipeline={FILES})',
+    "action": f'CkptDrainOperator.partial(task_id="t", reason="a look").expand(pipeline={FILES})',
     "function": "clean.expand(limit=[1, 2])",
     "function's arguments": 'clean.partial(limit=1).expand_kwargs([{"at": 1}, {"at": 2}])',
     "group": f"each.expand(pipeline={FILES})",

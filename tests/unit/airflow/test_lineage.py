@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from openlineage.client.serde import Serde
 
-from airflow_provider_ckpt.config.flow import Sink, Source
+from airflow_provider_ckpt.config.flow import SinkSection, SourceSection
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.lineage import lineage_of, name_of
+from airflow_provider_ckpt.lineage import dataset_name, lineage_of
 from airflow_provider_ckpt.replication.metrics import Metric
 
 CONNECTIONS = {
@@ -37,25 +37,28 @@ def connections(name: str) -> Connection:
     return CONNECTIONS[name]
 
 
-def jdbc(connection: str, table: str) -> Source:
+def jdbc(connection: str, table: str) -> SourceSection:
     """A source that a driver reads."""
-    return Source(type="jdbc", connection=connection, table=table, cursor="ID", jars=("/drivers/x.jar",))
+    return SourceSection(type="jdbc", connection=connection, table=table, cursor="ID", jars=("/drivers/x.jar",))
 
 
 @pytest.mark.parametrize(
     ("half", "name"),
     [
         (
-            Source(type="postgres", connection="shop", table="orders", cursor="id"),
+            SourceSection(type="postgres", connection="shop", table="orders", cursor="id"),
             ("postgres://db.example:5433", "shop.public.orders"),
         ),
-        (Sink(type="postgres", connection="shop", table='"My.S".t'), ("postgres://db.example:5433", "shop.My.S.t")),
-        (Sink(type="postgres", connection="local", table="a.b"), ("postgres://localhost:5432", "me.a.b")),
-        (Source(type="kafka", connection="stream", topic="orders"), ("kafka://a:9092", "orders")),
-        (Sink(type="kafka", connection="one", topic="orders"), ("kafka://broker.example:9092", "orders")),
-        (Sink(type="delta", path="/lake/flights"), ("file", "/lake/flights")),
-        (Sink(type="delta", path="file:///lake/a%20b"), ("file", "/lake/a b")),
-        (Source(type="files", path="/in/*.jsonl"), ("file", "/in/*.jsonl")),
+        (
+            SinkSection(type="postgres", connection="shop", table='"My.S".t'),
+            ("postgres://db.example:5433", "shop.My.S.t"),
+        ),
+        (SinkSection(type="postgres", connection="local", table="a.b"), ("postgres://localhost:5432", "me.a.b")),
+        (SourceSection(type="kafka", connection="stream", topic="orders"), ("kafka://a:9092", "orders")),
+        (SinkSection(type="kafka", connection="one", topic="orders"), ("kafka://broker.example:9092", "orders")),
+        (SinkSection(type="delta", path="/lake/flights"), ("file", "/lake/flights")),
+        (SinkSection(type="delta", path="file:///lake/a%20b"), ("file", "/lake/a b")),
+        (SourceSection(type="files", path="/in/*.jsonl"), ("file", "/in/*.jsonl")),
         (jdbc("h2", "SALES.ORDERS"), ("h2://db.example", "shop.SALES.ORDERS")),
         (jdbc("pg", "orders"), ("postgres://db.example:5432", "shop.public.orders")),
         (jdbc("ms", "shop.dbo.orders"), ("sqlserver://db.example:1433", "shop.dbo.orders")),
@@ -64,12 +67,14 @@ def jdbc(connection: str, table: str) -> Source:
         (jdbc("teradata", "orders"), ("teradata://db.example", "orders")),
         (jdbc("ora", "SALES.ORDERS"), ("oracle://db.example:1521:xe", "SALES.ORDERS")),
         (jdbc("svc", "SALES.ORDERS"), ("oracle://db.example:1521", "shop.SALES.ORDERS")),
-        (Sink(type="iceberg", connection="lake", table="shop.orders"), ("https://lake:8181/v1", "shop.orders")),
+        (SinkSection(type="iceberg", connection="lake", table="shop.orders"), ("https://lake:8181/v1", "shop.orders")),
     ],
     ids=str,
 )
-def test_datasets_have_openlineages_names_and_no_secret(half: Source | Sink, name: tuple[str, str]) -> None:
-    found = name_of(half, connections)
+def test_datasets_have_openlineages_names_and_no_secret(
+    half: SourceSection | SinkSection, name: tuple[str, str]
+) -> None:
+    found = dataset_name(half, connections)
 
     assert found == name
     assert "s3cret" not in "".join(found)

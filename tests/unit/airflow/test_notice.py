@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ckpt.cli.commands import get_ckpt_commands
-from airflow_provider_ckpt.notifications.notice import Notice, Reason, plain
+from airflow_provider_ckpt.notifications.notice import Notice, Reason, one_line
 
 
 def everything() -> Notice:
@@ -62,8 +62,8 @@ def test_html_is_escaped() -> None:
 
 
 def test_what_comes_from_data_is_one_short_line() -> None:
-    assert plain("a\nb\r\x1b[31mc\u2028d\x00") == "a b [31mc d"
-    assert len(plain("x" * 5000)) == 300
+    assert one_line("a\nb\r\x1b[31mc\u2028d\x00") == "a b [31mc d"
+    assert len(one_line("x" * 5000)) == 300
 
 
 @pytest.mark.parametrize("words", ["status", "release", "skip", "audit", "dlq"])

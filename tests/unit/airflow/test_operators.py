@@ -33,7 +33,7 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators.base import CkptOperator, CkptTaskError, airflow_error
-from airflow_provider_ckpt.operators.outcomes import dead_letters_at
+from airflow_provider_ckpt.operators.outcomes import describe_dead_letter_location
 from airflow_provider_ckpt.replication.run import acquire as replication
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
@@ -94,7 +94,7 @@ class Task:
         }
         for connection in ("SHOP", "WAREHOUSE"):
             monkeypatch.setenv(f"AIRFLOW_CONN_{connection}", "postgres://localhost/db")
-        monkeypatch.setattr(pipeline_assets, "_newest", lambda asset: None)
+        monkeypatch.setattr(pipeline_assets, "_newest_extra", lambda asset: None)
         monkeypatch.setattr(replication, "attach", lambda setup, epoch: run)
         monkeypatch.setattr("airflow_provider_ckpt.operators.base.open_ledger", lambda _: NoLedger())
 
@@ -104,9 +104,9 @@ class Task:
         events = self.context["outlet_events"][RUNS].asset_alias_events
         return [(event.dest_asset_key.uri, event.extra["checkpoint"]) for event in events]
 
-    def skipped_by(self, act: Any) -> set[str]:
+    def skipped_by(self, action: Any) -> set[str]:
         with pytest.raises(DownstreamTasksSkipped) as skipped:
-            act()
+            action()
         return {task.removeprefix("orders.") for task, _ in skipped.value.tasks}
 
 
@@ -390,7 +390,7 @@ def test_dead_letters_of_a_delta_table_are_beside_it(
             "sink": {"type": "delta", "path": path, "connection": connection},
         }
     )
-    assert dead_letters_at(pipeline, resolve_connection) == f"the JSON lines under {place}"
+    assert describe_dead_letter_location(pipeline, resolve_connection) == f"the JSON lines under {place}"
 
 
 @pytest.mark.parametrize(
@@ -425,4 +425,4 @@ def test_a_person_is_told_of_another_place_for_dead_letters(
     source = {"type": "postgres", "connection": "shop", "table": "orders", "cursor": "id"}
     pipeline = build({"name": "orders", "source": source, "sink": sink, "dead_letter_queue": queue})
 
-    assert dead_letters_at(pipeline, resolve_connection) == place
+    assert describe_dead_letter_location(pipeline, resolve_connection) == place

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from airflow_provider_ckpt.cli.output import show, write_document, write_json, write_table, write_yaml
+from airflow_provider_ckpt.cli.output import format_cell, write_document, write_json, write_table, write_yaml
 from airflow_provider_ckpt.core.policy import Route
 
 
@@ -27,7 +27,7 @@ from airflow_provider_ckpt.core.policy import Route
     ],
 )
 def test_a_value_is_shown_as_a_person_writes_it(value: object, cell: str) -> None:
-    assert show(value) == cell
+    assert format_cell(value) == cell
 
 
 def test_json_keeps_numbers() -> None:
@@ -48,9 +48,9 @@ def test_a_table_shows_every_row() -> None:
 
 def test_yaml_keeps_numbers_and_order() -> None:
     out = io.StringIO()
-    write_yaml({"seconds": 1.5, "batches": 12, "route": [Route.DONE], "why": "naïve: yes"}, out)
+    write_yaml({"seconds": 1.5, "batches": 12, "route": [Route.DONE], "reason": "naïve: yes"}, out)
 
-    assert out.getvalue() == "seconds: 1.5\nbatches: 12\nroute:\n- done\nwhy: 'naïve: yes'\n"
+    assert out.getvalue() == "seconds: 1.5\nbatches: 12\nroute:\n- done\nreason: 'naïve: yes'\n"
 
 
 def test_a_document_is_a_table_of_what_is_single_and_one_for_each_list_of_records() -> None:

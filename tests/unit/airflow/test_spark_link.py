@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
-from airflow_provider_ckpt.replication.run.engine_protocol import Ready
+from airflow_provider_ckpt.replication.run.engine_protocol import EngineInfo
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 from tests.unit.airflow.test_task_group import PIPELINE
 
@@ -22,7 +22,7 @@ def test_while_spark_runs_the_task_leads_to_its_ui() -> None:
     pushed: dict[str, str] = {}
     task._ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
 
-    task._show_spark(Ready(4, [], "http://driver:4040", "app-1"))
+    task._show_spark(EngineInfo(4, [], "http://driver:4040", "app-1"))
 
     assert pushed == {SparkLink().xcom_key: "http://driver:4040"}
 
@@ -40,7 +40,7 @@ def test_afterwards_it_leads_to_the_history_server_if_there_is_something_to_see(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__CKPT__SPARK_HISTORY_URL", history)
     task = CkptReplicateOperator(task_id="t", pipeline=PIPELINE)
-    task._show_spark(Ready(4, [], None, application))
+    task._show_spark(EngineInfo(4, [], None, application))
 
     assert SparkLink().get_link(task, ti_key=KEY) == leads_to
 

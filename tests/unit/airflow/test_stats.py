@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.observability import stats
 
 from airflow_provider_ckpt.replication.metrics import COUNTERS, GAUGES, TIMERS, Metric
-from airflow_provider_ckpt.stats import StatsMeter, initialize, tag
+from airflow_provider_ckpt.stats import StatsMeter, initialize, tag_value
 from tests.services.statsd import Sample, StatsdServer
 
 
@@ -73,8 +73,8 @@ def test_no_partition_is_dropped_for_its_name(statsd: StatsdServer, partition: s
 
 
 def test_long_values_stay_two() -> None:
-    assert tag("x" * 200 + "a") != tag("x" * 200 + "b")
-    assert tag("orders-0") == "orders-0"
+    assert tag_value("x" * 200 + "a") != tag_value("x" * 200 + "b")
+    assert tag_value("orders-0") == "orders-0"
 
 
 def test_a_server_that_is_gone_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,9 @@ def entry(number: int, do: str, result: Mapping[str, Any] | None = None, **facts
     return Entry("0-1", number, number, do, "orders", 1, "me", Expect.VALID, facts, number + 0.5, Is.OK, result or {})
 
 
-def event(number: int, kind: str, epoch: int = 1, who: str = "me", **detail: Any) -> dict[str, Any]:
+def event(number: int, kind: str, epoch: int = 1, actor: str = "me", **detail: Any) -> dict[str, Any]:
     """A row of the audit trail."""
-    row = {"id": number, "kind": kind, "epoch": epoch, "who": who, "detail": detail}
+    row = {"id": number, "kind": kind, "epoch": epoch, "actor": actor, "detail": detail}
     return row | {"generation": None, "partition": None, "seq": None}
 
 
@@ -201,7 +201,7 @@ def test_an_attempt_begun_twice_is_found() -> None:
 
 def test_a_kept_act_that_is_gone_is_lost() -> None:
     act = replace(entry(6, "act", {"applied": False, "intent": 1}, act={"kind": "drain"}), epoch=None)
-    row = {"id": 1, "why": "0-1:6", "applied_at": None}
+    row = {"id": 1, "reason": "0-1:6", "applied_at": None}
     assert kinds(judge(evidence([*ENTRIES, act]))) == {LOST}
     assert judge(evidence([*ENTRIES, act], intents={"orders": [row]})) == []
     assert kinds(judge(evidence([*ENTRIES, act], intents={"orders": [row | {"applied_at": 7}]}))) == {LOST}

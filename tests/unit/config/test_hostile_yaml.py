@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.config.load import LARGEST, MOST, build, load, parse
+from airflow_provider_ckpt.config.load import MAX_BYTES, MAX_PROBLEMS, build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -42,7 +42,7 @@ HOSTILE = {
     "dashes": ("- " * 100_000, "nested too deeply"),
     "question marks": ("? " * 100_000, "nested too deeply"),
     "levels": ("".join(f"{' ' * at}a:\n" for at in range(600)), "nested too deeply"),
-    "a text too large": ("a" * (LARGEST + 1), "has 262,145 bytes"),
+    "a text too large": ("a" * (MAX_BYTES + 1), "has 262,145 bytes"),
     "a long key": (f"{GOOD}{'k' * 1000}: 1", "unknown key"),
     "a long value": (f"{GOOD}delivery: {'k' * 200_000}", "is not supported"),
     "a long name": (GOOD.replace("orders", "o" * 100_000), "128 long at most"),
@@ -100,7 +100,7 @@ def told(text: str) -> list[str]:
     except ConfigError as error:
         lines = error.message.split("\n")
     assert time.process_time() - started < SECONDS
-    assert len(lines) <= MOST + 1
+    assert len(lines) <= MAX_PROBLEMS + 1
     for line in lines:
         assert line.startswith("my.yaml:")
         assert len(line) <= 503
@@ -239,7 +239,7 @@ def test_a_path_that_holds_no_declaration_is_told_in_a_line(tmp_path: Path, name
     (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
-    (tmp_path / "large.yaml").write_bytes(b"#" * (LARGEST + 2))
+    (tmp_path / "large.yaml").write_bytes(b"#" * (MAX_BYTES + 2))
     (tmp_path / "utf-16.yaml").write_text(GOOD, "utf-16")
 
     with pytest.raises(ConfigError) as caught:
@@ -297,5 +297,5 @@ def test_any_data_gives_a_pipeline_or_a_few_lines(key: str, value: object) -> No
         said = ""
     except ConfigError as error:
         said = error.message
-    assert len(said.split("\n")) <= MOST + 1
-    assert len(said) <= 503 * (MOST + 1)
+    assert len(said.split("\n")) <= MAX_PROBLEMS + 1
+    assert len(said) <= 503 * (MAX_PROBLEMS + 1)

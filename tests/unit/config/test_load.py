@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.config.delivery import LetterPlace
-from airflow_provider_ckpt.config.flow import Sink, Source, Transform
+from airflow_provider_ckpt.config.delivery import DeadLetterDestination
+from airflow_provider_ckpt.config.flow import SinkSection, SourceSection, Transform
 from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.warnings import warnings
-from airflow_provider_ckpt.core.errors import Action, ConfigError, ErrorType
-from airflow_provider_ckpt.core.policy import OnExhausted, Policy
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction, ErrorType
+from airflow_provider_ckpt.core.policy import DeliveryPolicy, OnExhausted
 
 MINIMAL = """\
 name: orders
@@ -83,8 +83,8 @@ def test_the_core_gets_the_policy() -> None:
     policy = parse(MINIMAL + "retry: {on_exhausted: hold}\nerror_policy: {Serialization: halt}").policy
 
     assert policy.retry.on_exhausted is OnExhausted.HOLD
-    assert policy.overrides == {ErrorType.SERIALIZATION: Action.HALT}
-    assert parse(MINIMAL).policy == Policy()
+    assert policy.overrides == {ErrorType.SERIALIZATION: ErrorAction.HALT}
+    assert parse(MINIMAL).policy == DeliveryPolicy()
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 def test_python_and_yaml_say_the_same() -> None:
     in_python = Pipeline(
         name="flights",
-        source=Source(type="files", path="/in"),
+        source=SourceSection(type="files", path="/in"),
         transform=Transform(decode="json", schema="id bigint", where="id > 0", select={"n": "id"}),
-        sink=Sink(type="delta", path="/out"),
+        sink=SinkSection(type="delta", path="/out"),
     )
     in_yaml = parse(
         """
@@ -183,11 +183,11 @@ def test_keys_that_do_not_do_what_they_say_have_warnings() -> None:
         "dead_letter_queue: {table: letters, compression: none}"
     )
 
-    timer, cache, letters = warnings(pipeline)
+    timer, cache, dead_letters = warnings(pipeline)
 
     assert "work is never committed before its verdict" in timer
     assert "there are no lookups here" in cache
-    assert letters == "dead_letter_queue.table has no effect: dead letters go beside the postgres target"
+    assert dead_letters == "dead_letter_queue.table has no effect: dead letters go beside the postgres target"
 
 
 @pytest.mark.parametrize(
@@ -254,8 +254,8 @@ def test_a_kafka_target_has_a_topic_for_dead_letters() -> None:
 def test_brokers_alone_mean_kafka() -> None:
     pipeline = parse(MINIMAL + "dead_letter_queue: {brokers: 'kafka:9092'}")
 
-    assert pipeline.dead_letter_queue.sink is LetterPlace.KAFKA
-    assert pipeline.letters_connection is None
+    assert pipeline.dead_letter_queue.sink is DeadLetterDestination.KAFKA
+    assert pipeline.dead_letter_connection is None
     assert pipeline.connections == {"shop", "lake"}
     assert build(pipeline.document()) == pipeline
 
@@ -274,7 +274,7 @@ def test_brokers_alone_mean_kafka() -> None:
 def test_the_connection_of_a_place_is_its_own_or_one_of_its_type(queue: str, connection: str | None) -> None:
     pipeline = parse(f"{MINIMAL}dead_letter_queue: {queue}")
 
-    assert pipeline.letters_connection == connection
+    assert pipeline.dead_letter_connection == connection
     assert pipeline.connections == {"shop", "lake", connection} - {None}
 
 

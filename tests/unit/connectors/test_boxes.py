@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.config.delivery import DeadLetterQueue
-from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter, KeptLetter
-from airflow_provider_ckpt.connectors.dead_letter_store import BoxedWriter
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, StoredDeadLetter
+from airflow_provider_ckpt.connectors.dead_letter_store import WriterWithDeadLetterStore
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import (
@@ -50,25 +50,25 @@ class Journal:
     def check(self) -> None:
         raise NotImplementedError
 
-    def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
+    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
         if self.fails:
             self.fails -= 1
             raise self.error or IoError("the place is gone.")
-        self.events.append(("kept", [letter.position for letter in letters[first:]]))
+        self.events.append(("kept", [dead_letter.position for dead_letter in dead_letters[first:]]))
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         raise NotImplementedError
 
-    def deliver(self, task: BatchTask, content: Content) -> Outcome:
-        assert content.letters == []
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+        assert content.dead_letters == []
         try:
-            bad = [at for at in content.rows.column(NUMBER).to_pylist() if at in self.refuses]
+            bad = [at for at in content.rows.column(ROW_NUMBER).to_pylist() if at in self.refuses]
             if bad:
                 content.original(dict.fromkeys(bad, BAD))
         except CkptError as error:
             return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
         self.claimed = content.counts(task, QUEUE)
-        self.events.append(("claimed", content.rows.column(NUMBER).to_pylist()))
+        self.events.append(("claimed", content.rows.column(ROW_NUMBER).to_pylist()))
         receipt = Receipt(
             task.key, task.range, Verdict.DELIVERED, 1, task.attempt, self.claimed, datetime(2026, 1, 1, tzinfo=UTC)
         )
@@ -78,15 +78,15 @@ class Journal:
         self.events.append(("closed", []))
 
 
-def content(rows: int = 4, letters: Sequence[int] = (8, 9)) -> Content:
+def content(rows: int = 4, dead_letters: Sequence[int] = (8, 9)) -> BatchContent:
     """Rows from position 0, and letters of the transform."""
 
     def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
         return [DeadLetter(position, None, b"row", error) for position, error in errors.items()]
 
-    table = pa.table({NUMBER: pa.array(range(rows), pa.int64())})
-    wrong = [DeadLetter(position, None, b"{", WRONG) for position in letters]
-    return Content(table, wrong, rows + len(letters) + 1, 1, original)
+    table = pa.table({ROW_NUMBER: pa.array(range(rows), pa.int64())})
+    wrong = [DeadLetter(position, None, b"{", WRONG) for position in dead_letters]
+    return BatchContent(table, wrong, rows + len(dead_letters) + 1, 1, original)
 
 
 @pytest.fixture(autouse=True)
@@ -100,36 +100,36 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_letters_are_kept_before_the_claim_and_the_sink_gets_their_number() -> None:
     journal = Journal()
 
-    outcome = BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
+    outcome = WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
 
     assert journal.events == [("kept", [8, 9]), ("claimed", [0, 1, 2, 3])]
     assert journal.claimed == Counts(7, 4, 1, 2)
-    assert outcome.letters == {"MessageDeserialization": 2}
+    assert outcome.dead_letters == {"MessageDeserialization": 2}
 
 
 def test_a_batch_without_letters_does_not_touch_the_box() -> None:
     journal = Journal(fails=99)
 
-    outcome = BoxedWriter(journal, journal, QUEUE).deliver(TASK, content(letters=()))
+    outcome = WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content(dead_letters=()))
 
     assert journal.events == [("claimed", [0, 1, 2, 3])]
-    assert outcome.letters == {}
+    assert outcome.dead_letters == {}
 
 
 def test_what_the_sink_refuses_is_kept_too_and_the_rest_is_claimed_after_that() -> None:
     journal = Journal(refuses=[1, 3])
 
-    outcome = BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
+    outcome = WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
 
     assert journal.events == [("kept", [8, 9]), ("kept", [1, 3]), ("claimed", [0, 2])]
     assert journal.claimed == Counts(7, 2, 1, 4)
-    assert outcome.letters == {"MessageDeserialization": 2, "Sink": 2}
+    assert outcome.dead_letters == {"MessageDeserialization": 2, "Sink": 2}
 
 
 def test_a_letter_that_cannot_be_kept_is_tried_again_a_second_apart(pauses: list[float]) -> None:
     journal = Journal(fails=3)
 
-    outcome = BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
+    outcome = WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
 
     assert pauses == [1.0, 1.0, 1.0]
     assert outcome.outcome is AttemptOutcome.DELIVERED
@@ -140,7 +140,7 @@ def test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed(error: Ckpt
     journal = Journal(fails=4, error=error)
 
     with pytest.raises(DeadLetterQueueError, match="could not be stored, so nothing of it was sent") as caught:
-        BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
+        WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
 
     assert caught.value.info.type is ErrorType.DEAD_LETTER_QUEUE
     assert (caught.value.batch, caught.value.position) == ("p#0", 8)
@@ -153,22 +153,22 @@ def test_a_receipt_that_was_there_before_says_nothing_of_this_attempts_letters()
     journal = Journal()
     journal.found = True
 
-    assert BoxedWriter(journal, journal, QUEUE).deliver(TASK, content()).letters == {}
+    assert WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content()).dead_letters == {}
 
 
 def test_a_fence_is_passed_on() -> None:
     class Fenced(Journal):
-        def deliver(self, task: BatchTask, content: Content) -> Outcome:
+        def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
             raise FencedError("a newer epoch")
 
     journal = Fenced()
     with pytest.raises(FencedError):
-        BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
+        WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
 
 
 def test_closing_lets_go_of_both() -> None:
     writer, box = Journal(), Journal()
 
-    BoxedWriter(writer, box, QUEUE).close()
+    WriterWithDeadLetterStore(writer, box, QUEUE).close()
 
     assert (writer.events, box.events) == ([("closed", [])], [("closed", [])])

@@ -7,13 +7,13 @@ import errno
 import pytest
 from confluent_kafka import KafkaError
 
-from airflow_provider_ckpt.connectors.kafka.client import error_info as kafka_error
+from airflow_provider_ckpt.connectors.kafka.client import to_error_info as kafka_error
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.postgres.client import error_info as postgres_error
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.batch import Batch, BatchKey
-from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
-from airflow_provider_ckpt.core.policy import FailRun, Halt, Policy, Reject, Retry, decide
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
+from airflow_provider_ckpt.core.policy import DeliveryPolicy, FailRun, HaltRun, RejectBatch, RetryBatch, decide
 from airflow_provider_ckpt.core.ranges import Range
 from tests.unit.core.machines import NOW
 
@@ -30,7 +30,7 @@ class DriverError(Exception):
 
 def follows(error: ErrorInfo) -> type[object]:
     """What happens to a batch that an error meets for the first time."""
-    return type(decide(BATCH, error, Policy(), now=NOW, unit=0.0))
+    return type(decide(BATCH, error, DeliveryPolicy(), now=NOW, unit=0.0))
 
 
 @pytest.mark.parametrize(
@@ -38,28 +38,28 @@ def follows(error: ErrorInfo) -> type[object]:
     [
         ("08006", True, True, FailRun),
         ("08P01", True, True, FailRun),
-        ("22001", False, False, Reject),
-        ("22P05", False, False, Reject),
-        ("23505", False, False, Reject),
+        ("22001", False, False, RejectBatch),
+        ("22P05", False, False, RejectBatch),
+        ("23505", False, False, RejectBatch),
         ("25006", True, True, FailRun),
-        ("25P03", True, False, Retry),
-        ("28P01", False, False, Halt),
-        ("3D000", False, False, Halt),
-        ("40001", True, False, Retry),
-        ("40P01", True, False, Retry),
-        ("42501", False, False, Halt),
-        ("42P01", False, False, Halt),
+        ("25P03", True, False, RetryBatch),
+        ("28P01", False, False, HaltRun),
+        ("3D000", False, False, HaltRun),
+        ("40001", True, False, RetryBatch),
+        ("40P01", True, False, RetryBatch),
+        ("42501", False, False, HaltRun),
+        ("42P01", False, False, HaltRun),
         ("53100", True, True, FailRun),
         ("53300", True, True, FailRun),
-        ("54000", False, False, Halt),
-        ("55000", False, False, Halt),
-        ("55P03", True, False, Retry),
-        ("57014", True, False, Retry),
+        ("54000", False, False, HaltRun),
+        ("55000", False, False, HaltRun),
+        ("55P03", True, False, RetryBatch),
+        ("57014", True, False, RetryBatch),
         ("57P01", True, True, FailRun),
         ("58030", True, True, FailRun),
-        ("P0001", False, False, Halt),
-        ("XX000", False, False, Halt),
-        (None, False, False, Halt),
+        ("P0001", False, False, HaltRun),
+        ("XX000", False, False, HaltRun),
+        (None, False, False, HaltRun),
     ],
 )
 @pytest.mark.parametrize("kind", [ErrorType.SINK, ErrorType.SOURCE])
@@ -67,8 +67,8 @@ def test_sqlstates(kind: ErrorType, sqlstate: str | None, recoverable: bool, who
     info = postgres_error(DriverError(sqlstate), kind, "delivering")
 
     assert (info.type, info.recoverable, info.whole, info.sqlstate) == (kind, recoverable, whole, sqlstate)
-    if kind is ErrorType.SOURCE and decision is Reject:  # only a sink's refusal is about a record
-        decision = Halt
+    if kind is ErrorType.SOURCE and decision is RejectBatch:  # only a sink's refusal is about a record
+        decision = HaltRun
     assert follows(info) is decision
 
 
@@ -88,12 +88,12 @@ def kafka(code: int, kind: ErrorType) -> ErrorInfo:
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, ErrorType.KAFKA_PRODUCER, FailRun),
         (KafkaError.SASL_AUTHENTICATION_FAILED, ErrorType.KAFKA_PRODUCER, FailRun),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, ErrorType.KAFKA_PRODUCER, FailRun),
-        (KafkaError.MSG_SIZE_TOO_LARGE, ErrorType.SERIALIZATION, Reject),
-        (KafkaError.INVALID_RECORD, ErrorType.SERIALIZATION, Reject),
-        (KafkaError.PRODUCER_FENCED, ErrorType.FENCED, Halt),
-        (KafkaError.INVALID_PRODUCER_EPOCH, ErrorType.FENCED, Halt),
-        (KafkaError.POLICY_VIOLATION, ErrorType.KAFKA_PRODUCER, Halt),
-        (KafkaError.UNSUPPORTED_COMPRESSION_TYPE, ErrorType.KAFKA_PRODUCER, Halt),
+        (KafkaError.MSG_SIZE_TOO_LARGE, ErrorType.SERIALIZATION, RejectBatch),
+        (KafkaError.INVALID_RECORD, ErrorType.SERIALIZATION, RejectBatch),
+        (KafkaError.PRODUCER_FENCED, ErrorType.FENCED, HaltRun),
+        (KafkaError.INVALID_PRODUCER_EPOCH, ErrorType.FENCED, HaltRun),
+        (KafkaError.POLICY_VIOLATION, ErrorType.KAFKA_PRODUCER, HaltRun),
+        (KafkaError.UNSUPPORTED_COMPRESSION_TYPE, ErrorType.KAFKA_PRODUCER, HaltRun),
     ],
 )
 def test_codes_of_a_kafka_producer(code: int, kind: ErrorType, decision: type) -> None:
@@ -108,8 +108,8 @@ def test_codes_of_a_kafka_producer(code: int, kind: ErrorType, decision: type) -
         (KafkaError._ALL_BROKERS_DOWN, FailRun),
         (KafkaError.REQUEST_TIMED_OUT, FailRun),
         (KafkaError.GROUP_AUTHORIZATION_FAILED, FailRun),
-        (KafkaError.OFFSET_OUT_OF_RANGE, Halt),
-        (KafkaError._BAD_MSG, Halt),
+        (KafkaError.OFFSET_OUT_OF_RANGE, HaltRun),
+        (KafkaError._BAD_MSG, HaltRun),
     ],
 )
 def test_codes_of_a_kafka_consumer(code: int, decision: type) -> None:
@@ -129,8 +129,8 @@ def test_codes_of_a_kafka_consumer(code: int, decision: type) -> None:
         (errno.EIO, True, FailRun),
         (errno.ESTALE, True, FailRun),
         (errno.EMFILE, True, FailRun),
-        (errno.ENOENT, True, Retry),
-        (errno.ENAMETOOLONG, True, Retry),
+        (errno.ENOENT, True, RetryBatch),
+        (errno.ENAMETOOLONG, True, RetryBatch),
     ],
 )
 def test_file_systems(code: int, recoverable: bool, decision: type) -> None:
@@ -150,6 +150,6 @@ def test_every_type_has_one_action_and_what_no_rule_names_halts(kind: ErrorType)
         *(ErrorType.COMPRESSION_WITH_CODEC, ErrorType.DECOMPRESSION, ErrorType.PROCESSING),
         ErrorType.PROCESSING_WITH_CONTEXT,
     }
-    expected = Action.RETRY if kind in retried else Action.DEAD_LETTER if kind in dead else Action.HALT
+    expected = ErrorAction.RETRY if kind in retried else ErrorAction.DEAD_LETTER if kind in dead else ErrorAction.HALT
 
     assert default_action(ErrorInfo(kind, "")) is expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.connectors.file_lists import FileList, following, parted
+from airflow_provider_ckpt.connectors.file_lists import FileList, continuing_lists, split_into_lists
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 
 
@@ -23,26 +23,26 @@ def test_a_list_survives_json() -> None:
 def test_many_files_are_parted_so_that_no_list_is_large() -> None:
     files = some(0, *(f"{'é' * 1000}{number}" for number in range(100)))
 
-    lists = list(parted(files, 1, 5))
+    lists = list(split_into_lists(files, 1, 5))
 
     assert len(lists) == 3
     assert [file for part in lists for file in part.files] == list(files)
     assert {part.start for part in lists} == {5}
-    assert following((), lists) == lists
+    assert continuing_lists((), lists) == lists
 
 
 def test_lists_are_followed_from_what_is_known() -> None:
     lists = [FileList(4, some(3, "d")), FileList(1, some(0, "a")), FileList(2, some(1, "b", "c"))]
 
-    assert [part.first for part in following((), lists)] == [0, 1, 3]
-    assert [part.first for part in following(some(0, "a"), lists)] == [1, 3]
-    assert following(some(0, "a", "b", "c", "d"), lists) == []
+    assert [part.first for part in continuing_lists((), lists)] == [0, 1, 3]
+    assert [part.first for part in continuing_lists(some(0, "a"), lists)] == [1, 3]
+    assert continuing_lists(some(0, "a", "b", "c", "d"), lists) == []
 
 
 def test_of_two_lists_that_begin_together_the_newer_epoch_counts() -> None:
     lists = [FileList(5, some(0, "b")), FileList(6, some(0, "a"))]
 
-    assert [part.epoch for part in following((), lists)] == [6]
+    assert [part.epoch for part in continuing_lists((), lists)] == [6]
 
 
 def test_what_a_fenced_run_listed_late_counts_for_nothing() -> None:
@@ -50,11 +50,11 @@ def test_what_a_fenced_run_listed_late_counts_for_nothing() -> None:
     same_again, elsewhere = FileList(1, some(2, "b")), FileList(9, (SourceFile(2, "/in/c", 21, 10, "1-10-1"),))
     good = FileList(3, some(2, "c"))
 
-    assert following(known, [same_again, elsewhere]) == []
-    assert following(known, [same_again, elsewhere, good]) == [good]
+    assert continuing_lists(known, [same_again, elsewhere]) == []
+    assert continuing_lists(known, [same_again, elsewhere, good]) == [good]
 
 
 def test_a_list_that_is_missing_ends_the_chain() -> None:
     lists = [FileList(1, some(0, "a")), FileList(1, some(2, "c"))]
 
-    assert [part.first for part in following((), lists)] == [0]
+    assert [part.first for part in continuing_lists((), lists)] == [0]

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesBox
+from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLetterStore
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
@@ -23,7 +23,7 @@ LETTERS = [
 ]
 
 
-def box(path: Path) -> FilesBox:
+def box(path: Path) -> FilesDeadLetterStore:
     pipeline = build(
         {
             "name": "orders",
@@ -32,7 +32,7 @@ def box(path: Path) -> FilesBox:
             "dead_letter_queue": {"sink": "files", "path": str(path)},
         }
     )
-    return FilesBox(pipeline, None, SinkContext("ledger", "orders", 5))
+    return FilesDeadLetterStore(pipeline, None, SinkContext("ledger", "orders", 5))
 
 
 def test_letters_come_back_as_they_were_and_a_longer_list_takes_the_place_of_a_shorter(tmp_path: Path) -> None:
@@ -42,10 +42,10 @@ def test_letters_come_back_as_they_were_and_a_longer_list_takes_the_place_of_a_s
     kept.keep(TASK, LETTERS[:1], 0)
     kept.keep(TASK, LETTERS, 1)
 
-    found = list(kept.letters([AttemptKey(TASK.key, 2, 5)]))
-    assert [item.letter for item in found] == LETTERS
+    found = list(kept.dead_letters([AttemptKey(TASK.key, 2, 5)]))
+    assert [item.dead_letter for item in found] == LETTERS
     assert [file.name for file in tmp_path.rglob("*.jsonl")] == ["3-2-5.jsonl"]
-    assert list(kept.letters([AttemptKey(TASK.key, 1, 5), AttemptKey(TASK.key, 2, 4)])) == []
+    assert list(kept.dead_letters([AttemptKey(TASK.key, 1, 5), AttemptKey(TASK.key, 2, 4)])) == []
 
 
 def test_one_that_cannot_be_written_says_why(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.connectors.files.record_ends import scan
+from airflow_provider_ckpt.connectors.files.record_ends import scan_records
 
 PIECES = st.sampled_from(['"', '""', ",", "\n", "a", '"a"', '"a\nb"', '"a,""b"', ",\n", 'six" nails', "é"])
 
@@ -20,7 +20,7 @@ def ends(data: bytes, *, delimiter: bytes | None = b",", block: int = 8 << 20) -
     file.name = "test"
     found: list[int] = []
     at = 0
-    for part, offsets in scan(file, 0, len(data), delimiter=delimiter, block=block):
+    for part, offsets in scan_records(file, 0, len(data), delimiter=delimiter, block=block):
         found += [at + int(offset) for offset in offsets]
         at += len(part)
     return found

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, LEAST, Column, CursorKind, Told
-from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect, constant, split
+from airflow_provider_ckpt.connectors.jdbc.column_types import (
+    MICROSECONDS_A_DAY,
+    MIN_POSITION,
+    Column,
+    CursorKind,
+    DriverColumn,
+)
+from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect, position_constant, split_name
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 
@@ -19,7 +25,7 @@ NOON = 12 * 3_600_000_000
         (CursorKind.NUMBER, -5, "-5"),
         (CursorKind.DATE, 0, "{d '1970-01-01'}"),
         (CursorKind.DATE, 1, "{d '1970-01-02'}"),
-        (CursorKind.DATE, -DAY, "{d '1969-12-31'}"),
+        (CursorKind.DATE, -MICROSECONDS_A_DAY, "{d '1969-12-31'}"),
         (CursorKind.TIMESTAMP, NOON + 1, "{ts '1970-01-01 12:00:00.000001'}"),
         (CursorKind.TIMESTAMP, -1, "{ts '1969-12-31 23:59:59.999999'}"),
         (CursorKind.TIMESTAMP, -62_135_596_800_000_000, "{ts '0001-01-01 00:00:00.000000'}"),
@@ -27,17 +33,17 @@ NOON = 12 * 3_600_000_000
     ],
 )
 def test_a_position_as_a_constant(kind: CursorKind, position: int, sql: str) -> None:
-    assert constant(kind, position) == sql
+    assert position_constant(kind, position) == sql
 
 
 def test_a_position_that_no_time_has_is_refused() -> None:
     with pytest.raises(SourceError, match="outside the years 1 to 9999"):
-        constant(CursorKind.TIMESTAMP, 2**62)
+        position_constant(CursorKind.TIMESTAMP, 2**62)
 
 
 def test_a_range_is_half_open_and_has_no_lower_edge_where_it_begins_before_everything() -> None:
     assert H2.within(CursorKind.NUMBER, '"id"', Range(3, 7)) == '"id" >= 3 AND "id" < 7'
-    assert H2.within(CursorKind.NUMBER, '"id"', Range(LEAST, 7)) == '"id" < 7'
+    assert H2.within(CursorKind.NUMBER, '"id"', Range(MIN_POSITION, 7)) == '"id" < 7'
 
 
 @pytest.mark.parametrize(
@@ -51,13 +57,13 @@ def test_a_range_is_half_open_and_has_no_lower_edge_where_it_begins_before_every
     ],
 )
 def test_a_table_s_name_has_up_to_three_parts(name: str, parts: list[str]) -> None:
-    assert split(name) == parts
+    assert split_name(name) == parts
 
 
 @pytest.mark.parametrize("name", ["", "a.b.c.d", "a..b", 'a"b', '"a', "a."])
 def test_what_is_no_table_s_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="not the name of a table"):
-        split(name)
+        split_name(name)
 
 
 def test_names_are_quoted_as_the_driver_says() -> None:
@@ -90,8 +96,8 @@ def test_the_guard_s_quotes_cannot_be_closed_by_a_name() -> None:
     assert H2.guard(table, "H2/x") is None
 
 
-def told(code: int, kind: str = "", precision: int = 0, scale: int = 0, *, signed: bool = True) -> Told:
-    return Told("c", code, kind, precision, scale, signed, True)
+def told(code: int, kind: str = "", precision: int = 0, scale: int = 0, *, signed: bool = True) -> DriverColumn:
+    return DriverColumn("c", code, kind, precision, scale, signed, True)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +120,7 @@ def told(code: int, kind: str = "", precision: int = 0, scale: int = 0, *, signe
         (told(2003, "ARRAY"), "string", True),
     ],
 )
-def test_a_column_s_type(of_driver: Told, spark: str, foreign: bool) -> None:
+def test_a_column_s_type(of_driver: DriverColumn, spark: str, foreign: bool) -> None:
     found = H2.column(of_driver)
 
     assert (found.spark, found.foreign) == (spark, foreign)
@@ -142,5 +148,5 @@ def test_types_of_postgres_that_its_driver_hides_behind_others_are_texts() -> No
         (told(8), None),
     ],
 )
-def test_what_can_be_a_cursor(of_driver: Told, kind: CursorKind | None) -> None:
+def test_what_can_be_a_cursor(of_driver: DriverColumn, kind: CursorKind | None) -> None:
     assert H2.column(of_driver).cursor is kind

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, java_errors, missing_class, sql_error
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.core.errors import Action, ErrorType, default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType, default_action
 
 SQL = ("java.sql.SQLException", "java.lang.Exception", "java.lang.Throwable")
 
@@ -62,21 +62,21 @@ def driver(state: str | None, *kinds: str, text: str = "no") -> FromJavaError:
 @pytest.mark.parametrize(
     ("state", "kinds", "recoverable", "whole", "action"),
     [
-        ("08006", (), True, True, Action.RETRY),
-        ("57P01", (), True, True, Action.RETRY),
-        ("40001", (), True, False, Action.RETRY),
-        ("42501", (), False, False, Action.HALT),
-        ("28P01", (), False, False, Action.HALT),
-        ("22003", (), False, False, Action.HALT),
-        ("90067", ("java.sql.SQLNonTransientConnectionException",), True, True, Action.RETRY),
-        (None, ("java.sql.SQLRecoverableException",), True, True, Action.RETRY),
-        ("28000", ("java.sql.SQLNonTransientConnectionException",), False, False, Action.HALT),
-        ("HYT00", ("java.sql.SQLTimeoutException", "java.sql.SQLTransientException"), True, False, Action.RETRY),
-        ("90001", (), False, False, Action.HALT),
+        ("08006", (), True, True, ErrorAction.RETRY),
+        ("57P01", (), True, True, ErrorAction.RETRY),
+        ("40001", (), True, False, ErrorAction.RETRY),
+        ("42501", (), False, False, ErrorAction.HALT),
+        ("28P01", (), False, False, ErrorAction.HALT),
+        ("22003", (), False, False, ErrorAction.HALT),
+        ("90067", ("java.sql.SQLNonTransientConnectionException",), True, True, ErrorAction.RETRY),
+        (None, ("java.sql.SQLRecoverableException",), True, True, ErrorAction.RETRY),
+        ("28000", ("java.sql.SQLNonTransientConnectionException",), False, False, ErrorAction.HALT),
+        ("HYT00", ("java.sql.SQLTimeoutException", "java.sql.SQLTransientException"), True, False, ErrorAction.RETRY),
+        ("90001", (), False, False, ErrorAction.HALT),
     ],
 )
 def test_what_follows_from_a_driver_s_exception(
-    state: str | None, kinds: tuple[str, ...], recoverable: bool, whole: bool, action: Action
+    state: str | None, kinds: tuple[str, ...], recoverable: bool, whole: bool, action: ErrorAction
 ) -> None:
     found = sql_error(driver(state, *kinds))
     assert found is not None

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.connectors.kafka.client import require_topic
 from airflow_provider_ckpt.connectors.kafka.receipts import (
-    PREFIX,
-    Books,
+    TOPIC_PREFIX,
+    ReceiptsTopicState,
     UsedId,
     epoch_key,
     id_key,
@@ -35,7 +35,7 @@ def receipt(seq: int, partition: str = "p", epoch: int = 1) -> Receipt:
 
 
 def test_the_highest_epoch_counts_whichever_was_written_last() -> None:
-    books = Books(OURS)
+    books = ReceiptsTopicState(OURS)
     for epoch in (3, 5, 4):
         books.take(epoch_key(OURS, epoch), b"{}")
     books.take(epoch_key(THEIRS, 9), b"{}")
@@ -44,7 +44,7 @@ def test_the_highest_epoch_counts_whichever_was_written_last() -> None:
 
 
 def test_a_fence_takes_back_what_is_older_and_no_more() -> None:
-    books = Books(OURS)
+    books = ReceiptsTopicState(OURS)
     for epoch in (3, 5):
         books.take(epoch_key(OURS, epoch), b"{}")
         books.take(id_key(OURS, UsedId(epoch, "p")), b"{}")
@@ -59,7 +59,7 @@ def test_a_fence_takes_back_what_is_older_and_no_more() -> None:
 
 
 def test_receipts_are_those_of_one_ledger_in_the_order_of_their_keys() -> None:
-    books = Books(OURS)
+    books = ReceiptsTopicState(OURS)
     kept = [receipt(2), receipt(10), receipt(0, "q")]
     for item in (kept[1], kept[2], kept[0]):
         books.take(receipt_key(OURS, item.key), receipt_value(item))
@@ -70,7 +70,7 @@ def test_receipts_are_those_of_one_ledger_in_the_order_of_their_keys() -> None:
 
 
 def test_a_lane_keeps_its_partition_s_receipts_alone() -> None:
-    books = Books(OURS, "q")
+    books = ReceiptsTopicState(OURS, "q")
     for item in (receipt(0, "p"), receipt(0, "q")):
         books.take(receipt_key(OURS, item.key), receipt_value(item))
 
@@ -78,7 +78,7 @@ def test_a_lane_keeps_its_partition_s_receipts_alone() -> None:
 
 
 def test_the_first_claim_of_a_batch_stands() -> None:
-    books = Books(OURS)
+    books = ReceiptsTopicState(OURS)
     for epoch in (1, 2):
         item = receipt(0, epoch=epoch)
         books.take(receipt_key(OURS, item.key), receipt_value(item))
@@ -101,7 +101,7 @@ def test_no_two_pipelines_share_a_receipts_topic_nor_its_name_in_metrics(names: 
     @given(names)
     def judge(name: str) -> None:
         topic = receipts_topic(name)
-        assert topic.startswith(PREFIX)
+        assert topic.startswith(TOPIC_PREFIX)
         assert seen.setdefault(topic.replace(".", "_"), name) == name
 
     judge()

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.connectors.kafka import dead_letter_store
-from airflow_provider_ckpt.connectors.kafka.dead_letter_store import KafkaBox
+from airflow_provider_ckpt.connectors.kafka.dead_letter_store import KafkaDeadLetterStore
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
@@ -53,11 +53,11 @@ def client(monkeypatch: pytest.MonkeyPatch) -> tuple[Client, list[dict[str, Any]
         configs.append(config)
         return made
 
-    monkeypatch.setattr(dead_letter_store, "opened", opened)
+    monkeypatch.setattr(dead_letter_store, "create_client", opened)
     return made, configs
 
 
-def kafka_box(connection: Connection | None, **queue: Any) -> KafkaBox:
+def kafka_box(connection: Connection | None, **queue: Any) -> KafkaDeadLetterStore:
     pipeline = build(
         {
             "name": "orders",
@@ -66,10 +66,10 @@ def kafka_box(connection: Connection | None, **queue: Any) -> KafkaBox:
             "dead_letter_queue": {"sink": "kafka", "connection": "stream", **queue},
         }
     )
-    return KafkaBox(pipeline, connection, SinkContext("ledger", "orders", 5))
+    return KafkaDeadLetterStore(pipeline, connection, SinkContext("ledger", "orders", 5))
 
 
-def letters(count: int) -> list[DeadLetter]:
+def dead_letters(count: int) -> list[DeadLetter]:
     return [DeadLetter(at, b"k", b"v", ErrorInfo(ErrorType.SINK, "too long")) for at in range(count)]
 
 
@@ -79,7 +79,7 @@ def test_the_client_is_durable_compressed_and_outside_of_transactions(
     made, (configs) = client
     connection = Connection("stream", "kafka", login="ann", password="secret", extra=SASL)
 
-    kafka_box(connection, brokers="other:9092", compression="zstd", topic="dead").keep(TASK, letters(3), 1)
+    kafka_box(connection, brokers="other:9092", compression="zstd", topic="dead").keep(TASK, dead_letters(3), 1)
 
     (config,) = configs
     assert config["bootstrap.servers"] == "other:9092"
@@ -91,7 +91,7 @@ def test_the_client_is_durable_compressed_and_outside_of_transactions(
 
 
 def test_brokers_need_no_connection(client: tuple[Client, list[dict[str, Any]]]) -> None:
-    kafka_box(None, brokers="other:9092").keep(TASK, letters(1), 0)
+    kafka_box(None, brokers="other:9092").keep(TASK, dead_letters(1), 0)
 
     assert client[1][0]["bootstrap.servers"] == "other:9092"
     with pytest.raises(ConfigError, match="the kafka dead_letter_queue has no connection"):
@@ -99,7 +99,7 @@ def test_brokers_need_no_connection(client: tuple[Client, list[dict[str, Any]]])
 
 
 def test_many_letters_are_waited_for_in_parts(client: tuple[Client, list[dict[str, Any]]]) -> None:
-    kafka_box(None, brokers="b:1").keep(TASK, letters(4001), 0)
+    kafka_box(None, brokers="b:1").keep(TASK, dead_letters(4001), 0)
 
     assert client[0].flushes == 3
 
@@ -113,7 +113,7 @@ def test_what_was_not_taken_in_time_is_an_error_and_the_next_try_has_a_client_of
 
     for _ in range(2):
         with pytest.raises(Exception, match="writing a dead letter to topic streamforge-dlq at b:1") as caught:
-            kept.keep(TASK, letters(1), 0)
+            kept.keep(TASK, dead_letters(1), 0)
         assert caught.value.recoverable  # type: ignore[attr-defined]  # of any CkptError
 
     assert len(configs) == 2

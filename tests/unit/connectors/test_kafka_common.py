@@ -9,23 +9,23 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_ckpt.connectors.batch_content import DeadLetter, data_error
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, record_error
 from airflow_provider_ckpt.connectors.kafka.client import (
-    Noticed,
-    bootstrap,
+    ClientErrors,
+    answer_timeout,
+    bootstrap_servers,
     client_config,
-    codes,
     consumer_config,
-    error_info,
-    failure,
-    opened,
-    require,
-    timeout,
+    create_client,
+    error_codes,
+    from_kafka_exception,
+    require_connection,
+    to_error_info,
 )
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import (
-    Action,
     ConfigError,
+    ErrorAction,
     ErrorInfo,
     ErrorType,
     FencedError,
@@ -60,7 +60,7 @@ class TestConfiguration:
 
         config = client_config(plain, "me")
 
-        assert bootstrap(plain) == config["bootstrap.servers"] == "broker:9094"
+        assert bootstrap_servers(plain) == config["bootstrap.servers"] == "broker:9094"
         assert (config["sasl.username"], config["sasl.password"]) == ("ann", "secret")
 
     def test_a_login_is_not_sent_where_nobody_asks_for_one(self) -> None:
@@ -89,7 +89,7 @@ class TestConfiguration:
     )
     def test_a_setting_that_loads_code_runs_a_command_or_is_unknown_is_refused_by_name(self, setting: str) -> None:
         with pytest.raises(ConfigError, match=re.escape(repr(setting))) as caught:
-            require(connection(**SASL, **{setting: "/tmp/hunter2.so"}), "source")
+            require_connection(connection(**SASL, **{setting: "/tmp/hunter2.so"}), "source")
 
         assert "hunter2" not in str(caught.value)
 
@@ -108,7 +108,7 @@ class TestConfiguration:
         self, setting: str, value: object, what: str
     ) -> None:
         with pytest.raises(ConfigError, match=rf"sets {re.escape(setting)} to .*guarantees require"):
-            require(connection(**SASL, **{setting: value}), what)
+            require_connection(connection(**SASL, **{setting: value}), what)
 
     @pytest.mark.parametrize(
         ("what", "settings"),
@@ -121,7 +121,7 @@ class TestConfiguration:
     def test_a_setting_that_the_connector_overrides_or_has_no_use_for_refuses_no_connection(
         self, what: str, settings: dict[str, Any]
     ) -> None:
-        held = require(connection(**SASL, **settings), what)
+        held = require_connection(connection(**SASL, **settings), what)
 
         assert not settings.keys() & client_config(held, "me").keys()
         config = consumer_config(held, "me", "p")
@@ -129,19 +129,21 @@ class TestConfiguration:
 
     @pytest.mark.parametrize("name", ["default", "default,legacy", "fips , base", "oqsprovider"])
     def test_a_provider_of_openssl_is_taken_by_its_name(self, name: str) -> None:
-        assert client_config(require(connection(**SASL, **{"ssl.providers": name}), "sink"), "me")["ssl.providers"]
+        assert client_config(require_connection(connection(**SASL, **{"ssl.providers": name}), "sink"), "me")[
+            "ssl.providers"
+        ]
 
     @pytest.mark.parametrize("name", ["/tmp/hunter2", "default,/tmp/hunter2", "../hunter2", "hunter2.so", "a\nb", ""])
     def test_a_provider_of_openssl_is_refused_by_a_path(self, name: str) -> None:
         with pytest.raises(ConfigError, match=r"ssl\.providers") as caught:
-            require(connection(**SASL, **{"ssl.providers": name}), "sink")
+            require_connection(connection(**SASL, **{"ssl.providers": name}), "sink")
 
         assert "hunter2" not in str(caught.value)
 
     def test_the_brokers_may_go_by_their_other_name(self) -> None:
-        held = require(connection(**{"metadata.broker.list": "a:1,b:2"}), "source")
+        held = require_connection(connection(**{"metadata.broker.list": "a:1,b:2"}), "source")
 
-        assert bootstrap(held) == client_config(held, "me")["bootstrap.servers"] == "a:1,b:2"
+        assert bootstrap_servers(held) == client_config(held, "me")["bootstrap.servers"] == "a:1,b:2"
         both = connection(**{"metadata.broker.list": "a:1", "bootstrap.servers": "b:2"})
         assert client_config(both, "me").items() >= {"bootstrap.servers": "b:2"}.items()
         assert "metadata.broker.list" not in client_config(both, "me")
@@ -160,7 +162,7 @@ class TestConfiguration:
     def test_what_ordinary_clients_set_for_themselves_is_left_out_and_refuses_nothing(
         self, settings: dict[str, Any], what: str
     ) -> None:
-        config = client_config(require(connection(**SASL, **settings), what), "me")
+        config = client_config(require_connection(connection(**SASL, **settings), what), "me")
 
         assert not config.keys() & settings.keys() - {"log_level", "log.connection.close"}
         assert (config["log_level"], config["log.connection.close"]) == (2, False)
@@ -168,14 +170,14 @@ class TestConfiguration:
     @pytest.mark.parametrize("make", [Producer, Consumer, AdminClient])
     def test_no_client_refuses_what_a_source_may_set(self, make: Any) -> None:
         shared = {"acks": 1, "enable.idempotence": True, "group.protocol": "consumer", "session.timeout.ms": 1}
-        held = require(connection(**{"metadata.broker.list": "localhost:1"}, **shared), "source")
+        held = require_connection(connection(**{"metadata.broker.list": "localhost:1"}, **shared), "source")
 
-        opened(make, client_config(held, "me", {"group.id": "g"}), held)
+        create_client(make, client_config(held, "me", {"group.id": "g"}), held)
 
     @pytest.mark.parametrize("value", ["ann; touch /tmp/x", "$(id)", "a b", "`id`", "a|b", "'", ""])
     def test_what_goes_into_a_shell_command_has_no_characters_of_its_own_there(self, value: str) -> None:
         with pytest.raises(ConfigError, match="a shell would interpret"):
-            require(connection(**SASL, **{"sasl.kerberos.principal": value}), "source")
+            require_connection(connection(**SASL, **{"sasl.kerberos.principal": value}), "source")
 
     def test_a_connection_that_consumers_of_other_programs_use_too_is_taken(self) -> None:
         shared = {
@@ -192,12 +194,12 @@ class TestConfiguration:
             "sasl.kerberos.principal": "ann/host@EXAMPLE.ORG",
         }
 
-        assert require(connection(**SASL, **shared), "source").extra.items() >= shared.items()
+        assert require_connection(connection(**SASL, **shared), "source").extra.items() >= shared.items()
         assert "auto.offset.reset" not in client_config(connection(**SASL, **shared), "me")
 
     def test_socket_timeout_says_how_long_a_broker_may_take(self) -> None:
-        assert timeout(connection(**SASL, **{"socket.timeout.ms": "2500"})) == 2.5
-        assert timeout(connection(**SASL)) == 10
+        assert answer_timeout(connection(**SASL, **{"socket.timeout.ms": "2500"})) == 2.5
+        assert answer_timeout(connection(**SASL)) == 10
 
     @pytest.mark.parametrize(
         ("given", "message"),
@@ -209,13 +211,13 @@ class TestConfiguration:
     )
     def test_a_connection_that_cannot_be_is_refused(self, given: Connection | None, message: str) -> None:
         with pytest.raises(ConfigError, match=message):
-            require(given, "source")
+            require_connection(given, "source")
 
     def test_a_setting_that_is_none_is_named_and_no_secret_is(self) -> None:
         wrong = connection(**SASL, **{"sasl.passwort": "x", "sasl.password": "hunter2"})
 
         with pytest.raises(ConfigError, match=r"sasl\.passwort") as caught:
-            opened(Producer, client_config(wrong, "me"), wrong)
+            create_client(Producer, client_config(wrong, "me"), wrong)
 
         assert "hunter2" not in str(caught.value)
 
@@ -223,49 +225,49 @@ class TestConfiguration:
         held = Connection("s", "kafka", password="pass-1", extra={**SASL, "ssl.key.password": "pass-2"})
         error = KafkaError(KafkaError._SSL, "no key for pass-1 or pass-2")
 
-        assert error_info(error, ErrorType.KAFKA_CONSUMER, "reading", held).message.endswith("no key for *** or ***")
+        assert to_error_info(error, ErrorType.KAFKA_CONSUMER, "reading", held).message.endswith("no key for *** or ***")
 
 
 @pytest.mark.parametrize(
     ("code", "recoverable", "whole", "action"),
     [
-        (KafkaError._TRANSPORT, True, True, Action.RETRY),
-        (KafkaError._ALL_BROKERS_DOWN, True, True, Action.RETRY),
-        (KafkaError.NOT_LEADER_FOR_PARTITION, True, True, Action.RETRY),
-        (KafkaError.UNKNOWN_LEADER_EPOCH, True, True, Action.RETRY),
-        (KafkaError.SASL_AUTHENTICATION_FAILED, False, True, Action.HALT),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False, True, Action.HALT),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, False, True, Action.HALT),
-        (KafkaError._BAD_MSG, False, False, Action.HALT),
+        (KafkaError._TRANSPORT, True, True, ErrorAction.RETRY),
+        (KafkaError._ALL_BROKERS_DOWN, True, True, ErrorAction.RETRY),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, True, True, ErrorAction.RETRY),
+        (KafkaError.UNKNOWN_LEADER_EPOCH, True, True, ErrorAction.RETRY),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, False, True, ErrorAction.HALT),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False, True, ErrorAction.HALT),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, False, True, ErrorAction.HALT),
+        (KafkaError._BAD_MSG, False, False, ErrorAction.HALT),
     ],
 )
 def test_errors_say_whether_trying_again_helps_and_whether_all_is_out_of_reach(
-    code: int, recoverable: bool, whole: bool, action: Action
+    code: int, recoverable: bool, whole: bool, action: ErrorAction
 ) -> None:
-    info = error_info(KafkaError(code), ErrorType.KAFKA_CONSUMER, "reading", connection(**SASL))
+    info = to_error_info(KafkaError(code), ErrorType.KAFKA_CONSUMER, "reading", connection(**SASL))
 
     assert (info.recoverable, info.whole, default_action(info)) == (recoverable, whole, action)
 
 
 def test_a_producer_that_was_fenced_and_a_record_that_does_not_fit_are_told_apart() -> None:
-    fenced = failure(
+    fenced = from_kafka_exception(
         KafkaException(KafkaError(KafkaError._FENCED)), ErrorType.KAFKA_PRODUCER, "committing", connection(**SASL)
     )
-    unfit = error_info(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), ErrorType.KAFKA_PRODUCER, "", connection(**SASL))
+    unfit = to_error_info(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), ErrorType.KAFKA_PRODUCER, "", connection(**SASL))
 
     assert isinstance(fenced, FencedError)
-    assert (unfit.type, default_action(unfit)) == (ErrorType.SERIALIZATION, Action.DEAD_LETTER)
+    assert (unfit.type, default_action(unfit)) == (ErrorType.SERIALIZATION, ErrorAction.DEAD_LETTER)
 
 
 def test_silence_is_explained_by_what_the_client_met_meanwhile() -> None:
-    noticed = Noticed()
+    noticed = ClientErrors()
     noticed(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     noticed(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
     silence = KafkaException(KafkaError(KafkaError._TIMED_OUT, "timed out"))
 
-    error = failure(silence, ErrorType.KAFKA_CONSUMER, "asking", connection(**SASL), noticed)
+    error = from_kafka_exception(silence, ErrorType.KAFKA_CONSUMER, "asking", connection(**SASL), noticed)
     noticed(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
-    refused = failure(silence, ErrorType.KAFKA_CONSUMER, "asking", connection(**SASL), noticed)
+    refused = from_kafka_exception(silence, ErrorType.KAFKA_CONSUMER, "asking", connection(**SASL), noticed)
 
     assert isinstance(error, KafkaConsumerError)
     assert error.message == "asking at broker:9093 (connection 'stream'): Connection refused"
@@ -274,11 +276,11 @@ def test_silence_is_explained_by_what_the_client_met_meanwhile() -> None:
 
 
 def test_every_code_that_is_named_exists() -> None:
-    assert codes("_TRANSPORT UNKNOWN_TOPIC_OR_PART") == {KafkaError._TRANSPORT, KafkaError.UNKNOWN_TOPIC_OR_PART}
+    assert error_codes("_TRANSPORT UNKNOWN_TOPIC_OR_PART") == {KafkaError._TRANSPORT, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 def test_a_records_own_headers_come_as_text_where_a_sink_has_no_headers() -> None:
-    error: ErrorInfo = data_error(ErrorType.SERIALIZATION, "no")
+    error: ErrorInfo = record_error(ErrorType.SERIALIZATION, "no")
     own = (("a", b"x"), ("a", None), ("b", b"\xff"))
 
     plain = DeadLetter(1, None, b"", error, {"source-topic": "t"})

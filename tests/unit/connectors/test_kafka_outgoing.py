@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_ckpt.connectors import json_encoding
-from airflow_provider_ckpt.connectors.kafka.serialize import are_messages, lists_of, messages_of
-from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic
-from airflow_provider_ckpt.connectors.kafka.size_limits import doubtful, impossible
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.kafka.serialize import have_message_columns, to_lists, to_messages
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic
+from airflow_provider_ckpt.connectors.kafka.size_limits import always_refused, possibly_refused
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 
 SETTINGS = {
     "cleanup.policy": "delete",
@@ -24,7 +24,7 @@ SETTINGS = {
     "message.timestamp.after.max.ms": "3600000",
     "message.timestamp.before.max.ms": str(2**63 - 1),
 }
-TOPIC = WrittenTopic("t", 2, 1, SETTINGS)
+TOPIC = SinkTopic("t", 2, 1, SETTINGS)
 NOW = 1_700_000_000_000
 FAR = NOW * 1_000_000
 """Microseconds of a time that was written in milliseconds and read as seconds."""
@@ -36,11 +36,11 @@ PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 def table(**columns: Any) -> pa.Table:
     arrays = {name: column if isinstance(column, pa.Array) else pa.array(column) for name, column in columns.items()}
     size = len(next(iter(arrays.values())))
-    return pa.table({NUMBER: pa.array(range(100, 100 + size), pa.int64()), **arrays})
+    return pa.table({ROW_NUMBER: pa.array(range(100, 100 + size), pa.int64()), **arrays})
 
 
 def encoded(column: pa.Array) -> list[Any]:
-    return [json.loads(text) for text in json_encoding.values(column).to_pylist()]
+    return [json.loads(text) for text in json_encoding.encode_column(column).to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def encoded(column: pa.Array) -> list[Any]:
     ],
 )
 def test_rows_are_messages_by_the_names_of_their_columns(names: list[str], key: list[str], expected: bool) -> None:
-    assert are_messages(names, key) is expected
+    assert have_message_columns(names, key) is expected
 
 
 @given(st.lists(st.none() | st.text(), min_size=1))
@@ -100,12 +100,14 @@ def test_values_as_json(column: pa.Array, expected: list[Any]) -> None:
 def test_decimals_keep_every_digit() -> None:
     column = pa.array([Decimal("1234567890123456789.10"), None], pa.decimal128(38, 2))
 
-    assert json_encoding.values(column).to_pylist() == ["1234567890123456789.10", "null"]
-    assert json_encoding.values(pa.array([[Decimal("0.10")]], pa.list_(pa.decimal128(4, 2)))).to_pylist() == ["[0.10]"]
+    assert json_encoding.encode_column(column).to_pylist() == ["1234567890123456789.10", "null"]
+    assert json_encoding.encode_column(pa.array([[Decimal("0.10")]], pa.list_(pa.decimal128(4, 2)))).to_pylist() == [
+        "[0.10]"
+    ]
 
 
 def test_a_row_becomes_an_object_with_its_fields_in_order() -> None:
-    messages = messages_of(table(id=[1, 2], **{'na"me': ["x", None]}), [])
+    messages = to_messages(table(id=[1, 2], **{'na"me': ["x", None]}), [])
 
     assert messages.value.to_pylist() == [b'{"id":1,"na\\"me":"x"}', b'{"id":2,"na\\"me":null}']
     assert messages.key is None
@@ -129,7 +131,7 @@ def test_the_key_is_a_column_as_it_is_or_an_object_of_several(key: list[str], ex
         day=pa.array([0, None], pa.date32()),
     )
 
-    found = messages_of(rows, key).key
+    found = to_messages(rows, key).key
 
     assert found is not None
     assert found.to_pylist() == expected
@@ -141,7 +143,7 @@ def test_headers_keep_order_and_repetition(kind: pa.DataType) -> None:
     given_ = [row and [{"key": n, "value": v} for n, v in row] for row in pairs] if kind == PAIRS else pairs
     headers = pa.array([[], *given_], kind).slice(1)
 
-    found = lists_of(messages_of(table(value=["1", "2", "3", "4"], headers=headers), []))
+    found = to_lists(to_messages(table(value=["1", "2", "3", "4"], headers=headers), []))
 
     assert found[4] == [[("a", b"1"), ("a", None)], None, None, [("b", b"")]]
 
@@ -149,7 +151,7 @@ def test_headers_keep_order_and_repetition(kind: pa.DataType) -> None:
 def test_times_are_milliseconds_and_none_is_now() -> None:
     rows = table(value=["a", "b"], timestamp=pa.array([1_234_567, None], pa.timestamp("us", "UTC")))
 
-    assert lists_of(messages_of(rows, []))[3] == [1234, 0]
+    assert to_lists(to_messages(rows, []))[3] == [1234, 0]
 
 
 def test_what_cannot_be_sent_at_all() -> None:
@@ -161,8 +163,8 @@ def test_what_cannot_be_sent_at_all() -> None:
         headers=pa.array([[], [], [], [], [{"key": None, "value": b""}]], PAIRS),
     )
 
-    found = impossible(messages_of(rows, []), TOPIC)
-    compacted = impossible(messages_of(rows, []), WrittenTopic("t", 2, 1, {**SETTINGS, "cleanup.policy": "compact"}))
+    found = always_refused(to_messages(rows, []), TOPIC)
+    compacted = always_refused(to_messages(rows, []), SinkTopic("t", 2, 1, {**SETTINGS, "cleanup.policy": "compact"}))
 
     assert sorted(found) == [102, 103, 104]
     assert sorted(compacted) == [101, 102, 103, 104]
@@ -176,13 +178,13 @@ def test_what_the_broker_may_refuse_is_watched() -> None:
         headers=pa.array([None, None, None, [{"key": "h", "value": b"x" * 1990}]], PAIRS),
     )
 
-    assert doubtful(messages_of(rows, []), TOPIC, NOW) == [1, 2, 3]
+    assert possibly_refused(to_messages(rows, []), TOPIC, NOW) == [1, 2, 3]
 
 
 def test_messages_can_go_without_some() -> None:
     rows = table(key=pa.array([b"1", b"2", b"3"]), value=["a", "b", "c"])
 
-    left = messages_of(rows, []).without([101])
+    left = to_messages(rows, []).without([101])
 
     assert left.numbers.to_pylist() == [100, 102]
-    assert lists_of(left)[:2] == [[b"a", b"c"], [b"1", b"3"]]
+    assert to_lists(left)[:2] == [[b"a", b"c"], [b"1", b"3"]]

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.connectors.record_positions import MOST, Digest, Positions, surplus
+from airflow_provider_ckpt.connectors.record_positions import (
+    MAX_CHARACTERS,
+    PositionDigest,
+    RecordPositions,
+    find_surplus,
+)
 from airflow_provider_ckpt.core.ranges import Range
 
 NUMBERS = st.lists(st.integers(-(2**62), 2**62), max_size=60)
@@ -20,9 +25,9 @@ WHOLE = Range(-10, 100)
 
 @given(NUMBERS)
 def test_what_a_receipt_keeps_comes_back_whole(numbers: list[int]) -> None:
-    kept = Positions.parse(Positions.of(numbers).text())
+    kept = RecordPositions.parse(RecordPositions.of(numbers).text())
 
-    assert kept == Positions.of(numbers)
+    assert kept == RecordPositions.of(numbers)
     found = kept.all()
     assert found is None or found.tolist() == sorted(numbers)
     assert found is not None or max(numbers) - min(numbers) >= 2**63
@@ -30,21 +35,21 @@ def test_what_a_receipt_keeps_comes_back_whole(numbers: list[int]) -> None:
 
 @given(FEW, FEW)
 def test_a_digest_tells_positions_apart_whatever_their_order(some: list[int], others: list[int]) -> None:
-    same = Positions.of(some).digest.same(Positions.of(others).digest)
+    same = RecordPositions.of(some).digest.same(RecordPositions.of(others).digest)
 
     assert same == (sorted(some) == sorted(others))
 
 
 @given(NUMBERS, NUMBERS)
 def test_the_digest_of_two_is_their_total(some: list[int], others: list[int]) -> None:
-    parts = [Positions.of(some).digest, Positions.of(others).digest]
+    parts = [RecordPositions.of(some).digest, RecordPositions.of(others).digest]
 
-    assert Digest.total(parts) == Positions.of([*some, *others]).digest
+    assert PositionDigest.total(parts) == RecordPositions.of([*some, *others]).digest
 
 
 def test_where_only_counts_are_known_those_decide() -> None:
-    assert Digest(3, None).same(Positions.of([4, 5, 6]).digest)
-    assert not Digest(3, None).same(Positions.of([4, 5]).digest)
+    assert PositionDigest(3, None).same(RecordPositions.of([4, 5, 6]).digest)
+    assert not PositionDigest(3, None).same(RecordPositions.of([4, 5]).digest)
 
 
 @pytest.mark.parametrize(
@@ -58,19 +63,19 @@ def test_where_only_counts_are_known_those_decide() -> None:
 )
 def test_all_positions_are_kept_where_that_takes_little_room_and_time(numbers: list[int], kept: bool) -> None:
     began = process_time()
-    positions = Positions.of(numbers)
+    positions = RecordPositions.of(numbers)
 
     assert (positions.packed is not None) is kept
-    assert len(positions.text()) < MOST + 100
+    assert len(positions.text()) < MAX_CHARACTERS + 100
     assert process_time() - began < 1
 
 
 @given(FEW, FEW)
 def test_the_surplus_is_what_came_and_never_what_was_read(read: list[int], shown: list[int]) -> None:
-    found = surplus([(WHOLE, Positions.of(read))], sorted(shown), WHOLE)
+    found = find_surplus([(WHOLE, RecordPositions.of(read))], sorted(shown), WHOLE)
 
     late = Counter(shown) - Counter(read)
-    inside = [position for span in found.spans for position in range(span.start, span.end)]
+    inside = [position for span in found.ranges for position in range(span.start, span.end)]
     assert found.late == late.total()
     assert set(found.shared) == {position for position in late if position in read}
     assert not set(inside) & set(read)
@@ -78,17 +83,17 @@ def test_the_surplus_is_what_came_and_never_what_was_read(read: list[int], shown
 
 
 def test_what_is_still_to_be_read_is_neither_late_nor_read_with_what_is() -> None:
-    read = [(Range(0, 10), Positions.of([1, 9]))]
+    read = [(Range(0, 10), RecordPositions.of([1, 9]))]
 
-    found = surplus(read, [1, 2, 4, 5, 7, 9], Range(0, 10), [Range(4, 6)])
+    found = find_surplus(read, [1, 2, 4, 5, 7, 9], Range(0, 10), [Range(4, 6)])
 
-    assert (found.spans, found.late) == ((Range(2, 3), Range(7, 8)), 2)
+    assert (found.ranges, found.late) == ((Range(2, 3), Range(7, 8)), 2)
 
 
 def test_a_later_reading_of_a_part_stands_for_the_earlier_one() -> None:
-    first = (Range(0, 10), Positions.of([1, 3, 5, 7]))
-    again = (Range(4, 20), Positions.of([4, 5, 11]))
+    first = (Range(0, 10), RecordPositions.of([1, 3, 5, 7]))
+    again = (Range(4, 20), RecordPositions.of([4, 5, 11]))
 
-    found = surplus([first, again], [1, 2, 3, 4, 5, 7], Range(0, 10))
+    found = find_surplus([first, again], [1, 2, 3, 4, 5, 7], Range(0, 10))
 
-    assert (found.spans, found.late) == ((Range(2, 3), Range(7, 8)), 2)
+    assert (found.ranges, found.late) == ((Range(2, 3), Range(7, 8)), 2)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.variant_utils import VariantUtils
 
-from airflow_provider_ckpt.connectors.json_encoding import values
+from airflow_provider_ckpt.connectors.json_encoding import encode_column
 from airflow_provider_ckpt.connectors.variants import decoder, is_variant
 
 VARIANT = pa.struct(
@@ -28,7 +28,7 @@ def variant(text: str | None) -> dict[str, bytes] | None:
 
 def written(kind: pa.DataType, *items: Any) -> list[Any]:
     """Values of a type, as JSON and back."""
-    return [json.loads(text, parse_float=Decimal) for text in values(pa.array(items, kind)).to_pylist()]
+    return [json.loads(text, parse_float=Decimal) for text in encode_column(pa.array(items, kind)).to_pylist()]
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,19 @@ from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_rec
 from airflow_provider_ckpt.core.batch import Counts, Verdict
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
-from airflow_provider_ckpt.core.sink_comparison import Disagreement, Recorded, compare_receipts, compare_rows
+from airflow_provider_ckpt.core.sink_comparison import DifferenceKind, LedgerSnapshot, compare_receipts, compare_rows
 from tests.unit.core.test_agreement import EACH, receipt, recorded, settled, total
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.batch import Receipt
 
 
-def accepting(ledger: Recorded, *receipts: Receipt) -> AcceptedSink:
+def accepting(ledger: LedgerSnapshot, *receipts: Receipt) -> AcceptedSink:
     """The acceptance of a sink that holds these receipts."""
     return AcceptedSink(find_lost_receipts(ledger.passed, ledger.batches.values(), receipts))
 
 
-def kinds(ledger: Recorded, accepted: AcceptedSink, *receipts: Receipt) -> list[Disagreement]:
+def kinds(ledger: LedgerSnapshot, accepted: AcceptedSink, *receipts: Receipt) -> list[DifferenceKind]:
     """Kinds of what ledger and sink disagree about after an acceptance."""
     found = compare_receipts(replace(ledger, accepted=accepted), receipts).differences
     return [difference.kind for difference in found]
@@ -38,7 +38,7 @@ def test_it_survives_as_json() -> None:
 @pytest.mark.parametrize("kept", [(), (0,), (2,), (0, 2), (1, 2)])
 def test_what_a_sum_has_lost_is_no_difference_once_it_was_accepted(kept: tuple[int, ...]) -> None:
     ledger, there = recorded([total(3)]), [receipt(seq) for seq in kept]
-    assert kinds(ledger, AcceptedSink(), *there) == [Disagreement.RECEIPT_MISSING]
+    assert kinds(ledger, AcceptedSink(), *there) == [DifferenceKind.RECEIPT_MISSING]
 
     assert kinds(ledger, accepting(ledger, *there), *there) == []
 
@@ -47,8 +47,8 @@ def test_a_receipt_that_is_lost_later_is_missing_though_others_of_its_sum_were_a
     ledger = recorded([total(4)])
     accepted = accepting(ledger, receipt(1), receipt(2), receipt(3))
 
-    assert kinds(ledger, accepted, receipt(1), receipt(3)) == [Disagreement.RECEIPT_MISSING]
-    assert kinds(ledger, accepted) == [Disagreement.RECEIPT_MISSING]
+    assert kinds(ledger, accepted, receipt(1), receipt(3)) == [DifferenceKind.RECEIPT_MISSING]
+    assert kinds(ledger, accepted) == [DifferenceKind.RECEIPT_MISSING]
 
 
 def test_counts_of_what_was_not_lost_are_still_compared() -> None:
@@ -56,7 +56,7 @@ def test_counts_of_what_was_not_lost_are_still_compared() -> None:
     accepted = accepting(ledger, receipt(1), receipt(2))
     other = receipt(2, counts=Counts(10, 8, 1, 1))
 
-    assert kinds(ledger, accepted, receipt(1), other) == [Disagreement.RECEIPT_DIFFERS]
+    assert kinds(ledger, accepted, receipt(1), other) == [DifferenceKind.RECEIPT_DIFFERS]
 
 
 def test_receipts_that_were_put_back_are_no_difference() -> None:
@@ -84,7 +84,7 @@ def test_a_batch_that_waited_for_an_earlier_one_stays_accepted_in_its_sum() -> N
 
     passed = recorded([total(4)])
     assert kinds(passed, accepted, *there, receipt(2)) == []
-    assert kinds(passed, accepted, *there) == [Disagreement.RECEIPT_MISSING]
+    assert kinds(passed, accepted, *there) == [DifferenceKind.RECEIPT_MISSING]
 
 
 def test_a_second_acceptance_contains_the_first() -> None:
@@ -99,7 +99,7 @@ def test_a_loss_is_of_its_own_generation() -> None:
     ledger = recorded([total(2), replace(total(2), generation=2)], generation=2)
     accepted = accepting(ledger, receipt(0, generation=2), receipt(1, generation=2))
 
-    assert kinds(ledger, accepted, receipt(1, generation=2)) == [Disagreement.RECEIPT_MISSING]
+    assert kinds(ledger, accepted, receipt(1, generation=2)) == [DifferenceKind.RECEIPT_MISSING]
 
 
 def test_rejected_and_skipped_batches_that_were_lost_are_counted_as_such() -> None:

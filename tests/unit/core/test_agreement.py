@@ -14,13 +14,13 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.sink_comparison import (
     Difference,
-    Disagreement,
-    Recorded,
+    DifferenceKind,
+    LedgerSnapshot,
     attempt_of,
-    compare_letters,
+    compare_dead_letters,
     compare_receipts,
     compare_rows,
-    knows,
+    knows_batch,
 )
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,11 +41,11 @@ def settled(found: Receipt) -> Batch:
 def recorded(
     passed: Sequence[RangeReceipt] = (),
     *batches: Batch,
-    letters: Mapping[AttemptKey, int] | None = None,
+    dead_letters: Mapping[AttemptKey, int] | None = None,
     generation: int = 1,
-) -> Recorded:
+) -> LedgerSnapshot:
     """What a ledger says of one partition."""
-    return Recorded(passed, {batch.key: batch for batch in batches}, {"t": generation}, letters or {})
+    return LedgerSnapshot(passed, {batch.key: batch for batch in batches}, {"t": generation}, dead_letters or {})
 
 
 def total(batches: int) -> RangeReceipt:
@@ -54,7 +54,7 @@ def total(batches: int) -> RangeReceipt:
     return RangeReceipt(1, "t", Range(0, 10 * batches), counts, batches)
 
 
-def differences(ledger: Recorded, *receipts: Receipt) -> list[Difference]:
+def differences(ledger: LedgerSnapshot, *receipts: Receipt) -> list[Difference]:
     """What they disagree about."""
     return compare_receipts(ledger, receipts).differences
 
@@ -68,14 +68,14 @@ def test_sums_and_single_receipts_agree() -> None:
 @pytest.mark.parametrize("lost", [0, 2, 4])
 def test_a_receipt_that_the_sink_lost_is_named_though_the_ledger_keeps_only_sums(lost: int) -> None:
     (found,) = differences(recorded([total(5)]), *[receipt(seq) for seq in range(5) if seq != lost])
-    assert (found.kind, found.batch) == (Disagreement.RECEIPT_MISSING, BatchKey(1, "t", lost))
+    assert (found.kind, found.batch) == (DifferenceKind.RECEIPT_MISSING, BatchKey(1, "t", lost))
     assert f"t#{lost} at [{10 * lost}, {10 * lost + 10})" in found.message
     assert "rewind" in found.to_do
 
 
 def test_the_lost_receipt_of_a_batch_beyond_the_checkpoint_is_named() -> None:
     (found,) = differences(recorded([], settled(receipt(7))))
-    assert (found.kind, found.batch) == (Disagreement.RECEIPT_MISSING, BatchKey(1, "t", 7))
+    assert (found.kind, found.batch) == (DifferenceKind.RECEIPT_MISSING, BatchKey(1, "t", 7))
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_the_lost_receipt_of_a_batch_beyond_the_checkpoint_is_named() -> None:
 )
 def test_each_part_of_a_receipt_that_differs_is_found(other: Receipt) -> None:
     (found,) = differences(recorded([], settled(receipt(0))), other)
-    assert (found.kind, found.batch) == (Disagreement.RECEIPT_DIFFERS, BatchKey(1, "t", 0))
+    assert (found.kind, found.batch) == (DifferenceKind.RECEIPT_DIFFERS, BatchKey(1, "t", 0))
 
 
 def test_changed_counts_are_found_in_a_sum_and_named_where_it_is_of_one_batch() -> None:
     other = receipt(0, counts=Counts(10, 8, 2, 0))
     (in_sum,) = differences(recorded([total(2)]), other, receipt(1))
     (of_one,) = differences(recorded([total(1)]), other)
-    assert (in_sum.kind, in_sum.batch) == (Disagreement.RECEIPT_DIFFERS, None)
+    assert (in_sum.kind, in_sum.batch) == (DifferenceKind.RECEIPT_DIFFERS, None)
     assert "delivered 14" in in_sum.message
     assert "delivered 15" in in_sum.message
     assert of_one.batch == BatchKey(1, "t", 0)
@@ -115,7 +115,7 @@ def test_a_batch_that_was_let_go_needs_no_receipt_and_may_have_a_void_one() -> N
     assert differences(recorded([let_go]), receipt(0), receipt(2)) == []
     assert differences(recorded([let_go]), receipt(0), void, receipt(2)) == []
     (found,) = differences(recorded([let_go]), receipt(0), void)
-    assert found.kind is Disagreement.RECEIPT_MISSING
+    assert found.kind is DifferenceKind.RECEIPT_MISSING
 
 
 def test_a_batch_that_was_sent_at_most_once_may_have_been_confirmed_since() -> None:
@@ -133,9 +133,9 @@ def test_a_receipt_that_the_ledger_waits_for_is_no_disagreement() -> None:
 def test_a_receipt_of_a_batch_that_the_ledger_never_planned_is_unknown() -> None:
     ledger = recorded([total(1)])
     (found,) = differences(ledger, receipt(0), receipt(1))
-    assert (found.kind, found.batch) == (Disagreement.RECEIPT_UNKNOWN, BatchKey(1, "t", 1))
-    assert knows(ledger, receipt(0))
-    assert not knows(ledger, receipt(1))
+    assert (found.kind, found.batch) == (DifferenceKind.RECEIPT_UNKNOWN, BatchKey(1, "t", 1))
+    assert knows_batch(ledger, receipt(0))
+    assert not knows_batch(ledger, receipt(1))
 
 
 def test_receipts_of_a_past_that_was_collected_are_counted_and_no_more() -> None:
@@ -148,15 +148,15 @@ def test_receipts_of_a_past_that_was_collected_are_counted_and_no_more() -> None
     ("held", "indexed", "kinds"),
     [
         (1, 1, []),
-        (0, 1, [Disagreement.LETTERS_DIFFER]),
-        (2, 1, [Disagreement.LETTERS_DIFFER]),
-        (1, 2, [Disagreement.INDEX_DIFFERS]),
-        (1, 0, [Disagreement.INDEX_DIFFERS]),
+        (0, 1, [DifferenceKind.LETTERS_DIFFER]),
+        (2, 1, [DifferenceKind.LETTERS_DIFFER]),
+        (1, 2, [DifferenceKind.INDEX_DIFFERS]),
+        (1, 0, [DifferenceKind.INDEX_DIFFERS]),
     ],
 )
-def test_dead_letters_are_as_many_as_the_receipt_tells(held: int, indexed: int, kinds: list[Disagreement]) -> None:
+def test_dead_letters_are_as_many_as_the_receipt_tells(held: int, indexed: int, kinds: list[DifferenceKind]) -> None:
     source = attempt_of(receipt(0))
-    found = list(compare_letters(recorded(letters={source: indexed}), [receipt(0)], {source: held}))
+    found = list(compare_dead_letters(recorded(dead_letters={source: indexed}), [receipt(0)], {source: held}))
     assert [item.kind for item in found] == kinds
     assert {item.batch for item in found} <= {BatchKey(1, "t", 0)}
 

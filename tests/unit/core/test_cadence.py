@@ -8,11 +8,11 @@ import pytest
 
 from airflow_provider_ckpt.config.delivery import CommitStrategy
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
-from airflow_provider_ckpt.core.cadence import Cadence, movable
+from airflow_provider_ckpt.core.cadence import SettleCadence, movable
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 
-CADENCE = Cadence(after=1.0, least=5, most=1000)
+CADENCE = SettleCadence(after=1.0, least=5, most=1000)
 """The defaults."""
 
 
@@ -37,7 +37,7 @@ def test_what_the_checkpoint_could_not_move_by_does_not_make_it_due() -> None:
 
 @pytest.mark.parametrize(("waiting", "seconds", "due"), [(1, 2.0, True), (1, 1.9, False), (0, 3600.0, False)])
 def test_an_interval_settles_whatever_waits(waiting: int, seconds: float, due: bool) -> None:
-    assert Cadence(at_least_every=2.0).due(0, waiting, seconds) is due
+    assert SettleCadence(max_interval=2.0).due(0, waiting, seconds) is due
 
 
 @pytest.mark.parametrize(("count", "seconds", "due"), [(5000, 4.9, False), (1, 5.0, True), (0, 5.0, False)])
@@ -52,7 +52,7 @@ def test_the_declarations_keys_are_the_cadence() -> None:
         commit_interval_ms=30_000, checkpoint_after_ms=200, min_checkpoint_count=2, max_checkpoint_count=7
     )
 
-    assert strategy.cadence == Cadence(after=0.2, least=2, most=7, at_least_every=30.0)
+    assert strategy.cadence == SettleCadence(after=0.2, least=2, most=7, max_interval=30.0)
     assert CommitStrategy().cadence == CADENCE
 
 
@@ -60,13 +60,13 @@ def test_the_declarations_keys_are_the_cadence() -> None:
     ("cadence", "seconds"),
     [
         (CADENCE, 1.0),
-        (Cadence(after=30.0), 1.0),
-        (Cadence(after=0.2), 0.2),
-        (Cadence(at_least_every=0.3), 0.3),
-        (Cadence(at_least_every=5.0, timed=True), 5.0),
+        (SettleCadence(after=30.0), 1.0),
+        (SettleCadence(after=0.2), 0.2),
+        (SettleCadence(max_interval=0.3), 0.3),
+        (SettleCadence(max_interval=5.0, timer_only=True), 5.0),
     ],
 )
-def test_receipts_are_looked_at_as_often_as_something_may_fall_due(cadence: Cadence, seconds: float) -> None:
+def test_receipts_are_looked_at_as_often_as_something_may_fall_due(cadence: SettleCadence, seconds: float) -> None:
     assert cadence.pause == seconds
 
 

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 
 longs = st.integers(-(2**63), 2**63 - 2)
 keys = st.builds(BatchKey, st.integers(1, 9), st.text(min_size=1, max_size=9), st.integers(0, 2**40))
-spans = st.tuples(longs, longs).filter(lambda pair: pair[0] < pair[1]).map(lambda pair: Range(*pair))
+ranges = st.tuples(longs, longs).filter(lambda pair: pair[0] < pair[1]).map(lambda pair: Range(*pair))
 counts = st.builds(Counts, *[st.integers(0, 2**40)] * 4)
 errors = st.builds(
     ErrorInfo, st.sampled_from(ErrorType), st.text(), st.booleans(), st.none() | st.just("23505"), st.booleans()
@@ -24,7 +24,7 @@ errors = st.builds(
 receipts = st.builds(
     Receipt,
     keys,
-    spans,
+    ranges,
     st.sampled_from(Verdict),
     st.integers(0, 99),
     st.integers(1, 9),
@@ -36,7 +36,7 @@ details = st.dictionaries(st.text(), st.text() | st.integers(-(2**53), 2**53) | 
 tasks = st.builds(
     BatchTask,
     keys,
-    spans,
+    ranges,
     st.integers(1, 9),
     st.sampled_from(Instruction),
     st.none() | longs,

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.core.lease import TAKEOVERS, LeaseState, Why, check, grant, nobody_is_dead, renew
+from airflow_provider_ckpt.core.lease import TAKEOVERS, LeaseGrantReason, LeaseState, assume_alive, check, grant, renew
 from tests.unit.core.machines import NOW
 
 TTL = timedelta(seconds=60)
@@ -19,31 +19,31 @@ EXPIRED = replace(HELD, expires_at=NOW)
 
 class TestGrant:
     def test_a_free_lease_goes_to_whoever_asks(self) -> None:
-        granted, why = grant(FREE, "dag/run-2", now=NOW, ttl=TTL)
+        granted, reason = grant(FREE, "dag/run-2", now=NOW, ttl=TTL)
 
         assert granted == LeaseState("dag/run-2", 5, TTL, NOW + TTL)
-        assert why is Why.FREE
+        assert reason is LeaseGrantReason.FREE
 
     def test_its_owner_gets_it_again_under_a_new_epoch(self) -> None:
-        granted, why = grant(HELD, "dag/run-1", now=NOW, ttl=TTL)
+        granted, reason = grant(HELD, "dag/run-1", now=NOW, ttl=TTL)
 
-        assert (granted.epoch, why) == (5, Why.OWN)
+        assert (granted.epoch, reason) == (5, LeaseGrantReason.OWN)
 
     def test_it_expires_at_its_very_time_and_not_before(self) -> None:
-        assert grant(EXPIRED, "dag/run-2", now=NOW, ttl=TTL)[1] is Why.EXPIRED
+        assert grant(EXPIRED, "dag/run-2", now=NOW, ttl=TTL)[1] is LeaseGrantReason.EXPIRED
         with pytest.raises(LeaseBusyError):
             grant(EXPIRED, "dag/run-2", now=NOW - timedelta(microseconds=1), ttl=TTL)
 
     def test_a_dead_owners_lease_is_free_at_once(self) -> None:
-        granted, why = grant(HELD, "dag/run-2", now=NOW, ttl=TTL, is_dead=lambda owner: owner == "dag/run-1")
+        granted, reason = grant(HELD, "dag/run-2", now=NOW, ttl=TTL, is_dead=lambda owner: owner == "dag/run-1")
 
-        assert (granted.owner, why) == ("dag/run-2", Why.DEAD)
+        assert (granted.owner, reason) == ("dag/run-2", LeaseGrantReason.DEAD)
 
     def test_a_person_takes_it_by_force(self) -> None:
-        assert grant(HELD, "a person", now=NOW, ttl=TTL, force=True)[1] is Why.FORCED
+        assert grant(HELD, "a person", now=NOW, ttl=TTL, force=True)[1] is LeaseGrantReason.FORCED
 
     def test_force_is_not_called_force_where_none_is_needed(self) -> None:
-        assert grant(FREE, "a person", now=NOW, ttl=TTL, force=True)[1] is Why.FREE
+        assert grant(FREE, "a person", now=NOW, ttl=TTL, force=True)[1] is LeaseGrantReason.FREE
 
     def test_otherwise_it_is_refused_with_who_holds_it_and_until_when(self) -> None:
         with pytest.raises(LeaseBusyError, match=r"dag/run-1, epoch 4, until 2026-01-01T00:01:00") as caught:
@@ -56,10 +56,10 @@ class TestGrant:
         assert grant(FREE, "dag/run-2", now=NOW, ttl=TTL, at_least=fence)[0].epoch == epoch
 
     def test_nobody_is_known_dead_unless_somebody_knows(self) -> None:
-        assert not nobody_is_dead("dag/run-1")
+        assert not assume_alive("dag/run-1")
 
     def test_only_taking_it_from_somebody_is_a_takeover(self) -> None:
-        assert {Why.EXPIRED, Why.DEAD, Why.FORCED} == TAKEOVERS
+        assert {LeaseGrantReason.EXPIRED, LeaseGrantReason.DEAD, LeaseGrantReason.FORCED} == TAKEOVERS
 
 
 class TestCheck:

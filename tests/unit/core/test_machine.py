@@ -7,15 +7,15 @@ import pytest
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine, Side
+from airflow_provider_ckpt.core.pipeline_phases import PipelineState, SideKind
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, partition_of
 
 
-def pipeline(*partitions: Partition, phase: Phase = Phase.RUNNING) -> PipelineMachine:
+def pipeline(*partitions: Partition, phase: Phase = Phase.RUNNING) -> PipelineState:
     """A pipeline of these partitions, or of one that has two planned batches."""
-    return PipelineMachine(partitions or [partition_of(10, 20)], phase=phase)
+    return PipelineState(partitions or [partition_of(10, 20)], phase=phase)
 
 
 class TestDrain:
@@ -155,7 +155,7 @@ class TestPartitions:
         assert pipeline(phase=Phase.STOPPED).partition("p").phase is Phase.STOPPED
 
     def test_its_generation_is_the_newest_of_all(self) -> None:
-        assert PipelineMachine([Partition("p", generation=3), Partition("q")], generation=2).generation == 3
+        assert PipelineState([Partition("p", generation=3), Partition("q")], generation=2).generation == 3
 
     def test_an_unknown_partition_is_refused_and_the_known_ones_named(self) -> None:
         with pytest.raises(LedgerStateError, match=r"there is no partition 'q'.*Known: p"):
@@ -163,19 +163,19 @@ class TestPartitions:
 
     def test_a_pipeline_without_partitions_says_so(self) -> None:
         with pytest.raises(LedgerStateError, match="Known: none"):
-            PipelineMachine().partition("q")
+            PipelineState().partition("q")
 
 
 class TestSidePartitions:
-    def delivered(self, end: int = 20) -> PipelineMachine:
+    def delivered(self, end: int = 20) -> PipelineState:
         """A pipeline whose checkpoint stands at ``end``."""
         partition = partition_of(end)
         begin(partition, 0)
         ack(partition, 0)
         return pipeline(partition)
 
-    @pytest.mark.parametrize("side", Side)
-    def test_one_reads_a_stretch_once_more_in_an_order_of_its_own(self, side: Side) -> None:
+    @pytest.mark.parametrize("side", SideKind)
+    def test_one_reads_a_stretch_once_more_in_an_order_of_its_own(self, side: SideKind) -> None:
         machine = self.delivered()
 
         made, (event,) = machine.re_read(side, "p", Range(5, 15))
@@ -190,7 +190,7 @@ class TestSidePartitions:
         assert machine.partition("p").committed == 20
 
     def test_its_batches_are_known_as_side_batches_of_the_source(self) -> None:
-        made, _ = self.delivered().re_read(Side.REPLAY, "p", Range(5, 15))
+        made, _ = self.delivered().re_read(SideKind.REPLAY, "p", Range(5, 15))
         made.plan(Range(5, 15))
 
         key = made.batches[0].key
@@ -198,7 +198,7 @@ class TestSidePartitions:
         assert (BatchKey(1, "p", 0).side, BatchKey(1, "p", 0).source) == (False, "p")
 
     def test_it_ends_where_its_stretch_ends(self) -> None:
-        made, _ = self.delivered().re_read(Side.REPLAY, "p", Range(5, 15))
+        made, _ = self.delivered().re_read(SideKind.REPLAY, "p", Range(5, 15))
 
         with pytest.raises(LedgerStateError, match="reaches beyond 15, where this partition ends"):
             made.plan(Range(5, 16))
@@ -207,12 +207,12 @@ class TestSidePartitions:
         machine = self.delivered()
         machine.drain(reason="upgrade")
 
-        assert machine.re_read(Side.REPLAY, "p", Range(5, 15))[0].phase is Phase.DRAINING
+        assert machine.re_read(SideKind.REPLAY, "p", Range(5, 15))[0].phase is Phase.DRAINING
 
     def test_two_of_one_stretch_do_not_meet(self) -> None:
         machine = self.delivered()
-        one, _ = machine.re_read(Side.REPLAY, "p", Range(5, 15))
-        other, _ = machine.re_read(Side.REPLAY, "p", Range(5, 15))
+        one, _ = machine.re_read(SideKind.REPLAY, "p", Range(5, 15))
+        other, _ = machine.re_read(SideKind.REPLAY, "p", Range(5, 15))
 
         assert {one.id, other.id} == {"replay:2:p", "replay:3:p"}
 
@@ -222,12 +222,12 @@ class TestSidePartitions:
         with pytest.raises(
             LedgerStateError, match=r"reaches beyond the checkpoint, 20.*End the range at the checkpoint"
         ):
-            machine.re_read(Side.REPLAY, "p", Range(15, 21))
+            machine.re_read(SideKind.REPLAY, "p", Range(15, 21))
         assert (machine.generation, set(machine.partitions)) == (1, {"p"})
 
     def test_a_side_partition_has_no_side_partitions(self) -> None:
         machine = self.delivered()
-        made, _ = machine.re_read(Side.REPLAY, "p", Range(5, 15))
+        made, _ = machine.re_read(SideKind.REPLAY, "p", Range(5, 15))
 
         with pytest.raises(LedgerStateError, match=r"is a side partition.*Name the source partition itself"):
-            machine.re_read(Side.REPLAY, made.id, Range(5, 6))
+            machine.re_read(SideKind.REPLAY, made.id, Range(5, 6))

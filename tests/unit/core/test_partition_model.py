@@ -103,10 +103,10 @@ class Interleavings(RuleBasedStateMachine):
     @rule(data=st.data())
     def late_ack(self, data: st.DataObject) -> None:
         batch = self.pick(data, BatchState.PLANNED)
-        if batch.begun:
+        if batch.started:
             self.resolve(batch)
         events = self.partition.ack(receipt_of(batch))
-        assert (events[0].kind == "acked") == batch.begun
+        assert (events[0].kind == "acked") == batch.started
 
     @precondition(lambda self: self.has(BatchState.PLANNED))
     @rule(data=st.data())
@@ -122,7 +122,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule(data=st.data())
     def skip_or_void(self, data: st.DataObject) -> None:
         batch = self.pick(data, BatchState.PLANNED)
-        if batch.begun:
+        if batch.started:
             self.partition.instruct(PlannedTicket(batch.key), Instruction.VOID, reason="test")
         else:
             self.resolve(batch)

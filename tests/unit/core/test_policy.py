@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Instruction
-from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import (
-    Drop,
+    DeliveryPolicy,
     FailRun,
-    Halt,
-    Hold,
+    HaltRun,
+    HoldBatch,
     OnExhausted,
-    Policy,
-    Reject,
-    Retry,
+    RejectBatch,
+    RetryBatch,
     RetryPolicy,
     Route,
+    SkipBatch,
     decide,
-    route,
+    routes,
 )
 from airflow_provider_ckpt.core.ranges import Range
 from tests.unit.core.machines import BROKEN, NOW
@@ -40,8 +40,8 @@ ERRORS = st.builds(
 )
 
 
-def decision(batch: Batch, error: ErrorInfo, policy: Policy | None = None, unit: float = 0.0) -> object:
-    return decide(batch, error, policy or Policy(), now=NOW, unit=unit)
+def decision(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy | None = None, unit: float = 0.0) -> object:
+    return decide(batch, error, policy or DeliveryPolicy(), now=NOW, unit=unit)
 
 
 # delays
@@ -75,7 +75,7 @@ def test_a_batch_is_tried_three_times_a_round_in_three_rounds_and_then_rejected(
     for _ in range(9):
         made = decision(batch, BROKEN)
         decisions.append(made)
-        next_round = isinstance(made, Retry) and made.next_round
+        next_round = isinstance(made, RetryBatch) and made.next_round
         batch = replace(
             batch,
             failures=0 if next_round else batch.failures + 1,
@@ -86,36 +86,38 @@ def test_a_batch_is_tried_three_times_a_round_in_three_rounds_and_then_rejected(
     assert [getattr(made, "next_round", made) for made in decisions] == [
         *(False, False, True),
         *(False, False, True),
-        *(False, False, Reject()),
+        *(False, False, RejectBatch()),
     ]
 
 
 def test_the_delay_counts_the_attempts_that_ended_this_one_included() -> None:
-    assert decision(BATCH, BROKEN) == Retry(NOW + timedelta(milliseconds=100))
-    assert decision(replace(BATCH, failures=1, finished=1), BROKEN) == Retry(NOW + timedelta(milliseconds=200))
+    assert decision(BATCH, BROKEN) == RetryBatch(NOW + timedelta(milliseconds=100))
+    assert decision(replace(BATCH, failures=1, finished=1), BROKEN) == RetryBatch(NOW + timedelta(milliseconds=200))
 
 
 @pytest.mark.parametrize(
     ("on_exhausted", "expected"),
-    [(OnExhausted.DLQ, Reject()), (OnExhausted.HOLD, Hold()), (OnExhausted.FAIL, FailRun())],
+    [(OnExhausted.DLQ, RejectBatch()), (OnExhausted.HOLD, HoldBatch()), (OnExhausted.FAIL, FailRun())],
 )
 def test_what_becomes_of_an_exhausted_batch_is_the_pipelines_choice(
     on_exhausted: OnExhausted, expected: object
 ) -> None:
-    policy = Policy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=on_exhausted))
+    policy = DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=on_exhausted))
 
     assert decision(BATCH, BROKEN, policy) == expected
 
 
 def test_an_exhausted_batch_is_not_dropped_where_dead_letters_are_off() -> None:
-    assert decision(BATCH, BROKEN, Policy(RetryPolicy(max_attempts=1, rounds=1), dead_letters=False)) == FailRun()
+    assert (
+        decision(BATCH, BROKEN, DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=1), dead_letters=False)) == FailRun()
+    )
 
 
 @pytest.mark.parametrize("kind", [ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE])
 def test_errors_that_are_not_about_the_batch_halt_when_exhausted(kind: ErrorType) -> None:
-    policy = Policy(RetryPolicy(max_attempts=1, rounds=1))
+    policy = DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=1))
 
-    assert decision(BATCH, ErrorInfo(kind, "gone", recoverable=True), policy) == Halt()
+    assert decision(BATCH, ErrorInfo(kind, "gone", recoverable=True), policy) == HaltRun()
 
 
 @given(ERRORS, st.integers(0, 5), st.integers(1, 5))
@@ -131,49 +133,53 @@ def test_an_outage_of_the_whole_sink_or_source_exhausts_nothing(error: ErrorInfo
 @pytest.mark.parametrize(
     ("error", "action"),
     [
-        (ErrorInfo(ErrorType.IO, ""), Action.RETRY),
-        (ErrorInfo(ErrorType.SINK, "", recoverable=True, sqlstate="40001"), Action.RETRY),
-        (ErrorInfo(ErrorType.SINK, "", sqlstate="23514"), Action.DEAD_LETTER),
-        (ErrorInfo(ErrorType.SINK, "", sqlstate="22P02"), Action.DEAD_LETTER),
-        (ErrorInfo(ErrorType.SINK, "", sqlstate="28P01"), Action.HALT),
-        (ErrorInfo(ErrorType.SINK, ""), Action.HALT),
-        (ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, ""), Action.DEAD_LETTER),
-        (ErrorInfo(ErrorType.CONFIG, ""), Action.HALT),
-        (ErrorInfo(ErrorType.DEAD_LETTER_QUEUE, ""), Action.HALT),
-        (ErrorInfo(ErrorType.FENCED, ""), Action.HALT),
-        (ErrorInfo(ErrorType.GENERIC, ""), Action.HALT),
+        (ErrorInfo(ErrorType.IO, ""), ErrorAction.RETRY),
+        (ErrorInfo(ErrorType.SINK, "", recoverable=True, sqlstate="40001"), ErrorAction.RETRY),
+        (ErrorInfo(ErrorType.SINK, "", sqlstate="23514"), ErrorAction.DEAD_LETTER),
+        (ErrorInfo(ErrorType.SINK, "", sqlstate="22P02"), ErrorAction.DEAD_LETTER),
+        (ErrorInfo(ErrorType.SINK, "", sqlstate="28P01"), ErrorAction.HALT),
+        (ErrorInfo(ErrorType.SINK, ""), ErrorAction.HALT),
+        (ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, ""), ErrorAction.DEAD_LETTER),
+        (ErrorInfo(ErrorType.CONFIG, ""), ErrorAction.HALT),
+        (ErrorInfo(ErrorType.DEAD_LETTER_QUEUE, ""), ErrorAction.HALT),
+        (ErrorInfo(ErrorType.FENCED, ""), ErrorAction.HALT),
+        (ErrorInfo(ErrorType.GENERIC, ""), ErrorAction.HALT),
     ],
 )
-def test_every_error_has_one_action_and_what_no_rule_names_halts(error: ErrorInfo, action: Action) -> None:
+def test_every_error_has_one_action_and_what_no_rule_names_halts(error: ErrorInfo, action: ErrorAction) -> None:
     assert default_action(error) is action
 
 
 def test_a_pipeline_may_choose_another_action() -> None:
-    policy = Policy(overrides={ErrorType.SERIALIZATION: Action.HALT, ErrorType.IO: Action.DEAD_LETTER})
+    policy = DeliveryPolicy(
+        overrides={ErrorType.SERIALIZATION: ErrorAction.HALT, ErrorType.IO: ErrorAction.DEAD_LETTER}
+    )
 
-    assert policy.action(ErrorInfo(ErrorType.SERIALIZATION, "")) is Action.HALT
-    assert policy.action(ErrorInfo(ErrorType.IO, "")) is Action.DEAD_LETTER
+    assert policy.action(ErrorInfo(ErrorType.SERIALIZATION, "")) is ErrorAction.HALT
+    assert policy.action(ErrorInfo(ErrorType.IO, "")) is ErrorAction.DEAD_LETTER
 
 
-@given(ERRORS, st.sampled_from(Action), st.integers(0, 5), st.integers(1, 5))
-def test_no_override_turns_a_halt_into_a_drop(error: ErrorInfo, chosen: Action, failures: int, round_: int) -> None:
+@given(ERRORS, st.sampled_from(ErrorAction), st.integers(0, 5), st.integers(1, 5))
+def test_no_override_turns_a_halt_into_a_drop(
+    error: ErrorInfo, chosen: ErrorAction, failures: int, round_: int
+) -> None:
     batch = replace(BATCH, failures=failures, finished=failures, round=round_)
-    made = decision(batch, error, Policy(overrides={error.type: chosen}))
+    made = decision(batch, error, DeliveryPolicy(overrides={error.type: chosen}))
 
-    if default_action(error) is Action.HALT:
-        assert isinstance(made, Halt | FailRun | Retry)
+    if default_action(error) is ErrorAction.HALT:
+        assert isinstance(made, HaltRun | FailRun | RetryBatch)
 
 
 def test_a_batch_whose_error_is_no_records_is_let_go_where_the_pipeline_skips_it() -> None:
-    policy = Policy(overrides={ErrorType.IO: Action.SKIP_AND_LOG})
+    policy = DeliveryPolicy(overrides={ErrorType.IO: ErrorAction.SKIP_AND_LOG})
 
-    assert decision(BATCH, ErrorInfo(ErrorType.IO, "gone"), policy) == Drop()
-    assert decision(replace(BATCH, instruction=Instruction.VOID), ErrorInfo(ErrorType.IO, "gone"), policy) == Halt()
+    assert decision(BATCH, ErrorInfo(ErrorType.IO, "gone"), policy) == SkipBatch()
+    assert decision(replace(BATCH, instruction=Instruction.VOID), ErrorInfo(ErrorType.IO, "gone"), policy) == HaltRun()
 
 
-@pytest.mark.parametrize(("dead_letters", "expected"), [(True, Reject()), (False, Halt())])
+@pytest.mark.parametrize(("dead_letters", "expected"), [(True, RejectBatch()), (False, HaltRun())])
 def test_a_batch_is_not_let_go_for_a_record_that_nobody_could_tell(dead_letters: bool, expected: object) -> None:
-    policy = Policy(dead_letters=dead_letters, overrides={ErrorType.SINK: Action.SKIP_AND_LOG})
+    policy = DeliveryPolicy(dead_letters=dead_letters, overrides={ErrorType.SINK: ErrorAction.SKIP_AND_LOG})
 
     assert decision(BATCH, ErrorInfo(ErrorType.SINK, "", sqlstate="23514"), policy) == expected
 
@@ -181,23 +187,23 @@ def test_a_batch_is_not_let_go_for_a_record_that_nobody_could_tell(dead_letters:
 RECORD = ErrorInfo(ErrorType.JSON_PATH_NOT_FOUND, "no email")
 
 
-@pytest.mark.parametrize("action", Action)
-def test_a_records_error_has_the_action_that_the_pipeline_chooses(action: Action) -> None:
-    assert Policy(overrides={RECORD.type: action}).record(RECORD, last=False) is action
-    assert Policy().record(RECORD, last=False) is Action.DEAD_LETTER
+@pytest.mark.parametrize("action", ErrorAction)
+def test_a_records_error_has_the_action_that_the_pipeline_chooses(action: ErrorAction) -> None:
+    assert DeliveryPolicy(overrides={RECORD.type: action}).record(RECORD, last=False) is action
+    assert DeliveryPolicy().record(RECORD, last=False) is ErrorAction.DEAD_LETTER
 
 
 def test_a_record_that_is_retried_costs_itself_when_the_attempts_are_used_up() -> None:
-    policy = Policy(overrides={RECORD.type: Action.RETRY})
+    policy = DeliveryPolicy(overrides={RECORD.type: ErrorAction.RETRY})
 
-    assert [policy.record(RECORD, last=last) for last in (False, True)] == [Action.RETRY, Action.DEAD_LETTER]
-    assert Policy(dead_letters=False, overrides=policy.overrides).record(RECORD, last=True) is Action.RETRY
-    held = Policy(RetryPolicy(on_exhausted=OnExhausted.HOLD), overrides=policy.overrides)
-    assert held.record(RECORD, last=True) is Action.RETRY
+    assert [policy.record(RECORD, last=last) for last in (False, True)] == [ErrorAction.RETRY, ErrorAction.DEAD_LETTER]
+    assert DeliveryPolicy(dead_letters=False, overrides=policy.overrides).record(RECORD, last=True) is ErrorAction.RETRY
+    held = DeliveryPolicy(RetryPolicy(on_exhausted=OnExhausted.HOLD), overrides=policy.overrides)
+    assert held.record(RECORD, last=True) is ErrorAction.RETRY
 
 
 def test_a_records_attempts_are_those_of_its_batch_and_an_attempt_that_never_ran_is_none() -> None:
-    partition, policy, asked = Partition("p"), Policy(overrides={RECORD.type: Action.RETRY}), []
+    partition, policy, asked = Partition("p"), DeliveryPolicy(overrides={RECORD.type: ErrorAction.RETRY}), []
     partition.plan(Range(0, 1))
 
     while True:
@@ -206,28 +212,28 @@ def test_a_records_attempts_are_those_of_its_batch_and_an_attempt_that_never_ran
         ticket, _ = partition.begin(partition.planned(0), epoch=1, now=NOW)
         asked.append(policy.record(RECORD, last=policy.last(partition.batches[0])))
         found = decide(partition.batches[0], RECORD, policy, now=NOW, unit=0)
-        if not isinstance(found, Retry):
+        if not isinstance(found, RetryBatch):
             break
         partition.fail(ticket, RECORD, not_before=None, next_round=found.next_round)
 
-    assert asked == [Action.RETRY] * 8 + [Action.DEAD_LETTER]
+    assert asked == [ErrorAction.RETRY] * 8 + [ErrorAction.DEAD_LETTER]
 
 
-@given(ERRORS, st.sampled_from(Action), st.booleans())
-def test_no_override_turns_a_halt_into_a_drop_of_a_record(error: ErrorInfo, chosen: Action, last: bool) -> None:
-    made = Policy(overrides={error.type: chosen}).record(error, last=last)
+@given(ERRORS, st.sampled_from(ErrorAction), st.booleans())
+def test_no_override_turns_a_halt_into_a_drop_of_a_record(error: ErrorInfo, chosen: ErrorAction, last: bool) -> None:
+    made = DeliveryPolicy(overrides={error.type: chosen}).record(error, last=last)
 
-    if default_action(error) is Action.HALT:
-        assert made in (Action.HALT, Action.RETRY)
+    if default_action(error) is ErrorAction.HALT:
+        assert made in (ErrorAction.HALT, ErrorAction.RETRY)
 
 
 @given(ERRORS)
 def test_with_dead_letters_off_an_error_that_calls_for_one_halts(error: ErrorInfo) -> None:
-    action = Policy(dead_letters=False).action(error)
+    action = DeliveryPolicy(dead_letters=False).action(error)
 
-    assert action is not Action.DEAD_LETTER
-    if default_action(error) is Action.DEAD_LETTER:
-        assert action is Action.HALT
+    assert action is not ErrorAction.DEAD_LETTER
+    if default_action(error) is ErrorAction.DEAD_LETTER:
+        assert action is ErrorAction.HALT
 
 
 # routes
@@ -246,4 +252,4 @@ def test_with_dead_letters_off_an_error_that_calls_for_one_halts(error: ErrorInf
 def test_a_run_leads_to_all_that_it_needs_and_to_done_if_nothing_waits(
     dead_lettered: int, waiting: int, held: int, expected: list[Route]
 ) -> None:
-    assert route(dead_lettered=dead_lettered, waiting=waiting, held=held) == expected
+    assert routes(dead_lettered=dead_lettered, waiting=waiting, held=held) == expected

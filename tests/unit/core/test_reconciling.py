@@ -10,7 +10,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Recei
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.reconcile import FORGOTTEN, knows, reconcile, rewind
+from airflow_provider_ckpt.core.reconcile import LOST_REWIND, matches_batch, reconcile, rewind
 from tests.unit.core.machines import NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
 
@@ -146,7 +146,7 @@ class TestImport:
         receipt = receipt_of(partition.batches[0])
         ack(partition, 0)
 
-        assert knows(partition, receipt)
+        assert matches_batch(partition, receipt)
         assert kinds(partition, receipt) == ["ack_duplicate"]
 
     def test_a_receipt_of_a_batch_that_was_skipped_here_is_believed(self) -> None:
@@ -186,7 +186,7 @@ class TestGenerations:
         assert rewound.detail == {
             "before": {"generation": 1, "committed": 30},
             "after": {"generation": 3, "committed": 20},
-            "reason": FORGOTTEN,
+            "reason": LOST_REWIND,
         }
 
     def test_a_rewind_whose_first_batch_is_missing_leaves_out_nothing(self) -> None:

@@ -12,17 +12,17 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.recovery import (
-    Account,
-    Missing,
-    Reading,
-    Stand,
-    Surplus,
-    Why,
-    comparable,
-    expired,
+    MissingRange,
+    MissingReason,
+    PartitionAccount,
+    PartitionSnapshot,
+    RangeReading,
+    UnreadRecords,
+    comparable_readings,
+    deletable_snapshots,
+    expiry_events,
+    find_missing,
     low_watermark,
-    missing,
-    superfluous,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -46,39 +46,41 @@ def receipt(
     return RangeReceipt(generation, name, Range(start, end), Counts(size, size), 1, at=at)
 
 
-def account(*receipts: RangeReceipt, batches: tuple[Batch, ...] = (), committed: int = 30, end: int = 30) -> Account:
+def account(
+    *receipts: RangeReceipt, batches: tuple[Batch, ...] = (), committed: int = 30, end: int = 30
+) -> PartitionAccount:
     """What is known of ``t``, which has stood like this for long."""
     part = Partition("t", committed=committed, planned_end=end, next_seq=9, batches=batches)
-    return Account(part, 0, receipts, Stand(1, committed, end))
+    return PartitionAccount(part, 0, receipts, PartitionSnapshot(1, committed, end))
 
 
 def side(
     base: int, limit: int, committed: int, *receipts: RangeReceipt, generation: int = 2, kind: str = "replay"
-) -> Account:
+) -> PartitionAccount:
     """A side partition that reads a stretch of ``t`` again."""
     part = Partition(f"{kind}:{generation}:t", generation=generation, base=base, committed=committed, limit=limit)
-    return Account(part, base, receipts, Stand(generation, committed, committed))
+    return PartitionAccount(part, base, receipts, PartitionSnapshot(generation, committed, committed))
 
 
 class TestLowWatermark:
     """How far it moves, and what it leaves behind."""
 
     def test_it_follows_the_checkpoint_as_it_stood_a_window_ago(self) -> None:
-        assert low_watermark(10, 100, Stand(1, 40, 60)) == 40
+        assert low_watermark(10, 100, PartitionSnapshot(1, 40, 60)) == 40
 
     def test_it_stays_where_the_past_is_not_known(self) -> None:
         assert low_watermark(10, 100, None) == 10
 
     def test_it_never_goes_back(self) -> None:
-        assert low_watermark(50, 100, Stand(1, 40, 60)) == 50
+        assert low_watermark(50, 100, PartitionSnapshot(1, 40, 60)) == 50
 
     def test_it_passes_what_was_planned_a_window_ago_and_still_blocks(self) -> None:
-        assert low_watermark(10, 40, Stand(1, 40, 60)) == 60
+        assert low_watermark(10, 40, PartitionSnapshot(1, 40, 60)) == 60
 
     def test_each_range_without_a_receipt_that_it_passes_is_told_with_its_batch(self) -> None:
         batches = [batch(2, 20, 30), batch(3, 30, 40, BatchState.DELIVERED), batch(4, 40, 50, BatchState.HELD)]
         part = Partition("t", committed=20, planned_end=60, next_seq=5, batches=batches)
-        events = expired(part, 0, 60)
+        events = expiry_events(part, 0, 60)
         assert [(event.kind, event.seq, event.detail["range"]) for event in events] == [
             ("expired_unreceipted", 2, [20, 30]),
             ("expired_unreceipted", 4, [40, 50]),
@@ -87,10 +89,10 @@ class TestLowWatermark:
 
     def test_what_it_has_passed_already_is_not_told_again(self) -> None:
         part = Partition("t", committed=0, planned_end=30, next_seq=3, batches=[batch(0, 0, 30)])
-        assert [event.detail["range"] for event in expired(part, 20, 30)] == [[20, 30]]
+        assert [event.detail["range"] for event in expiry_events(part, 20, 30)] == [[20, 30]]
 
     def test_below_the_checkpoint_nothing_expires(self) -> None:
-        assert expired(Partition("t", committed=30), 0, 30) == []
+        assert expiry_events(Partition("t", committed=30), 0, 30) == []
 
 
 class TestUnreceipted:
@@ -98,54 +100,59 @@ class TestUnreceipted:
 
     def test_a_hole_below_the_checkpoint_is_found_and_one_beyond_it_too(self) -> None:
         known = account(receipt(0, 10), receipt(20, 30), batches=(batch(3, 40, 50),), end=50)
-        found = missing([known], before=NOW)
-        assert [(item.range, item.why) for item in found] == [
-            (Range(10, 20), Why.UNRECEIPTED),
-            (Range(30, 40), Why.UNRECEIPTED),
+        found = find_missing([known], before=NOW)
+        assert [(item.range, item.reason) for item in found] == [
+            (Range(10, 20), MissingReason.UNRECEIPTED),
+            (Range(30, 40), MissingReason.UNRECEIPTED),
         ]
 
     def test_what_a_batch_owns_is_not_missing_whatever_its_state(self) -> None:
         states = [BatchState.PLANNED, BatchState.IN_FLIGHT, BatchState.HELD]
         batches = tuple(batch(n, 30 + 10 * n, 40 + 10 * n, state) for n, state in enumerate(states))
-        assert missing([account(receipt(0, 30), batches=batches, end=60)], before=NOW) == []
+        assert find_missing([account(receipt(0, 30), batches=batches, end=60)], before=NOW) == []
 
     def test_a_superseded_batch_owns_nothing(self) -> None:
         known = account(receipt(0, 30), batches=(batch(1, 30, 40, BatchState.SUPERSEDED),), end=40)
-        assert [item.range for item in missing([known], before=NOW)] == [Range(30, 40)]
+        assert [item.range for item in find_missing([known], before=NOW)] == [Range(30, 40)]
 
     def test_what_was_planned_a_moment_ago_is_left_out(self) -> None:
         part = Partition("t", committed=10, planned_end=40)
-        known = Account(part, 0, [receipt(0, 10)], Stand(1, 10, 20))
-        assert [item.range for item in missing([known], before=NOW)] == [Range(10, 20)]
+        known = PartitionAccount(part, 0, [receipt(0, 10)], PartitionSnapshot(1, 10, 20))
+        assert [item.range for item in find_missing([known], before=NOW)] == [Range(10, 20)]
 
-    @pytest.mark.parametrize("settled", [None, Stand(2, 10, 20)])
-    def test_a_generation_that_has_just_begun_is_left_out(self, settled: Stand | None) -> None:
-        known = Account(Partition("t", committed=10, planned_end=40), 0, [], settled)
-        assert missing([known], before=NOW) == []
+    @pytest.mark.parametrize("settled", [None, PartitionSnapshot(2, 10, 20)])
+    def test_a_generation_that_has_just_begun_is_left_out(self, settled: PartitionSnapshot | None) -> None:
+        known = PartitionAccount(Partition("t", committed=10, planned_end=40), 0, [], settled)
+        assert find_missing([known], before=NOW) == []
 
     def test_below_the_low_watermark_nothing_is_looked_at(self) -> None:
         part = Partition("t", committed=30)
-        assert missing([Account(part, 30, [receipt(20, 30)], Stand(1, 30, 30))], before=NOW) == []
+        assert (
+            find_missing([PartitionAccount(part, 30, [receipt(20, 30)], PartitionSnapshot(1, 30, 30))], before=NOW)
+            == []
+        )
 
 
 class TestLate:
     """Receipted ranges in which the source shows more than was read."""
 
-    def ask(self, *accounts: Account, late: dict[int, int]) -> list[tuple[Range, int | None, int | None]]:
+    def ask(self, *accounts: PartitionAccount, late: dict[int, int]) -> list[tuple[Range, int | None, int | None]]:
         """What is missing if the source shows this many more records in the ranges that begin there."""
 
-        def shown(_partition: str, readings: Sequence[Reading]) -> list[Surplus | None]:
-            spans = [reading.receipt.range for reading in readings]
-            shows = [span.end - span.start + late.get(span.start, 0) for span in spans]
+        def shown(_partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
+            ranges = [reading.receipt.range for reading in readings]
+            shows = [span.end - span.start + late.get(span.start, 0) for span in ranges]
             more = [0 if r.pending else count - r.records for count, r in zip(shows, readings, strict=True)]
-            return [Surplus(count, extra) if extra > 0 else None for count, extra in zip(shows, more, strict=True)]
+            return [
+                UnreadRecords(count, extra) if extra > 0 else None for count, extra in zip(shows, more, strict=True)
+            ]
 
-        found = missing(accounts, before=NOW - timedelta(minutes=5), shown=shown)
-        assert all(item.why is Why.LATE for item in found)
+        found = find_missing(accounts, before=NOW - timedelta(minutes=5), shown=shown)
+        assert all(item.reason is MissingReason.LATE for item in found)
         return [(item.range, item.read, item.shown) for item in found]
 
     def test_a_source_that_can_never_show_more_is_taken_at_its_word(self) -> None:
-        assert missing([account(receipt(0, 30))], before=NOW, shown=lambda _partition, _readings: None) == []
+        assert find_missing([account(receipt(0, 30))], before=NOW, shown=lambda _partition, _readings: None) == []
 
     def test_each_range_is_listed_once_with_both_counts(self) -> None:
         known = account(receipt(0, 10), receipt(10, 20), receipt(20, 30))
@@ -168,7 +175,7 @@ class TestLate:
 
     def test_what_reaches_below_the_low_watermark_is_not_compared(self) -> None:
         part = Partition("t", committed=30)
-        known = Account(part, 10, [receipt(0, 20), receipt(20, 30)], Stand(1, 30, 30))
+        known = PartitionAccount(part, 10, [receipt(0, 20), receipt(20, 30)], PartitionSnapshot(1, 30, 30))
         assert self.ask(known, late={0: 1, 20: 1}) == [(Range(20, 30), 10, 11)]
 
     def test_a_newer_reading_of_the_range_stands_in_for_the_older(self) -> None:
@@ -180,13 +187,13 @@ class TestLate:
     def test_of_two_newer_readings_the_newest_counts(self) -> None:
         first = side(0, 20, 20, receipt(0, 20, read=21, generation=2, name="replay:2:t"))
         second = side(0, 20, 20, receipt(0, 20, read=22, generation=3, name="replay:3:t"), generation=3)
-        found = comparable(account(receipt(0, 20)), [first, second], before=NOW)
+        found = comparable_readings(account(receipt(0, 20)), [first, second], before=NOW)
         assert [item.records for item in found] == [22]
 
     def test_a_reading_from_before_a_rewind_stands_in_for_nothing(self) -> None:
         before = side(0, 20, 20, receipt(0, 20, read=21, generation=2, name="replay:2:t"))
         rewound = Partition("t", generation=3, committed=20)
-        known = Account(rewound, 0, [receipt(0, 20, read=22, generation=3)], Stand(3, 20, 20))
+        known = PartitionAccount(rewound, 0, [receipt(0, 20, read=22, generation=3)], PartitionSnapshot(3, 20, 20))
         assert self.ask(known, before, late={0: 2}) == []
 
     def test_a_recovery_adds_to_the_reading_that_it_completes(self) -> None:
@@ -215,14 +222,19 @@ class TestLate:
         assert self.ask(account(receipt(0, 10, read=8), committed=10, end=10), whole, again, late={}) == []
 
     def test_what_has_changed_without_showing_which_came_late_is_told_as_that(self) -> None:
-        found = missing([account(receipt(0, 10), committed=10, end=10)], before=NOW, shown=lambda *_: [Surplus(9, 0)])
-        assert found == [Missing("t", Range(0, 10), Why.CHANGED, 10, 9)]
-        assert not found[0].told_apart
+        found = find_missing(
+            [account(receipt(0, 10), committed=10, end=10)], before=NOW, shown=lambda *_: [UnreadRecords(9, 0)]
+        )
+        assert found == [MissingRange("t", Range(0, 10), MissingReason.CHANGED, 10, 9)]
+        assert not found[0].readable_alone
 
     def test_of_overlapping_receipts_each_late_position_is_named_once(self) -> None:
-        both = [Surplus(21, 1, (Range(12, 14),), (15,)), Surplus(21, 1, (Range(12, 14), Range(25, 26)), (15, 27))]
-        found = missing([account(receipt(0, 20), receipt(10, 30))], before=NOW, shown=lambda *_: both)
-        assert [(item.range, item.spans, item.shared) for item in found] == [
+        both = [
+            UnreadRecords(21, 1, (Range(12, 14),), (15,)),
+            UnreadRecords(21, 1, (Range(12, 14), Range(25, 26)), (15, 27)),
+        ]
+        found = find_missing([account(receipt(0, 20), receipt(10, 30))], before=NOW, shown=lambda *_: both)
+        assert [(item.range, item.ranges, item.shared) for item in found] == [
             (Range(0, 20), (Range(12, 14),), (15,)),
             (Range(20, 30), (Range(25, 26),), (27,)),
         ]
@@ -232,14 +244,14 @@ class TestLate:
         assert self.ask(known, side(10, 20, 10), late={10: 2, 20: 2}) == [(Range(20, 30), 10, 12)]
 
     def test_what_is_still_to_be_read_is_named_to_whoever_compares(self) -> None:
-        asked: list[Reading] = []
+        asked: list[RangeReading] = []
 
-        def shown(_partition: str, readings: Sequence[Reading]) -> list[None]:
+        def shown(_partition: str, readings: Sequence[RangeReading]) -> list[None]:
             asked.extend(readings)
             return [None] * len(readings)
 
         known = [account(receipt(0, 30)), side(5, 8, 5), side(12, 20, 14, kind="recovery"), side(25, 26, 26)]
-        missing(known, before=NOW, shown=shown)
+        find_missing(known, before=NOW, shown=shown)
         assert [item.pending for item in asked] == [(Range(5, 8), Range(14, 20))]
 
     def test_overlapping_receipts_name_each_position_once(self) -> None:
@@ -254,10 +266,10 @@ class TestMarks:
         cutoff, thin = NOW - timedelta(days=2), NOW - timedelta(days=1)
         minutes = [0, 10, 70, 80, 2000, 2010, 4310, 4320]
         marks = [NOW - timedelta(days=3) + timedelta(minutes=n) for n in minutes]
-        gone = superfluous(marks, cutoff=cutoff, thin_before=thin)
+        gone = deletable_snapshots(marks, cutoff=cutoff, thin_before=thin)
         kept = [minute for minute, mark in zip(minutes, marks, strict=True) if mark not in gone]
         assert kept == [80, 2010, 4310, 4320]
 
     def test_young_ones_all_stay(self) -> None:
         marks = [NOW + timedelta(minutes=n) for n in range(10)]
-        assert superfluous(marks, cutoff=NOW - timedelta(days=2), thin_before=NOW - timedelta(days=1)) == []
+        assert deletable_snapshots(marks, cutoff=NOW - timedelta(days=2), thin_before=NOW - timedelta(days=1)) == []

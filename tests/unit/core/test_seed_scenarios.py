@@ -13,11 +13,11 @@ import pytest
 from airflow_provider_ckpt.core.batch import BatchState, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine
+from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.reconcile import reconcile
-from airflow_provider_ckpt.core.recovery import Account, Stand, missing
+from airflow_provider_ckpt.core.recovery import PartitionAccount, PartitionSnapshot, find_missing
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
@@ -71,7 +71,7 @@ class TestFastForward:
     def test_sources_have_checkpoints_of_their_own(self) -> None:
         one, other = partition_of(100, 200), Partition("q")
         other.plan(Range(0, 50))
-        machine = PipelineMachine([one, other])
+        machine = PipelineState([one, other])
         for seq in (0, 1):
             begin(one, seq)
         begin(other, 0)
@@ -83,7 +83,7 @@ class TestFastForward:
 
     def test_stop_cannot_be_reached_before_everything_sent_is_resolved(self) -> None:
         partition = partition_of(100, 200)
-        machine = PipelineMachine([partition])
+        machine = PipelineState([partition])
         begin_all(partition)
         machine.drain(reason="deploy")
 
@@ -97,7 +97,7 @@ class TestFastForward:
 
     def test_a_drained_pipeline_creates_and_sends_nothing_new(self) -> None:
         partition = partition_of(100)
-        PipelineMachine([partition]).drain(reason="deploy")
+        PipelineState([partition]).drain(reason="deploy")
 
         with pytest.raises(LedgerStateError):
             partition.plan(Range(100, 200))
@@ -108,7 +108,7 @@ class TestFastForward:
         partition = partition_of(100, 200, 300)
         begin_all(partition)
         ack(partition, 1)
-        machine = PipelineMachine([partition])
+        machine = PipelineState([partition])
 
         events = machine.force_stop(reason="deploy")
 
@@ -265,17 +265,17 @@ class TestWave:
         """Batches own [30, 50); nothing accounts for [10, 20), which a damaged ledger has lost."""
         partition = self.delivered(0, 1, 2)
         receipts = [RangeReceipt.of(batch) for batch in partition.passed if batch.key.seq != 1]
-        account = Account(partition, 0, receipts, Stand(1, 30, 50))
+        account = PartitionAccount(partition, 0, receipts, PartitionSnapshot(1, 30, 50))
 
-        found = missing([account], before=NOW)
+        found = find_missing([account], before=NOW)
 
         assert [(item.partition, item.range) for item in found] == [("p", Range(10, 20))]
 
     def test_what_came_in_very_recently_is_not_listed(self) -> None:
         partition = self.delivered(0)
-        account = Account(partition, 0, [], Stand(1, 0, 0))
+        account = PartitionAccount(partition, 0, [], PartitionSnapshot(1, 0, 0))
 
-        assert missing([account], before=NOW - timedelta(seconds=1)) == []
+        assert find_missing([account], before=NOW - timedelta(seconds=1)) == []
 
     def test_a_client_that_cannot_process_an_event_gives_a_negative_receipt_and_goes_on(self) -> None:
         partition = partition_of(10, 20)

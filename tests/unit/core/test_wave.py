@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Batch, BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask, Wave, pack, unblocked
+from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute, without_blocked
 
 
 def task(partition: str, seq: int) -> BatchTask:
@@ -24,7 +24,7 @@ TASKS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 20)), unique=
 
 @given(TASKS, st.integers(0, 6), st.booleans())
 def test_every_batch_is_in_one_lane_and_no_lane_is_empty(tasks: list[BatchTask], lanes: int, pinned: bool) -> None:
-    packed = pack(tasks, lanes, pinned=pinned)
+    packed = distribute(tasks, lanes, pinned=pinned)
 
     assert sorted(t.key for lane in packed for t in lane) == sorted(t.key for t in tasks)
     assert all(packed)
@@ -33,7 +33,7 @@ def test_every_batch_is_in_one_lane_and_no_lane_is_empty(tasks: list[BatchTask],
 
 @given(TASKS, st.integers(1, 6), st.booleans())
 def test_a_lane_takes_a_partitions_batches_in_order(tasks: list[BatchTask], lanes: int, pinned: bool) -> None:
-    for lane in pack(tasks, lanes, pinned=pinned):
+    for lane in distribute(tasks, lanes, pinned=pinned):
         for partition in "abcd":
             seqs = [t.key.seq for t in lane if t.key.partition == partition]
             assert seqs == sorted(seqs)
@@ -41,7 +41,7 @@ def test_a_lane_takes_a_partitions_batches_in_order(tasks: list[BatchTask], lane
 
 @given(TASKS, st.integers(1, 6))
 def test_pinned_a_partition_is_in_one_lane_only(tasks: list[BatchTask], lanes: int) -> None:
-    packed = pack(tasks, lanes, pinned=True)
+    packed = distribute(tasks, lanes, pinned=True)
 
     for partition in "abcd":
         assert sum(any(t.key.partition == partition for t in lane) for lane in packed) <= 1
@@ -49,7 +49,7 @@ def test_pinned_a_partition_is_in_one_lane_only(tasks: list[BatchTask], lanes: i
 
 @pytest.mark.parametrize("count", [1, 7, 20])
 def test_unpinned_one_partition_fills_all_lanes_evenly(count: int) -> None:
-    sizes = [len(lane) for lane in pack([task("a", seq) for seq in range(count)], 4, pinned=False)]
+    sizes = [len(lane) for lane in distribute([task("a", seq) for seq in range(count)], 4, pinned=False)]
 
     assert len(sizes) == min(count, 4)
     assert max(sizes) - min(sizes) <= 1
@@ -60,7 +60,7 @@ def test_what_waits_for_an_earlier_batch_is_found_in_linear_time() -> None:
     due = [batch for batch in batches if batch.key != BatchKey(1, "b", 4000)]
     began = time.perf_counter()
 
-    found = unblocked(due, batches)
+    found = without_blocked(due, batches)
 
     assert found == batches[:9000]
     assert time.perf_counter() - began < 2

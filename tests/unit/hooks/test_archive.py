@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.engines.class_archive import Archive
+from airflow_provider_ckpt.engines.class_archive import ClassArchive
 from airflow_provider_ckpt.engines.launcher import environment as environment_of
 
 _NOBODY = 65534
@@ -44,12 +44,12 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def archive(directory: Path) -> Archive:
+def archive(directory: Path) -> ClassArchive:
     """An archive that is not there yet."""
-    return Archive(directory, "key")
+    return ClassArchive(directory, "key")
 
 
-def written(archive: Archive, content: bytes = b"classes") -> Path:
+def written(archive: ClassArchive, content: bytes = b"classes") -> Path:
     archive.unfinished.write_bytes(content)
     return archive.keep()
 
@@ -61,7 +61,7 @@ def test_an_archive_belongs_to_one_java_spark_and_class_path(
     extra.write_text("1")
 
     def key(class_path: str = "", **others: str) -> str:
-        found = Archive.of(directory, environment | others, class_path)
+        found = ClassArchive.of(directory, environment | others, class_path)
         assert found is not None
         return found.key
 
@@ -84,11 +84,11 @@ def test_java_archives_nothing_with_a_directory_on_the_class_path(tmp_path: Path
     conf = tmp_path / "hadoop"
     conf.mkdir()
 
-    assert Archive.of(tmp_path, environment | {"HADOOP_CONF_DIR": str(conf)}) is not None
+    assert ClassArchive.of(tmp_path, environment | {"HADOOP_CONF_DIR": str(conf)}) is not None
     (conf / "core-site.xml").touch()
-    assert Archive.of(tmp_path, environment | {"HADOOP_CONF_DIR": str(conf)}) is None
-    assert Archive.of(tmp_path, environment | {"SPARK_CONF_DIR": str(conf)}) is None
-    assert Archive.of(tmp_path, environment, str(conf)) is None
+    assert ClassArchive.of(tmp_path, environment | {"HADOOP_CONF_DIR": str(conf)}) is None
+    assert ClassArchive.of(tmp_path, environment | {"SPARK_CONF_DIR": str(conf)}) is None
+    assert ClassArchive.of(tmp_path, environment, str(conf)) is None
 
 
 def test_without_a_java_that_has_an_archive_of_its_own_there_is_none(
@@ -96,23 +96,23 @@ def test_without_a_java_that_has_an_archive_of_its_own_there_is_none(
 ) -> None:
     (tmp_path / "java/lib/server/classes.jsa").unlink()
 
-    assert Archive.of(tmp_path, environment) is None
-    assert Archive.of(tmp_path, {"SPARK_HOME": environment["SPARK_HOME"], "PATH": str(tmp_path)}) is None
+    assert ClassArchive.of(tmp_path, environment) is None
+    assert ClassArchive.of(tmp_path, {"SPARK_HOME": environment["SPARK_HOME"], "PATH": str(tmp_path)}) is None
 
 
-def test_what_was_kept_is_found(archive: Archive) -> None:
+def test_what_was_kept_is_found(archive: ClassArchive) -> None:
     assert archive.find() is None
 
     path = written(archive)
 
     assert archive.find() == path
-    assert Archive(archive.directory, "other").find() is None
+    assert ClassArchive(archive.directory, "other").find() is None
     assert not archive.unfinished.exists()
 
 
 @pytest.mark.parametrize("damaged", [b"", b"class", b"clasSes", b"classes and more"])
 def test_a_damaged_archive_is_removed_and_not_used(
-    archive: Archive, damaged: bytes, caplog: pytest.LogCaptureFixture
+    archive: ClassArchive, damaged: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = written(archive)
     path.write_bytes(damaged)
@@ -124,20 +124,20 @@ def test_a_damaged_archive_is_removed_and_not_used(
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
 def test_an_archive_where_others_may_write_is_not_believed(
-    archive: Archive, mode: int, caplog: pytest.LogCaptureFixture
+    archive: ClassArchive, mode: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = written(archive)
     archive.directory.chmod(mode)
 
     assert archive.find() is None
     path.unlink()
-    archive.make_meanwhile()
+    archive.create_in_background()
 
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert f"others may write to {archive.directory}" in caplog.text
 
 
-def test_one_of_two_makes_it_and_clears_what_a_killed_one_left(archive: Archive) -> None:
+def test_one_of_two_makes_it_and_clears_what_a_killed_one_left(archive: ClassArchive) -> None:
     left = archive.directory / "key.4000000.tmp"
     left.write_text("half")
 
@@ -150,47 +150,47 @@ def test_one_of_two_makes_it_and_clears_what_a_killed_one_left(archive: Archive)
 
 def test_the_newest_stay(directory: Path) -> None:
     for number in range(6):
-        path = written(Archive(directory, f"key{number}"))
+        path = written(ClassArchive(directory, f"key{number}"))
         os.utime(path, (number, number))
 
-    written(Archive(directory, "last"))
+    written(ClassArchive(directory, "last"))
 
     kept = sorted(path.name.partition("-")[0] for path in directory.glob("*.jsa"))
     assert kept == ["key3", "key4", "key5", "last"]
 
 
 def test_an_attempt_that_came_to_nothing_is_repeated_an_hour_later(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ClassArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[object] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: begun.append(command))
+    started: list[object] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: started.append(command))
     log = archive.directory / "key.log"
 
-    archive.make_meanwhile()
-    archive.make_meanwhile()
-    assert len(begun) == 1
+    archive.create_in_background()
+    archive.create_in_background()
+    assert len(started) == 1
     os.utime(log, (time.time() - 3700,) * 2)
-    archive.make_meanwhile()
-    assert len(begun) == 2
+    archive.create_in_background()
+    assert len(started) == 2
     os.utime(log, (0, 0))
     written(archive)
-    archive.make_meanwhile()
-    assert len(begun) == 2
+    archive.create_in_background()
+    assert len(started) == 2
 
 
 def test_nothing_is_imported_from_the_working_directory(
-    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archive: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trap, begun, run = tmp_path / "trap", [], subprocess.run
+    trap, started, run = tmp_path / "trap", [], subprocess.run
     trap.mkdir()
     for name in ("argparse", "json", "airflow_provider_ckpt"):
         (trap / f"{name}.py").write_text("raise SystemExit('imported from the working directory')")
     monkeypatch.chdir(trap)
-    monkeypatch.setattr(subprocess, "run", lambda command, **more: begun.append((command, more)))
+    monkeypatch.setattr(subprocess, "run", lambda command, **more: started.append((command, more)))
 
-    archive.make_meanwhile()
+    archive.create_in_background()
 
-    ((command, more),) = begun
+    ((command, more),) = started
     training = command[command.index("sh", 1) + 1 :]
     told = run([*training, "--help"], cwd=trap, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
@@ -211,10 +211,10 @@ def test_spark_s_python_imports_nothing_from_the_working_directory(tmp_path: Pat
 
 def test_a_place_that_cannot_be_made_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
-    archive = Archive(tmp_path / "file" / "cache", "key")
+    archive = ClassArchive(tmp_path / "file" / "cache", "key")
 
     assert archive.find() is None
-    archive.make_meanwhile()
+    archive.create_in_background()
 
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "Spark continues without a head start" in caplog.text
@@ -231,10 +231,10 @@ def not_root() -> Iterator[None]:
 
 
 @pytest.fixture
-def read_only() -> Iterator[Archive]:
+def read_only() -> Iterator[ClassArchive]:
     """An archive in a directory that can only be read."""
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to other users
-        archive = Archive(Path(name, "cache"), "key")
+        archive = ClassArchive(Path(name, "cache"), "key")
         archive.directory.mkdir(mode=0o755)
         written(archive).chmod(0o644)
         Path(name).chmod(0o755)
@@ -244,16 +244,16 @@ def read_only() -> Iterator[Archive]:
 
 
 def test_a_read_only_directory_is_read_and_nothing_more(
-    read_only: Archive, not_root: None, caplog: pytest.LogCaptureFixture
+    read_only: ClassArchive, not_root: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = read_only.find()
-    read_only.make_meanwhile()
+    read_only.create_in_background()
     assert found is not None
     assert caplog.records == []
 
-    other = Archive(read_only.directory, "other")
+    other = ClassArchive(read_only.directory, "other")
     assert other.find() is None
-    other.make_meanwhile()
+    other.create_in_background()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "Permission denied" in caplog.text
     assert list(read_only.directory.iterdir()) == [found]

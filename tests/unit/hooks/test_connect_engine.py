@@ -10,11 +10,11 @@ from itertools import islice
 import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import Shape, SinkContext
+from airflow_provider_ckpt.connectors.protocols import RecordShape, SinkContext
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.core.wave import Wave
 from airflow_provider_ckpt.engines import connect_session
-from airflow_provider_ckpt.engines.code_zip import Parcel
+from airflow_provider_ckpt.engines.code_zip import CodeZip
 from airflow_provider_ckpt.engines.connect import ConnectEngine
 from airflow_provider_ckpt.engines.connect_session import _ids, without_ids
 from airflow_provider_ckpt.engines.factory import make_engine
@@ -30,7 +30,9 @@ _PIPELINE = {
 
 
 def job() -> Job:
-    return Job(_PIPELINE, SinkContext("ledger", "numbers", 1), Shape(raw=True, columns=(("value", "binary"),)), {})
+    return Job(
+        _PIPELINE, SinkContext("ledger", "numbers", 1), RecordShape(raw=True, columns=(("value", "binary"),)), {}
+    )
 
 
 def go_on() -> None:
@@ -56,9 +58,9 @@ def test_a_stopped_engine_says_so_at_once_and_starts_nothing_more(pipeline: Pipe
         engine.ready(go_on)
 
     assert time.monotonic() - started < 15, "it waited for the server"
-    for act in (lambda: engine.start(job()), lambda: engine.run(Wave(1, [], 5), go_on)):
+    for action in (lambda: engine.start(job()), lambda: engine.run(Wave(1, [], 5), go_on)):
         with pytest.raises(EngineError, match="Spark was stopped"):
-            act()
+            action()
     assert not engine.revive()
 
 
@@ -81,7 +83,7 @@ def test_a_pipeline_gets_the_engine_that_it_names(pipeline: Pipeline) -> None:
 
 def first_ids(pipeline: Pipeline) -> list[str]:
     """The likeliest ids of the pipeline's session."""
-    return list(islice(_ids(pipeline, "ledger", Parcel()), 2))
+    return list(islice(_ids(pipeline, "ledger", CodeZip()), 2))
 
 
 def test_a_session_s_id_is_the_same_for_all_who_have_airflow_s_key_and_no_one_else(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.engines.exit_reason import why
+from airflow_provider_ckpt.engines.exit_reason import explain
 
 _HARMLESS = [
     "WARNING: Using incubator modules: jdk.incubator.vector",
@@ -29,7 +29,7 @@ _HARMLESS = [
     ],
 )
 def test_harmless_lines_are_dropped_and_the_status_remains(status: int, says: str) -> None:
-    assert why(status, _HARMLESS) == says
+    assert explain(status, _HARMLESS) == says
 
 
 def test_the_last_error_is_told_not_its_stack_trace() -> None:
@@ -41,7 +41,7 @@ def test_the_last_error_is_told_not_its_stack_trace() -> None:
         "... 21 more",
         *_HARMLESS,
     ]
-    assert why(1, lines) == (
+    assert explain(1, lines) == (
         "exit status 1; the last error it printed: Caused by: java.net.BindException: Cannot assign requested address"
     )
 
@@ -54,28 +54,28 @@ def test_a_python_traceback_is_told_by_its_last_line() -> None:
         "^^^^^^^^^^^^^^^^^^^^^^^",
         "ModuleNotFoundError: No module named 'airflow_provider_ckpt'",
     ]
-    assert why(1, lines).endswith("ModuleNotFoundError: No module named 'airflow_provider_ckpt'")
+    assert explain(1, lines).endswith("ModuleNotFoundError: No module named 'airflow_provider_ckpt'")
 
 
 def test_an_error_before_the_signal_is_told_too() -> None:
     lines = ["26/11/21 13:00:00 ERROR Executor: Exception in task 0.0: java.lang.OutOfMemoryError", *_HARMLESS]
-    assert why(-6, lines).startswith("it was killed by SIGABRT; the last error it printed: 26/11/21 13:00:00 ERROR")
+    assert explain(-6, lines).startswith("it was killed by SIGABRT; the last error it printed: 26/11/21 13:00:00 ERROR")
 
 
 def test_a_start_script_that_speaks_of_no_error_is_quoted_all_the_same() -> None:
-    assert why(1, ["JAVA_HOME is not set"]) == "exit status 1; it printed last: JAVA_HOME is not set"
+    assert explain(1, ["JAVA_HOME is not set"]) == "exit status 1; it printed last: JAVA_HOME is not set"
 
 
 def test_what_is_no_error_does_not_explain_a_signal() -> None:
-    assert why(-9, ["row 17"]) == "it was killed by SIGKILL, as the kernel does when memory runs out"
+    assert explain(-9, ["row 17"]) == "it was killed by SIGKILL, as the kernel does when memory runs out"
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
     missing = FileNotFoundError(2, "No such file or directory", "spark-submit")
-    assert why(None, [], missing) == (
+    assert explain(None, [], missing) == (
         "spark-submit could not be started: [Errno 2] No such file or directory: 'spark-submit'"
     )
 
 
 def test_an_endless_line_is_cut() -> None:
-    assert len(why(1, ["ValueError: " + "x" * 10_000])) < 500
+    assert len(explain(1, ["ValueError: " + "x" * 10_000])) < 500

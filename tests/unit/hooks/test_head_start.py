@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.engines import warm_start
-from airflow_provider_ckpt.engines.class_archive import Archive
+from airflow_provider_ckpt.engines.class_archive import ClassArchive
 from airflow_provider_ckpt.engines.launcher import Launcher
 from airflow_provider_ckpt.engines.warm_start import HeadStart
 
@@ -32,9 +32,9 @@ def pipeline(**conf: str) -> Pipeline:
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The archive that every run finds."""
-    found = Archive(tmp_path, "key")
+    found = ClassArchive(tmp_path, "key")
     found.unfinished.write_text("classes")
-    monkeypatch.setattr(warm_start, "archive", lambda *_: found)
+    monkeypatch.setattr(warm_start, "spark_class_archive", lambda *_: found)
     return found.keep()
 
 
@@ -108,8 +108,8 @@ def test_archives_are_in_the_user_s_cache_or_where_configured(monkeypatch: pytes
 
 
 def test_a_user_without_a_home_has_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Archive, "of", lambda directory, *_: Archive(directory, "key"))
+    monkeypatch.setattr(ClassArchive, "of", lambda directory, *_: ClassArchive(directory, "key"))
     monkeypatch.setattr(warm_start, "_directory", lambda: Path("~/.cache"))
-    assert warm_start.archive({}, "") is None
+    assert warm_start.spark_class_archive({}, "") is None
     monkeypatch.setattr(warm_start, "_directory", lambda: Path("/cache"))
-    assert warm_start.archive({}, "") is not None
+    assert warm_start.spark_class_archive({}, "") is not None

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.engines import code_zip
-from airflow_provider_ckpt.engines.code_zip import Parcel
+from airflow_provider_ckpt.engines.code_zip import CodeZip
 
 
 def test_lanes_find_what_they_import_in_it_and_nothing_else_of_the_package(tmp_path: Path) -> None:
     path = tmp_path / "airflow_provider_ckpt.zip"
-    Parcel().write(path)
+    CodeZip().write(path)
 
     tops = {name.split("/")[1] for name in zipfile.ZipFile(path).namelist()}
     code = "import airflow_provider_ckpt.spark.lane.fast_path as lane, airflow_provider_ckpt.spark.wave; print(lane.__file__)"
@@ -38,7 +38,7 @@ def test_two_of_the_same_code_are_the_same_and_another_state_is_told_apart(
     def made(content: str, name: str) -> tuple[str, bytes]:
         (package / "core" / "x.py").write_text(content)
         os.utime(package / "core" / "x.py", (len(name) * 1e8, len(name) * 1e8))
-        made = Parcel()
+        made = CodeZip()
         made.write(tmp_path / name)
         return made.digest, (tmp_path / name).read_bytes()
 

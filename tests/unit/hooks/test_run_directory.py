@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.engines.run_directory import RunDirectory, sweep
+from airflow_provider_ckpt.engines.run_directory import RunDirectory, remove_abandoned
 
 _HOST = socket.gethostname()
 _RUN = """
@@ -65,12 +65,12 @@ def test_what_a_killed_run_left_is_swept_and_what_a_living_one_needs_is_not(fold
     ) as run:
         assert run.stdout is not None
         theirs = Path(run.stdout.readline().strip())
-        sweep()
+        remove_abandoned()
         assert (theirs / "job.json").exists()
         run.send_signal(signal.SIGKILL)
         run.wait()
 
-    sweep()
+    remove_abandoned()
 
     assert list(folder.iterdir()) == [ours.path]
     ours.remove()
@@ -79,7 +79,7 @@ def test_what_a_killed_run_left_is_swept_and_what_a_living_one_needs_is_not(fold
 def test_a_reused_pid_does_not_keep_a_dead_run_s_directory(folder: Path) -> None:
     left = left_by(folder, _HOST, os.getpid(), int(started(os.getpid())) - 1)
 
-    sweep()
+    remove_abandoned()
 
     assert not left.exists()
 
@@ -94,7 +94,7 @@ def test_what_may_belong_to_a_living_process_stays(folder: Path) -> None:
     for path in kept[2:]:
         path.mkdir()
 
-    sweep()
+    remove_abandoned()
 
     assert all(path.exists() for path in kept)
 
@@ -104,10 +104,10 @@ def test_a_locked_directory_stays_though_its_pid_means_nothing_here(folder: Path
     descriptor = os.open(left, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
-    sweep()
+    remove_abandoned()
     assert (left / "job.json").exists()
     os.close(descriptor)
-    sweep()
+    remove_abandoned()
     assert not left.exists()
 
 
@@ -115,7 +115,7 @@ def test_another_user_s_directory_stays(folder: Path, monkeypatch: pytest.Monkey
     left = left_by(folder, _HOST, 4_000_000, 1)
     monkeypatch.setattr(os, "geteuid", lambda: left.stat().st_uid + 1)
 
-    sweep()
+    remove_abandoned()
 
     assert (left / "job.json").exists()
 
@@ -127,7 +127,7 @@ def test_a_link_is_not_followed(folder: Path) -> None:
     (folder / f"ckpt-run-{_HOST}-4000000-1-abc_1234").symlink_to(elsewhere, target_is_directory=True)
     (left_by(folder, _HOST, 4_000_001, 1) / "link").symlink_to(elsewhere, target_is_directory=True)
 
-    sweep()
+    remove_abandoned()
 
     assert (elsewhere / "precious").exists()
     assert not (folder / f"ckpt-run-{_HOST}-4000001-1-abc_1234").exists()
@@ -136,7 +136,7 @@ def test_a_link_is_not_followed(folder: Path) -> None:
 def test_a_temporary_folder_that_is_gone_stops_nobody(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(folder / "gone"))
 
-    sweep()
+    remove_abandoned()
 
     assert not (folder / "gone").exists()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import Connection, Shape, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, RecordShape, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.core.wave import Wave
 from airflow_provider_ckpt.engines.submit import SubmitEngine
@@ -55,7 +55,7 @@ def program(folder: Path, script: str) -> None:
 
 
 def job() -> Job:
-    shape = Shape(raw=True, columns=(("value", "binary"),))
+    shape = RecordShape(raw=True, columns=(("value", "binary"),))
     return Job(
         _PIPELINE, SinkContext("ledger", "numbers", 1), shape, {"db": Connection("db", "postgres", password="x")}
     )
@@ -107,9 +107,9 @@ def test_a_stopped_engine_says_so_and_starts_nothing_more(engine: SubmitEngine, 
 
     assert time.monotonic() - started < 2.5
     assert list(runs.iterdir()) == []
-    for act in (lambda: engine.start(job()), lambda: engine.ready(go_on), lambda: engine.run(Wave(1, [], 5), go_on)):
+    for action in (lambda: engine.start(job()), lambda: engine.ready(go_on), lambda: engine.run(Wave(1, [], 5), go_on)):
         with pytest.raises(EngineError, match="Spark was stopped"):
-            act()
+            action()
 
 
 def test_what_a_killed_run_left_is_swept_when_an_engine_starts(

@@ -29,10 +29,10 @@ def test_an_overlap_is_merged() -> None:
     assert [item.range for item in merge_receipts([receipt(0, 10), receipt(5, 8), receipt(7, 20)])] == [Range(0, 20)]
 
 
-spans = st.tuples(st.integers(0, 200), st.integers(1, 30)).map(lambda pair: receipt(pair[0], pair[0] + pair[1]))
+ranges = st.tuples(st.integers(0, 200), st.integers(1, 30)).map(lambda pair: receipt(pair[0], pair[0] + pair[1]))
 
 
-@given(st.lists(spans))
+@given(st.lists(ranges))
 def test_merging_keeps_every_position_and_every_count(receipts: list[RangeReceipt]) -> None:
     merged = merge_receipts(receipts)
     assert [item.range for item in merged] == merge(item.range for item in receipts)
@@ -40,7 +40,7 @@ def test_merging_keeps_every_position_and_every_count(receipts: list[RangeReceip
     assert sum(item.batches for item in merged) == len(receipts)
 
 
-@given(st.lists(spans))
+@given(st.lists(ranges))
 def test_merging_again_changes_nothing(receipts: list[RangeReceipt]) -> None:
     merged = merge_receipts(receipts)
     assert merge_receipts(merged) == merged

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.replication.run.run import Run
-from airflow_provider_ckpt.replication.run.settle import Settlements
+from airflow_provider_ckpt.replication.run.settle import WaveSettlement
 
 BUSY = LedgerUnavailableError("the ledger is locked.", recoverable=True)
 
@@ -67,8 +67,8 @@ class Stub:
         raise SinkError("unreachable for a moment")
 
 
-def settlements(run: Stub) -> Settlements:
-    return Settlements(cast("Run", run), unit=lambda: 0.0)
+def settlements(run: Stub) -> WaveSettlement:
+    return WaveSettlement(cast("Run", run), unit=lambda: 0.0)
 
 
 @pytest.fixture(autouse=True)

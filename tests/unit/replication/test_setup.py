@@ -11,7 +11,7 @@ from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.setup import Opened, Setup
+from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,9 @@ def test_a_guarantee_that_the_sink_cannot_keep_is_refused(
     monkeypatch.setattr(registry, "open_source", lambda *_: half)
     monkeypatch.setattr(registry, "open_sink", lambda *_: half)
     ledger = cast("Ledger", SimpleNamespace(sink_id=lambda _: "ledger"))
-    opened = Opened(Setup(pipeline, ledger, connections=lambda _: pytest.fail("no connection"), owner="test"))
+    opened = OpenConnectors(
+        PipelineContext(pipeline, ledger, connections=lambda _: pytest.fail("no connection"), owner="test")
+    )
 
     if refused:
         with pytest.raises(ConfigError, match="exactly_once is more than a delta sink can promise"):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import Connection, Shape, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, RecordShape, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
-from airflow_provider_ckpt.spark.driver.run_directory_protocol import ControlSide, DriverSide, Lines
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import DriverSide, JsonLinesTail, LeaseHolderSide
 from airflow_provider_ckpt.spark.job import Job
 
 _KEY = BatchKey(1, "t", 0)
@@ -22,11 +22,13 @@ _KEY = BatchKey(1, "t", 0)
 
 def _job() -> Job:
     secret = Connection("db", "postgres", password="hush")
-    return Job({"name": "orders"}, SinkContext("ledger", "orders", 2), Shape(False, [("id", "bigint")]), {"db": secret})
+    return Job(
+        {"name": "orders"}, SinkContext("ledger", "orders", 2), RecordShape(False, [("id", "bigint")]), {"db": secret}
+    )
 
 
 def test_the_job_arrives_and_its_file_is_gone(tmp_path: Path) -> None:
-    ControlSide(tmp_path).offer(_job())
+    LeaseHolderSide(tmp_path).write_job(_job())
     assert DriverSide(str(tmp_path)).job() == _job()
     assert not (tmp_path / "job.json").exists()
 
@@ -39,15 +41,15 @@ def test_the_job_s_file_is_gone_even_if_the_job_cannot_be_used(tmp_path: Path) -
 
 
 def test_a_job_that_no_driver_took_is_withdrawn(tmp_path: Path) -> None:
-    control = ControlSide(tmp_path)
-    control.offer(_job())
-    control.withdraw()
-    control.withdraw()
+    control = LeaseHolderSide(tmp_path)
+    control.write_job(_job())
+    control.delete_job()
+    control.delete_job()
     assert not (tmp_path / "job.json").exists()
 
 
 def test_the_job_s_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    ControlSide(tmp_path).offer(_job())
+    LeaseHolderSide(tmp_path).write_job(_job())
     assert stat.S_IMODE((tmp_path / "job.json").stat().st_mode) == 0o600
 
 
@@ -57,7 +59,7 @@ def test_the_password_is_not_in_the_job_s_repr() -> None:
 
 
 def test_waves_arrive_in_order_until_the_stop(tmp_path: Path) -> None:
-    control = ControlSide(tmp_path)
+    control = LeaseHolderSide(tmp_path)
     waves = [Wave(n, [[BatchTask(_KEY, Range(0, 5), n)]], 1.5) for n in (1, 2)]
     for wave in waves:
         control.send(wave)
@@ -66,7 +68,7 @@ def test_waves_arrive_in_order_until_the_stop(tmp_path: Path) -> None:
 
 
 def test_replies_arrive_once(tmp_path: Path) -> None:
-    driver, control = DriverSide(str(tmp_path)), ControlSide(tmp_path)
+    driver, control = DriverSide(str(tmp_path)), LeaseHolderSide(tmp_path)
     outcome = Outcome(_KEY, 1, AttemptOutcome.NOT_ATTEMPTED)
     driver.ready(4, [("id", "bigint")], ui="http://driver:4040", application="local-1")
     driver.finished(1, [outcome], 0.5)
@@ -87,7 +89,7 @@ def test_replies_arrive_once(tmp_path: Path) -> None:
 
 def test_a_line_counts_once_its_newline_is_there(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    lines = Lines(path)
+    lines = JsonLinesTail(path)
     assert lines.read() == []
     with path.open("wb") as file:
         file.write(b'{"a": 1}\n{"a"')
@@ -100,7 +102,7 @@ def test_a_line_counts_once_its_newline_is_there(tmp_path: Path) -> None:
 
 def test_a_directory_that_was_removed_says_nothing_more(tmp_path: Path) -> None:
     DriverSide(str(tmp_path)).ready(4, [])
-    control = ControlSide(tmp_path)
+    control = LeaseHolderSide(tmp_path)
     assert len(control.replies()) == 1
     shutil.rmtree(tmp_path)
     assert control.replies() == []

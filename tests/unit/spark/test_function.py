@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ErrorType, InvalidTransformError
 from airflow_provider_ckpt.spark.transform import python_function
-from airflow_provider_ckpt.spark.transform.python_function import Applied
+from airflow_provider_ckpt.spark.transform.python_function import FunctionResult
 
 RETURNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
 def rows(ids: list[int]) -> pa.Table:
-    return pa.table({NUMBER: pa.array([n * 10 for n in ids], pa.int64()), "id": pa.array(ids, pa.int64())})
+    return pa.table({ROW_NUMBER: pa.array([n * 10 for n in ids], pa.int64()), "id": pa.array(ids, pa.int64())})
 
 
 def named(table: pa.Table) -> pa.Table:
@@ -37,14 +37,14 @@ def brittle(table: pa.Table) -> pa.Table:
     return named(table)
 
 
-def apply(user: Any, ids: list[int], *, traced: bool = False) -> Applied:
+def apply(user: Any, ids: list[int], *, traced: bool = False) -> FunctionResult:
     return python_function.apply(user, rows(ids), RETURNS, traced=traced)
 
 
 def test_rows_keep_their_positions_and_order() -> None:
     applied = apply(named, [3, 1, 2])
 
-    assert applied.rows.to_pydict() == {NUMBER: [30, 10, 20], "id": [3, 1, 2], "name": ["n3", "n1", "n2"]}
+    assert applied.rows.to_pydict() == {ROW_NUMBER: [30, 10, 20], "id": [3, 1, 2], "name": ["n3", "n1", "n2"]}
     assert (applied.filtered, applied.errors) == (0, {})
 
 
@@ -59,7 +59,7 @@ def test_columns_take_the_declared_order_and_types() -> None:
 
     applied = apply(shuffled, [1, 2])
 
-    assert applied.rows.schema.names == [NUMBER, "id", "name"]
+    assert applied.rows.schema.names == [ROW_NUMBER, "id", "name"]
     assert applied.rows.schema.field("id").type == pa.int64()
 
 
@@ -72,7 +72,7 @@ def test_what_is_not_to_be_kept_counts_as_filtered() -> None:
 
     assert applied.rows.column("id").to_pylist() == [1, 3]
     assert applied.filtered == 3
-    assert applied.rows.column_names == [NUMBER, "id", "name"]
+    assert applied.rows.column_names == [ROW_NUMBER, "id", "name"]
 
 
 def test_a_row_that_it_cannot_bear_is_found_and_the_others_go_on_in_order() -> None:
@@ -136,7 +136,7 @@ def test_an_empty_batch_is_not_shown_to_it() -> None:
     def never(table: pa.Table) -> pa.Table:
         raise AssertionError("called")
 
-    assert apply(never, []).rows.schema.names == [NUMBER, "id", "name"]
+    assert apply(never, []).rows.schema.names == [ROW_NUMBER, "id", "name"]
 
 
 def test_a_function_of_a_dag_file_travels_with_what_it_uses(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_a_function_of_a_dag_file_travels_with_what_it_uses(tmp_path: Path) -> N
 
 
 def test_a_function_may_be_named_where_it_can_be_imported() -> None:
-    assert python_function.named("json:dumps")([1]) == "[1]"
+    assert python_function.import_function("json:dumps")([1]) == "[1]"
     with pytest.raises(InvalidTransformError, match=r"transform\.python cannot be imported: .*nowhere"):
-        python_function.named("nowhere:f")
+        python_function.import_function("nowhere:f")
     with pytest.raises(InvalidTransformError, match="no attribute 'f'"):
-        python_function.named("json:f")
+        python_function.import_function("json:f")

@@ -13,8 +13,8 @@ from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.spark.dead_letters.headers import headed
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import detail
+from airflow_provider_ckpt.spark.dead_letters.headers import with_headers
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import replay_detail
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 LETTER = DeadLetter(7, None, b"{}", ErrorInfo(ErrorType.SINK, "too long"), {"source-file": "a.jsonl"})
@@ -34,7 +34,7 @@ def pipeline(**more: Any) -> Pipeline:
 def test_a_letter_says_where_it_comes_from_and_what_went_wrong() -> None:
     declared = pipeline(transform={"decode": "json", "schema": "id int", "where": "id > 0", "select": {"n": "id"}})
 
-    (found,) = headed([LETTER], TASK, declared, epoch=4, at=AT)
+    (found,) = with_headers([LETTER], TASK, declared, epoch=4, at=AT)
 
     assert found.headers == {
         "x-ckpt-source-file": "a.jsonl",
@@ -55,7 +55,7 @@ def test_a_letter_says_where_it_comes_from_and_what_went_wrong() -> None:
 def test_the_prefix_is_the_pipeline_s() -> None:
     declared = pipeline(dead_letter_queue={"header_prefix": "x-streamforge-"})
 
-    (found,) = headed([LETTER], TASK, declared, epoch=1)
+    (found,) = with_headers([LETTER], TASK, declared, epoch=1)
 
     assert {name.removeprefix("x-streamforge-") for name in found.headers} >= {"error", "source-file", "batch"}
     assert all(name.startswith("x-streamforge-") for name in found.headers)
@@ -63,11 +63,11 @@ def test_the_prefix_is_the_pipeline_s() -> None:
 
 def test_retries_and_replays_are_counted_and_the_origin_stays() -> None:
     third = BatchTask(TASK.key, TASK.range, attempt=11, finished=2)
-    letters = detail([], newest_first=False)
-    again = BatchTask(BatchKey(2, "dlq:2:p", 0), Range(0, 1), attempt=5, detail=letters, finished=1)
+    dead_letters = replay_detail([], newest_first=False)
+    again = BatchTask(BatchKey(2, "dlq:2:p", 0), Range(0, 1), attempt=5, detail=dead_letters, finished=1)
 
-    (first,) = headed([LETTER], third, pipeline(), epoch=1)
-    (second,) = headed([first], again, pipeline(), epoch=2)
+    (first,) = with_headers([LETTER], third, pipeline(), epoch=1)
+    (second,) = with_headers([first], again, pipeline(), epoch=2)
 
     assert first.headers["x-ckpt-retry-attempts"] == "2"
     assert second.headers["x-ckpt-retry-attempts"] == "4"
@@ -78,7 +78,7 @@ def test_retries_and_replays_are_counted_and_the_origin_stays() -> None:
 def test_a_record_s_own_time_stands() -> None:
     record = DeadLetter(7, b"k", b"v", LETTER.error, {"timestamp": "2020-01-01T00:00:00+00:00"}, (("a", b"1"),))
 
-    (found,) = headed([record], TASK, pipeline(), epoch=1, at=AT)
+    (found,) = with_headers([record], TASK, pipeline(), epoch=1, at=AT)
 
     assert found.headers["x-ckpt-timestamp"] == "2020-01-01T00:00:00+00:00"
     assert found.original_headers == (("a", b"1"),)
@@ -88,4 +88,4 @@ def test_a_record_s_own_headers_are_kept_unless_the_pipeline_says_otherwise() ->
     record = DeadLetter(7, b"k", b"v", LETTER.error, {}, (("a", b"1"),))
     without = pipeline(dead_letter_queue={"include_original_headers": False})
 
-    assert [found.original_headers for found in headed([record], TASK, without, epoch=1)] == [()]
+    assert [found.original_headers for found in with_headers([record], TASK, without, epoch=1)] == [()]

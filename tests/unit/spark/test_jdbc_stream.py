@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.spark.jdbc import Stream
+from airflow_provider_ckpt.spark.jdbc import SlotStream
 
 
 def rows(*slots: int) -> pa.RecordBatch:
@@ -17,7 +17,7 @@ def rows(*slots: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"slot": pa.array(slots, pa.int32()), "at": pa.array(range(len(slots)))})
 
 
-def read(stream: Stream, slot: int) -> list[int]:
+def read(stream: SlotStream, slot: int) -> list[int]:
     return [number for batch in stream.of(slot) for number in batch.column("at").to_pylist()]
 
 
@@ -26,19 +26,19 @@ def test_each_slot_gets_its_rows_however_spark_cuts_them(cuts: Sequence[int]) ->
     whole = rows(4, 4, 4, 6, 6, 7)
     edges = [0, *cuts, 6]
     parts = [whole.slice(start, end - start) for start, end in pairwise(edges)]
-    stream = Stream(iter([rows(), *parts]), 4, 4)
+    stream = SlotStream(iter([rows(), *parts]), 4, 4)
 
     assert [read(stream, slot) for slot in range(4)] == [[0, 1, 2], [], [3, 4], [5]]
 
 
 def test_a_slot_that_nobody_asked_for_is_passed_over() -> None:
-    stream = Stream(iter([rows(0, 1, 1, 2)]), 0, 3)
+    stream = SlotStream(iter([rows(0, 1, 1, 2)]), 0, 3)
 
     assert read(stream, 2) == [3]
 
 
 def test_a_slot_that_was_left_halfway_costs_the_next_ones_nothing() -> None:
-    stream = Stream(iter([rows(0, 0, 1), rows(1, 2)]), 0, 3)
+    stream = SlotStream(iter([rows(0, 0, 1), rows(1, 2)]), 0, 3)
     next(stream.of(0)).validate()
 
     assert [read(stream, 1), read(stream, 2)] == [[2, 0], [1]]
@@ -48,4 +48,4 @@ def test_a_slot_that_was_left_halfway_costs_the_next_ones_nothing() -> None:
 def test_rows_that_are_not_the_lane_s_or_come_out_of_order_are_refused(batch: pa.RecordBatch) -> None:
     first = 4 if batch.column(0)[0].as_py() == 3 else 0
     with pytest.raises(SourceError, match="another"):
-        read(Stream(iter([batch]), first, 4), 0)
+        read(SlotStream(iter([batch]), first, 4), 0)

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors import extreme_times
-from airflow_provider_ckpt.connectors.batch_content import DeadLetter, KeptLetter, headers_of
-from airflow_provider_ckpt.connectors.kafka.deserialize import time_of, time_text
-from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Shape, Sink
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter, split_headers
+from airflow_provider_ckpt.connectors.kafka.deserialize import parse_time_text, time_text
+from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, RecordShape, Sink
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Letters, Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters, Replay
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark.dead_letters import originals
-from airflow_provider_ckpt.spark.dead_letters.replay_reader import HEADERS, LetterReader, detail
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import HEADERS_TYPE, ReplayReader, replay_detail
 from airflow_provider_ckpt.spark.lane.gather import numbered
-from airflow_provider_ckpt.spark.record_positions import Places
+from airflow_provider_ckpt.spark.record_positions import RecordPositions
 
 KEY = BatchKey(1, "t", 4)
 SOURCE = AttemptKey(KEY, 1, 1)
@@ -49,39 +49,43 @@ TYPES = {
         {"day": date(2024, 2, 29), "a b": [Decimal("1.50"), None]},
     ),
 }
-ROWS = Shape(raw=False, columns=[(name, kind) for name, (kind, _, _) in TYPES.items()])
-RAW = Shape(raw=True, columns=[("key", "binary"), ("value", "binary")])
+ROWS = RecordShape(raw=False, columns=[(name, kind) for name, (kind, _, _) in TYPES.items()])
+RAW = RecordShape(raw=True, columns=[("key", "binary"), ("value", "binary")])
 
 
 class Kept:
     """A sink that keeps these letters, of one attempt."""
 
-    def __init__(self, *letters: DeadLetter) -> None:
-        self._letters = letters
+    def __init__(self, *dead_letters: DeadLetter) -> None:
+        self._letters = dead_letters
 
-    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         for source in sources:
             assert source == SOURCE
-            yield from (KeptLetter(source, letter, datetime(2024, 1, 1, tzinfo=UTC)) for letter in self._letters)
+            yield from (
+                StoredDeadLetter(source, dead_letter, datetime(2024, 1, 1, tzinfo=UTC)) for dead_letter in self._letters
+            )
 
     def close(self) -> None:
         pass
 
 
-def letter(position: int, value: bytes | None, key: bytes | None = None) -> DeadLetter:
+def dead_letter(position: int, value: bytes | None, key: bytes | None = None) -> DeadLetter:
     return DeadLetter(position, key, value, BAD, {"x-ckpt-source-position": str(position)})
 
 
-def reader(shape: Shape, *letters: DeadLetter) -> LetterReader:
+def reader(shape: RecordShape, *dead_letters: DeadLetter) -> ReplayReader:
     """A reader whose source is never asked."""
-    return LetterReader(cast("Reader", None), lambda: cast("Sink", Kept(*letters)), shape)
+    return ReplayReader(cast("Reader", None), lambda: cast("Sink", Kept(*dead_letters)), shape)
 
 
 def task(records: int, *, first: int = 0, newest_first: bool = False) -> BatchTask:
     """A batch of a replay of so many letters."""
-    replay = Replay((Letters(KEY, "Sink", first, records, 1, 1),), newest_first)
+    replay = Replay((DeadLetters(KEY, "Sink", first, records, 1, 1),), newest_first)
     placed = list(replay.within(Range(0, records)))
-    return BatchTask(BatchKey(2, "dlq:2:t", 0), Range(0, records), 1, detail=detail(placed, newest_first=newest_first))
+    return BatchTask(
+        BatchKey(2, "dlq:2:t", 0), Range(0, records), 1, detail=replay_detail(placed, newest_first=newest_first)
+    )
 
 
 def table(found: Iterator[pa.RecordBatch]) -> pa.Table:
@@ -92,7 +96,7 @@ def table(found: Iterator[pa.RecordBatch]) -> pa.Table:
 def test_a_row_of_every_type_comes_back_as_it_was(empty: bool) -> None:
     row: Mapping[str, Any] = {name: None if empty else value for name, (_, _, value) in TYPES.items()}
 
-    found = table(reader(ROWS, letter(40, originals.row_json(row))).read(task(1)))
+    found = table(reader(ROWS, dead_letter(40, originals.row_json(row))).read(task(1)))
 
     assert found.schema == pa.schema([(POSITION, pa.int64()), *((name, kind) for name, (_, kind, _) in TYPES.items())])
     assert found.to_pylist() == [{POSITION: 0, **row}]
@@ -105,14 +109,14 @@ def test_a_time_that_python_has_no_value_for_comes_back_as_it_was(zone: str | No
     days = [-(2**31) + 10_956, -(2**31) + 10_957, 2**31 - 1, -735_459, -719_529, 10**7, 2_932_897, 1, None]
     at = pa.array(numbers, pa.timestamp("us", zone))
     day = pa.array(days, pa.int32()).cast(pa.date32())
-    written = zip(extreme_times.texts(at).to_pylist(), extreme_times.texts(day).to_pylist(), strict=True)
-    letters = [letter(n, originals.row_json({"at": a, "day": d})) for n, (a, d) in enumerate(written)]
-    shape = Shape(raw=False, columns=[("at", "timestamp" if zone else "timestamp_ntz"), ("day", "date")])
-    again, batch = reader(shape, *letters), task(len(numbers))
+    written = zip(extreme_times.to_text(at).to_pylist(), extreme_times.to_text(day).to_pylist(), strict=True)
+    dead_letters = [dead_letter(n, originals.row_json({"at": a, "day": d})) for n, (a, d) in enumerate(written)]
+    shape = RecordShape(raw=False, columns=[("at", "timestamp" if zone else "timestamp_ntz"), ("day", "date")])
+    again, batch = reader(shape, *dead_letters), task(len(numbers))
 
     found = table(again.read(batch))
 
-    assert originals.left_out(again, batch) == []
+    assert originals.unreadable_dead_letters(again, batch) == []
     assert found.column("at").combine_chunks() == at
     assert found.column("day").combine_chunks() == day
 
@@ -120,17 +124,17 @@ def test_a_time_that_python_has_no_value_for_comes_back_as_it_was(zone: str | No
 @pytest.mark.parametrize("milliseconds", [0, 1_700_000_000_123, (2**63 - 1) // 1000, (2**63 - 1) // 1000 + 1, 10**18])
 def test_a_message_s_time_is_told_in_its_letter_and_read_again(milliseconds: int) -> None:
     micros = milliseconds * 1000 if milliseconds * 1000 < 2**63 else -milliseconds
-    told = time_text(extreme_times.instant(micros, zoned=True))
+    told = time_text(extreme_times.timestamp_text(micros, zoned=True))
 
-    assert extreme_times.microseconds(time_of(told)) == micros
+    assert extreme_times.parse_microseconds(parse_time_text(told)) == micros
     assert told.endswith(" ms") is (micros < 0)
 
 
 def test_raw_records_keep_their_very_bytes_and_are_numbered_anew() -> None:
-    letters = [letter(40 + n, b"\xff%d" % n, b"k%d" % n) for n in range(5)]
+    dead_letters = [dead_letter(40 + n, b"\xff%d" % n, b"k%d" % n) for n in range(5)]
 
-    oldest = table(reader(RAW, *letters).read(task(3, first=1)))
-    newest = table(reader(RAW, *letters).read(task(3, first=1, newest_first=True)))
+    oldest = table(reader(RAW, *dead_letters).read(task(3, first=1)))
+    newest = table(reader(RAW, *dead_letters).read(task(3, first=1, newest_first=True)))
 
     assert oldest.to_pylist() == [{POSITION: n - 1, "key": b"k%d" % n, "value": b"\xff%d" % n} for n in (1, 2, 3)]
     assert newest.column("value").to_pylist() == [b"\xff3", b"\xff2", b"\xff1"]
@@ -158,12 +162,14 @@ def test_raw_records_keep_their_very_bytes_and_are_numbered_anew() -> None:
 def test_what_is_no_record_any_more_is_left_out_and_parked_again(value: bytes | None) -> None:
     nested = [("tags", "array<int>"), ("sizes", "map<string,int>"), ("inner", "struct<n:int>")]
     flat = [("id", "int"), ("day", "date"), ("price", "decimal(9,2)"), ("code", "binary")]
-    shape = Shape(raw=False, columns=[*flat, *nested])
-    again = reader(shape, letter(40, b'{"id": 1}'), letter(41, value), letter(42, b'{"id": 3, "new": 0}'))
+    shape = RecordShape(raw=False, columns=[*flat, *nested])
+    again = reader(
+        shape, dead_letter(40, b'{"id": 1}'), dead_letter(41, value), dead_letter(42, b'{"id": 3, "new": 0}')
+    )
     batch = task(3)
 
     found = table(again.read(batch))
-    (left_out,) = originals.left_out(again, batch)
+    (left_out,) = originals.unreadable_dead_letters(again, batch)
 
     assert found.select([POSITION, "id"]).to_pylist() == [{POSITION: 0, "id": 1}, {POSITION: 2, "id": 3}]
     assert (left_out.position, left_out.value, left_out.error.type) == (1, value, ErrorType.SERIALIZATION)
@@ -173,16 +179,16 @@ def test_what_is_no_record_any_more_is_left_out_and_parked_again(value: bytes | 
 
 def test_a_letter_that_fails_again_keeps_its_bytes_not_what_they_were_read_as() -> None:
     written = b'{ "id": 1.0,   "id": 2 }'
-    shape = Shape(raw=False, columns=[("id", "double")])
-    again = reader(shape, letter(40, written), letter(41, b'{"id": 3}'))
+    shape = RecordShape(raw=False, columns=[("id", "double")])
+    again = reader(shape, dead_letter(40, written), dead_letter(41, b'{"id": 3}'))
     batch = task(2)
     rows = table(again.read(batch))
 
-    places = Places(rows.column(POSITION))
+    places = RecordPositions(rows.column(POSITION))
 
-    reread = originals.reread(again, batch, places, {0: LATER}, raw=False)
+    reread = originals.from_source(again, batch, places, {0: LATER}, raw=False)
     from_rows = originals.from_rows(again, batch, places, numbered(rows), {0: LATER}, raw=False)
-    whole = originals.of_all(again, batch, LATER, raw=False)
+    whole = originals.from_batch(again, batch, LATER, raw=False)
 
     assert reread == from_rows == whole[:1]
     assert (reread[0].value, reread[0].position, reread[0].error) == (written, 0, LATER)
@@ -191,25 +197,25 @@ def test_a_letter_that_fails_again_keeps_its_bytes_not_what_they_were_read_as() 
 
 def test_letters_that_the_sink_has_lost_fail_the_batch() -> None:
     with pytest.raises(SinkError, match="holds 1 of 2 dead letters"):
-        list(reader(RAW, letter(40, b"{}")).read(task(2)))
+        list(reader(RAW, dead_letter(40, b"{}")).read(task(2)))
 
 
 def test_letters_of_other_types_are_passed_over() -> None:
     other = DeadLetter(39, None, b"other", ErrorInfo(ErrorType.IO, "gone"), {})
 
-    found = table(reader(RAW, other, letter(40, b"mine")).read(task(1)))
+    found = table(reader(RAW, other, dead_letter(40, b"mine")).read(task(1)))
 
     assert found.column("value").to_pylist() == [b"mine"]
     assert json.dumps(task(1).to_json())
 
 
 def test_a_message_comes_back_with_its_headers_its_time_and_without_a_value() -> None:
-    columns = [("key", "binary"), ("value", "binary"), ("headers", HEADERS), ("timestamp", "timestamp")]
+    columns = [("key", "binary"), ("value", "binary"), ("headers", HEADERS_TYPE), ("timestamp", "timestamp")]
     headers = {"x-ckpt-timestamp": "2024-01-01T12:00:00.123000+00:00"}
     own = (("trace", b"\xff"), ("trace", b"2"), ("none", None))
     tombstone = DeadLetter(40, b"k", None, BAD, headers, own)
     gone = DeadLetter(41, None, None, BAD, {"x-ckpt-original": "no longer in the source"})
-    again = reader(Shape(raw=True, columns=columns), tombstone, gone)
+    again = reader(RecordShape(raw=True, columns=columns), tombstone, gone)
     batch = task(2)
 
     (found,) = table(again.read(batch)).to_pylist()
@@ -219,5 +225,5 @@ def test_a_message_comes_back_with_its_headers_its_time_and_without_a_value() ->
     assert [(header["key"], header["value"]) for header in found["headers"]] == list(own)
     assert found["timestamp"] == datetime(2024, 1, 1, 12, 0, 0, 123000, UTC)
     assert left_out.position == 1
-    assert headers_of(tombstone.header_texts()) == (headers, own)
-    assert headers_of(gone.header_texts()) == (gone.headers, ())
+    assert split_headers(tombstone.header_texts()) == (headers, own)
+    assert split_headers(gone.header_texts()) == (gone.headers, ())

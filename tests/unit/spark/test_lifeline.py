@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-from airflow_provider_ckpt.spark.driver.parent_death import tied
+from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 
 _PARENT = """
 import subprocess, sys, time
-from airflow_provider_ckpt.spark.driver.parent_death import tied
+from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 program = "print('up', flush=True); import time; time.sleep(60)"
-child = subprocess.Popen(tied([sys.executable, "-c", program]), stdout=subprocess.PIPE)
+child = subprocess.Popen(killed_with_caller([sys.executable, "-c", program]), stdout=subprocess.PIPE)
 child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(60)
@@ -36,14 +36,16 @@ def test_a_killed_parent_takes_its_child_along() -> None:
 
 def test_it_becomes_the_command_and_keeps_its_process_and_its_end() -> None:
     program = "import os, sys; print(os.getpid()); sys.exit(7)"
-    with subprocess.Popen(tied([sys.executable, "-c", program]), stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        killed_with_caller([sys.executable, "-c", program]), stdout=subprocess.PIPE, text=True
+    ) as child:
         said, _ = child.communicate()
 
     assert (int(said), child.returncode) == (child.pid, 7)
 
 
 def test_whoever_was_orphaned_before_it_was_tied_ends_at_once() -> None:
-    orphan = tied([sys.executable, "-c", "print('still here')"])
+    orphan = killed_with_caller([sys.executable, "-c", "print('still here')"])
     orphan[4] = "1"
 
     found = subprocess.run(orphan, capture_output=True, check=False)

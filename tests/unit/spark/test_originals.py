@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters import originals
 from airflow_provider_ckpt.spark.lane.gather import numbered
-from airflow_provider_ckpt.spark.record_positions import Places
+from airflow_provider_ckpt.spark.record_positions import RecordPositions
 from tests.integration.spark.scripted import Script, ScriptedReader
 
 _TASK = BatchTask(BatchKey(1, "t", 0), Range(0, 10), 1)
@@ -39,14 +39,14 @@ def _rows(**columns: pa.Array) -> pa.Table:
 
 def _letters(records: pa.Table, errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
     """Of records in hand."""
-    places = Places(records.column(POSITION))
+    places = RecordPositions(records.column(POSITION))
     return originals.from_rows(ScriptedReader(Script()), _TASK, places, numbered(records), errors, raw=False)
 
 
 def _value(table: pa.Table) -> dict[str, object]:
-    (letter,) = _letters(table, {0: _BAD})
-    assert letter.value is not None
-    value: dict[str, object] = json.loads(letter.value)
+    (dead_letter,) = _letters(table, {0: _BAD})
+    assert dead_letter.value is not None
+    value: dict[str, object] = json.loads(dead_letter.value)
     return value
 
 
@@ -92,8 +92,8 @@ def test_a_moment_that_python_has_no_value_for_is_text() -> None:
 
 
 def test_only_the_rows_in_question_become_letters() -> None:
-    letters = _letters(_rows(a=pa.array([7, 8, 9])), {1: _BAD})
-    assert [(letter.position, letter.value) for letter in letters] == [(1, b'{"a": 8}')]
+    dead_letters = _letters(_rows(a=pa.array([7, 8, 9])), {1: _BAD})
+    assert [(dead_letter.position, dead_letter.value) for dead_letter in dead_letters] == [(1, b'{"a": 8}')]
 
 
 def _reread(read: list[int], shown: list[int], errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
@@ -103,12 +103,12 @@ def _reread(read: list[int], shown: list[int], errors: Mapping[int, ErrorInfo]) 
         def read(self, _: BatchTask) -> Iterator[pa.RecordBatch]:
             yield from pa.table({POSITION: shown, "at": range(len(shown))}).to_batches(max_chunksize=2)
 
-    return originals.reread(Reader(Script()), _TASK, Places(pa.chunked_array([read])), errors, raw=False)
+    return originals.from_source(Reader(Script()), _TASK, RecordPositions(pa.chunked_array([read])), errors, raw=False)
 
 
 def test_of_records_that_share_a_position_only_those_in_question_become_letters() -> None:
-    letters = _reread([3, 7, 7, 7, 8], [3, 7, 7, 7, 8], {1: _BAD, 3: _BAD, 4: _BAD})
-    assert [(letter.position, letter.value) for letter in letters] == [
+    dead_letters = _reread([3, 7, 7, 7, 8], [3, 7, 7, 7, 8], {1: _BAD, 3: _BAD, 4: _BAD})
+    assert [(dead_letter.position, dead_letter.value) for dead_letter in dead_letters] == [
         (7, b'{"at": 1}'),
         (7, b'{"at": 3}'),
         (8, b'{"at": 4}'),
@@ -116,14 +116,18 @@ def test_of_records_that_share_a_position_only_those_in_question_become_letters(
 
 
 def test_what_changed_at_another_position_moves_no_record() -> None:
-    (letter,) = _reread([3, 3, 7, 7], [3, 7, 7, 9], {3: _BAD})
-    assert (letter.position, letter.value) == (7, b'{"at": 2}')
+    (dead_letter,) = _reread([3, 3, 7, 7], [3, 7, 7, 9], {3: _BAD})
+    assert (dead_letter.position, dead_letter.value) == (7, b'{"at": 2}')
 
 
 def test_records_of_a_position_that_is_gone_are_told() -> None:
-    letters = _reread([3, 7, 7], [3], {0: _BAD, 1: _BAD, 2: _BAD})
-    assert [(letter.position, letter.value is None) for letter in letters] == [(3, False), (7, True), (7, True)]
-    assert letters[1].headers["original"] == "no longer in the source"
+    dead_letters = _reread([3, 7, 7], [3], {0: _BAD, 1: _BAD, 2: _BAD})
+    assert [(dead_letter.position, dead_letter.value is None) for dead_letter in dead_letters] == [
+        (3, False),
+        (7, True),
+        (7, True),
+    ]
+    assert dead_letters[1].headers["original"] == "no longer in the source"
 
 
 @pytest.mark.parametrize("shown", [[3, 7], [3, 7, 7, 7]])
@@ -148,7 +152,7 @@ def test_rejected_messages_keep_bytes_and_a_time_that_python_has_no_value_for() 
     columns = {c.VERDICT: pa.array(["MessageDeserialization"] * 2), originals.MESSAGE: pa.array(["no", None])}
     rejected = _rows(**columns, **{c.ORIGINAL: original})
 
-    first, second = originals.of_rejected(ScriptedReader(Script()), _TASK, rejected, {}, raw=True)
+    first, second = originals.from_rejected(ScriptedReader(Script()), _TASK, rejected, {}, raw=True)
 
     assert (first.key, first.value, first.original_headers) == (b"\x00k", b"\xff", (("h", b"\xfe"),))
     assert (first.error.type, first.error.message) == (ErrorType.MESSAGE_DESERIALIZATION, "no")

@@ -8,17 +8,17 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, Shape, SinkContext
+from airflow_provider_ckpt.connectors.protocols import POSITION, RecordShape, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
-from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.spark.dead_letters.error_policy import RecordError, letters_left
+from airflow_provider_ckpt.spark.dead_letters.error_policy import RecordError, without_skipped
 from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.lane import deliver
 from airflow_provider_ckpt.spark.lane.deliver import Lane
-from airflow_provider_ckpt.spark.lane.gather import Gathered
+from airflow_provider_ckpt.spark.lane.gather import GatheredBatch
 
 TASK = BatchTask(BatchKey(1, "p", 3), Range(0, 10), 1)
 MISSING = ErrorInfo(ErrorType.JSON_PATH_NOT_FOUND, "no email")
@@ -27,12 +27,12 @@ LETTERS = [DeadLetter(4, None, b"{}", MISSING), DeadLetter(4, None, b"{", WRONG)
 
 
 def test_without_overrides_every_letter_remains_one() -> None:
-    assert letters_left(LETTERS, TASK, Policy()) is LETTERS
+    assert without_skipped(LETTERS, TASK, DeliveryPolicy()) is LETTERS
 
 
 def test_what_is_skipped_leaves_no_letter_and_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        left = letters_left(LETTERS, TASK, Policy(overrides={MISSING.type: Action.SKIP_AND_LOG}))
+        left = without_skipped(LETTERS, TASK, DeliveryPolicy(overrides={MISSING.type: ErrorAction.SKIP_AND_LOG}))
 
     assert left == [LETTERS[1]]
     assert caplog.messages == [
@@ -40,10 +40,10 @@ def test_what_is_skipped_leaves_no_letter_and_one_line_in_the_log(caplog: pytest
     ]
 
 
-@pytest.mark.parametrize("action", [Action.HALT, Action.RETRY])
-def test_what_halts_or_is_retried_fails_its_batch_and_says_where(action: Action) -> None:
+@pytest.mark.parametrize("action", [ErrorAction.HALT, ErrorAction.RETRY])
+def test_what_halts_or_is_retried_fails_its_batch_and_says_where(action: ErrorAction) -> None:
     with pytest.raises(RecordError) as caught:
-        letters_left(LETTERS, TASK, Policy(overrides={WRONG.type: action}))
+        without_skipped(LETTERS, TASK, DeliveryPolicy(overrides={WRONG.type: action}))
 
     assert caught.value.info == ErrorInfo(WRONG.type, "position 4: no JSON")
 
@@ -64,11 +64,11 @@ def test_a_task_that_spark_executes_once_more_sends_nothing_at_most_once(
         opened.append("writer")
         raise ConnectionError("not here")
 
-    monkeypatch.setattr(deliver, "executed_before", lambda: True)
+    monkeypatch.setattr(deliver, "is_task_retry", lambda: True)
     monkeypatch.setattr(Job, "writer", writer)
-    job = Job(document, SinkContext("ledger", "orders", 1), Shape(False, [("id", "bigint")]), {})
+    job = Job(document, SinkContext("ledger", "orders", 1), RecordShape(False, [("id", "bigint")]), {})
 
-    outcome = Lane(job, transformed=False).deliver(TASK, Gathered.of(pa.table({POSITION: [1], "id": [1]}), 1))
+    outcome = Lane(job, transformed=False).deliver(TASK, GatheredBatch.of(pa.table({POSITION: [1], "id": [1]}), 1))
 
     assert outcome.outcome is AttemptOutcome.FAILED
     assert opened == (["writer"] if sent else [])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from airflow_provider_ckpt.spark.transform.plain_json import Plain
+from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 from tests.hostile import corpus
 from tests.hostile.judge import row_of
 
@@ -22,7 +22,7 @@ def looked_at(records: list[bytes], *fields: tuple[str, t.DataType]) -> list[boo
 
 
 def decoded(records: list[bytes], *fields: tuple[str, t.DataType]) -> list[dict[str, object] | None]:
-    plain = Plain.of([t.StructField(*field) for field in fields or _OF_CORPUS])
+    plain = FlatJsonDecoder.of([t.StructField(*field) for field in fields or _OF_CORPUS])
     assert plain is not None
     found: list[dict[str, object] | None] = plain.decoded(pa.array(records, pa.binary())).to_pylist()
     return found
@@ -133,13 +133,13 @@ def test_values_of_a_type_that_can_hold_them(kind: t.DataType, value: bytes, exp
     ids=str,
 )
 def test_a_schema_with_other_types_or_names_has_no_plain_records(field: tuple[str, t.DataType]) -> None:
-    assert Plain.of([t.StructField(*field)]) is None
+    assert FlatJsonDecoder.of([t.StructField(*field)]) is None
 
 
 @pytest.mark.parametrize(("fields", "has"), [(19, True), (40, True), (100, False)])
 def test_a_schema_too_wide_for_one_expression_has_no_plain_records(fields: int, has: bool) -> None:
     schema = [t.StructField(f"field_{number}", t.StringType()) for number in range(fields)]
-    assert (Plain.of(schema) is not None) == has
+    assert (FlatJsonDecoder.of(schema) is not None) == has
 
 
 def test_only_hostile_records_that_are_not_utf8_can_look_plain() -> None:

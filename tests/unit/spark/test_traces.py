@@ -14,8 +14,8 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters.originals import MESSAGE
-from airflow_provider_ckpt.spark.failures import info_of
-from airflow_provider_ckpt.spark.lane.stack_traces import TRACES, Question, again, told_apart
+from airflow_provider_ckpt.spark.failures import to_error_info
+from airflow_provider_ckpt.spark.lane.stack_traces import TRACES, DeferredBatch, retry_wave, split_outcomes
 
 NOT_ATTEMPTED, DELIVERED = AttemptOutcome.NOT_ATTEMPTED, AttemptOutcome.DELIVERED
 
@@ -40,9 +40,9 @@ def rejected(records: int) -> pa.Table:
 
 
 def test_questions_and_outcomes_travel_together_and_are_told_apart() -> None:
-    asked, done = Question.about(task(1), rejected(2)), outcome(task(0), DELIVERED)
+    asked, done = DeferredBatch.from_rejected(task(1), rejected(2)), outcome(task(0), DELIVERED)
 
-    outcomes, (question,) = told_apart([json.dumps(done.to_json()), json.dumps(asked.to_json())])
+    outcomes, (question,) = split_outcomes([json.dumps(done.to_json()), json.dumps(asked.to_json())])
 
     assert outcomes == [done]
     assert question.key == task(1).key
@@ -51,7 +51,7 @@ def test_questions_and_outcomes_travel_together_and_are_told_apart() -> None:
 
 
 def test_a_hundred_records_of_a_batch_are_evaluated_and_no_more() -> None:
-    records = Question.about(task(1), rejected(250)).records
+    records = DeferredBatch.from_rejected(task(1), rejected(250)).records
     assert records is not None
     assert records.num_rows == 100
 
@@ -69,7 +69,7 @@ def test_what_was_put_off_is_done_again_and_in_order_with_what_waited_for_it(
         outcome(other, NOT_ATTEMPTED),
     ]
 
-    rest, stand = again(
+    rest, stand = retry_wave(
         Wave(7, [tasks, [other]], 10.0), outcomes, {tasks[1].key: {TRACES: {"5": "[X] no"}}}, pinned=pinned
     )
 
@@ -84,14 +84,14 @@ def test_a_traceback_has_the_frames_and_no_word_of_the_cause() -> None:
     with pytest.raises(SourceError) as caught:
         _fail_by(ValueError(said))
 
-    info = info_of(caught.value, traced=True)
+    info = to_error_info(caught.value, traced=True)
 
-    assert info_of(caught.value, traced=False).trace is None
+    assert to_error_info(caught.value, traced=False).trace is None
     assert info.trace is not None
     assert info.trace.startswith("Traceback (most recent call last):\n")
     assert info.trace.endswith("SourceError: it cannot be read.")
     assert "ValueError" in info.trace
-    assert "test_traces.py" in info.trace
+    assert "test_stack_traces.py" in info.trace
     assert said not in info.trace
 
 
@@ -103,6 +103,6 @@ def _fail_by(cause: Exception) -> None:
 
 
 def test_an_error_that_nothing_foresaw_halts_with_its_type() -> None:
-    info = info_of(ZeroDivisionError("by zero"), traced=False)
+    info = to_error_info(ZeroDivisionError("by zero"), traced=False)
 
     assert (info.type, info.message) == (ErrorType.GENERIC, "ZeroDivisionError: by zero")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.triggers.work import CkptWorkTrigger, Seen, Watch, Why
+from airflow_provider_ckpt.triggers.work import CkptWorkTrigger, FiringRule, LagReading, TriggerReason
 
 
-def seen(lag: int, epoch: int = 1, *, running: bool = False) -> Seen:
-    return Seen({"p": lag}, epoch, running)
+def seen(lag: int, epoch: int = 1, *, running: bool = False) -> LagReading:
+    return LagReading({"p": lag}, epoch, running)
 
 
-def watch() -> Watch:
-    return Watch(at_least=100, longest_wait=60)
+def watch() -> FiringRule:
+    return FiringRule(at_least=100, longest_wait=60)
 
 
 def test_enough_to_do_fires_at_once() -> None:
-    assert watch().due(seen(100), 0) is Why.ENOUGH
+    assert watch().due(seen(100), 0) is TriggerReason.ENOUGH
 
 
 def test_less_waits_for_its_longest_wait_from_when_it_was_first_seen() -> None:
@@ -26,7 +26,7 @@ def test_less_waits_for_its_longest_wait_from_when_it_was_first_seen() -> None:
         None,
         None,
         None,
-        Why.WAITED,
+        TriggerReason.WAITED,
     ]
 
 
@@ -37,40 +37,40 @@ def test_nothing_to_do_never_fires_and_begins_the_wait_anew() -> None:
         None,
         None,
         None,
-        Why.WAITED,
+        TriggerReason.WAITED,
     ]
 
 
 def test_it_does_not_fire_while_a_run_is_at_work_or_has_not_begun_yet() -> None:
     watching = watch()
-    assert watching.due(seen(500), 0) is Why.ENOUGH
+    assert watching.due(seen(500), 0) is TriggerReason.ENOUGH
     assert watching.due(seen(500), 1) is None
     assert watching.due(seen(300, 2, running=True), 2) is None
     assert watching.due(seen(0, 2), 3) is None
-    assert watching.due(seen(100, 2), 4) is Why.ENOUGH
+    assert watching.due(seen(100, 2), 4) is TriggerReason.ENOUGH
 
 
 def test_it_waits_for_a_run_that_somebody_else_has_begun() -> None:
     watching = watch()
     assert watching.due(seen(500, running=True), 0) is None
-    assert watching.due(seen(500), 1) is Why.ENOUGH
+    assert watching.due(seen(500), 1) is TriggerReason.ENOUGH
 
 
 def test_an_event_that_no_run_answers_is_given_once_more() -> None:
     watching = watch()
-    assert watching.due(seen(500), 0) is Why.ENOUGH
+    assert watching.due(seen(500), 0) is TriggerReason.ENOUGH
     assert watching.due(seen(500), 59) is None
-    assert watching.due(seen(500), 60) is Why.ENOUGH
+    assert watching.due(seen(500), 60) is TriggerReason.ENOUGH
 
 
 def test_what_a_run_leaves_is_not_enough_again_but_does_not_wait_for_ever() -> None:
     watching = watch()
-    assert watching.due(seen(500), 0) is Why.ENOUGH
+    assert watching.due(seen(500), 0) is TriggerReason.ENOUGH
     assert watching.due(seen(400, 2), 10) is None
     assert watching.due(seen(499, 2), 20) is None
-    assert watching.due(seen(500, 2), 30) is Why.ENOUGH
+    assert watching.due(seen(500, 2), 30) is TriggerReason.ENOUGH
     assert watching.due(seen(400, 3), 40) is None
-    assert watching.due(seen(400, 3), 100) is Why.WAITED
+    assert watching.due(seen(400, 3), 100) is TriggerReason.WAITED
 
 
 def test_it_pauses_between_looks() -> None:
