@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
-from tests.integration.connectors.kafka_support import CONNECTION, connection_to, producer
+from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, producer
 from tests.services.kafka import KafkaBroker, jars
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger

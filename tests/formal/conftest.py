@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from tests.integration.ledger.acts import Acts
+from tests.integration.ledger.ledger_driver import Acts
 
 
 @pytest.fixture

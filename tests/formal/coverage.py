@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, BatchState
 from airflow_provider_ckpt.core.tickets import Event
-from tests.formal.seen import Seen
+from tests.formal.observation import Seen
 from tests.formal.situations import SITUATIONS
 
 EVENT_KINDS = frozenset(

@@ -10,7 +10,7 @@ from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, STE
 from airflow_provider_ckpt.core.partition import Partition
 from tests.formal import questions as q
 from tests.formal.memory import TOLD
-from tests.formal.seen import Seen
+from tests.formal.observation import Seen
 
 REFUSAL = "RefusalChangesNothing"
 ACCOUNTED = "EveryCommittedPositionIsAccountedFor"

@@ -17,10 +17,10 @@ from tests.formal.foreign import foreign
 from tests.formal.leases import Leases
 from tests.formal.memory import Memory
 from tests.formal.numbered import Numbered
-from tests.formal.people import deeds
 from tests.formal.pool import BrokenError, Machine, Pool
 from tests.formal.probes import probes
 from tests.formal.runs import options
+from tests.formal.user_actions import deeds
 from tests.formal.worlds import ADOPTED, RESTORED, UNSAVED, Bounds, Lane, Outside, Saved, Stage, World
 
 Move = tuple[str, Any]

@@ -247,7 +247,7 @@ OF_CORE: Sequence[Mutant] = (
         "reconcile_by_generation",
         "min(partition.committed, *(receipt.range.start for receipt in found[generation]))",
         "max(0, *(receipt.range.start for receipt in found[generation]))",
-        test=f"{_UNIT}/test_reconciling.py::TestGenerations::test_a_rewind_whose_first_batch_is_missing_leaves_out_nothing",
+        test=f"{_UNIT}/test_reconcile.py::TestGenerations::test_a_rewind_whose_first_batch_is_missing_leaves_out_nothing",
     ),
     Mutant(
         "a rewind begins no new generation",
@@ -283,7 +283,7 @@ OF_CORE: Sequence[Mutant] = (
         "_take_back",
         "list(partition.blocking.values())",
         "[]",
-        test=f"{_UNIT}/test_acts.py::TestTakenBack::test_what_a_replay_has_not_delivered_is_given_up_with_the_act"
+        test=f"{_UNIT}/test_actions.py::TestTakenBack::test_what_a_replay_has_not_delivered_is_given_up_with_the_act"
         "[10-rewind]",
     ),
     Mutant(
@@ -292,7 +292,7 @@ OF_CORE: Sequence[Mutant] = (
         "replaying_within",
         "entry.state is DeadLetterState.REPLAYING",
         "entry.state is DeadLetterState.REPLAYED",
-        test=f"{_UNIT}/test_letters.py::test_only_letters_whose_replay_is_not_done_are_taken_back",
+        test=f"{_UNIT}/test_dead_letters.py::test_only_letters_whose_replay_is_not_done_are_taken_back",
     ),
     Mutant(
         "what is still to be delivered may be replayed",
@@ -300,7 +300,7 @@ OF_CORE: Sequence[Mutant] = (
         "PipelineState.check_re_read",
         "span.end",
         "span.start",
-        test=f"{_UNIT}/test_machine.py::TestSidePartitions::test_what_lies_beyond_the_checkpoint_is_not_read_once_more",
+        test=f"{_UNIT}/test_pipeline_phases.py::TestSidePartitions::test_what_lies_beyond_the_checkpoint_is_not_read_once_more",
     ),
     Mutant(
         "epochs are compared the wrong way at the lease",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_FILES = "tests/integration/connectors/test_files_sink_commit.py"
+_FILES = "tests/integration/connectors/files/test_sink_commit.py"
 _HELD_UP = f"{_FILES}::TestRaces::test_a_writer_that_is_held_up_while_another_run_takes_over_claims_nothing"
 
 OF_FILES_SINK: Sequence[Mutant] = (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_ICEBERG = "tests/integration/connectors/test_iceberg_conformance.py::TestNewTable"
-_ICEBERG_FENCE = "tests/integration/connectors/test_iceberg_fence.py::TestFence"
-_ICEBERG_COMMIT = "tests/integration/connectors/test_iceberg_commit.py"
+_ICEBERG = "tests/integration/connectors/iceberg/test_conformance.py::TestNewTable"
+_ICEBERG_FENCE = "tests/integration/connectors/iceberg/test_fence.py::TestFence"
+_ICEBERG_COMMIT = "tests/integration/connectors/iceberg/test_commit.py"
 
 OF_ICEBERG: Sequence[Mutant] = (
     Mutant(

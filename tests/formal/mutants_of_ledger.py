@@ -33,7 +33,7 @@ OF_LEDGER: Sequence[Mutant] = (
         "settle",
         "batch is None or batch.attempts != outcome.attempt",
         "batch is None",
-        test=f"{_LEDGER}/test_settling.py::test_an_outcome_of_an_attempt_that_is_not_open_is_ignored_and_told[sqlite]",
+        test=f"{_LEDGER}/test_settle.py::test_an_outcome_of_an_attempt_that_is_not_open_is_ignored_and_told[sqlite]",
     ),
     Mutant(
         "the outcome of an older epoch's attempt is settled",
@@ -49,7 +49,7 @@ OF_LEDGER: Sequence[Mutant] = (
         "batch_row",
         "batch.cancelled",
         "False",
-        test=f"{_LEDGER}/test_settling.py::test_the_cancellation_watermark_survives_a_takeover[sqlite]",
+        test=f"{_LEDGER}/test_settle.py::test_the_cancellation_watermark_survives_a_takeover[sqlite]",
     ),
     Mutant(
         "a settlement does not look at what others have resolved",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_LANES = "tests/integration/spark/test_plain_lanes.py"
+_LANES = "tests/integration/spark/test_fast_path.py"
 _AGAIN = f"{_LANES}::test_a_batch_with_another_record_is_done_again_and_every_record_arrives_once"
 _ALIKE = f"{_LANES}::test_what_arrow_makes_of_a_plain_record_is_what_spark_makes_of_it"
 
@@ -83,7 +83,7 @@ OF_PLAIN: Sequence[Mutant] = (
         "",
         '[^"\\\\\\x00-\\x1f\\x7f]*"',
         '[^"\\x00-\\x1f\\x7f]*"',
-        test="tests/unit/spark/test_plain.py::test_whatever_might_be_wrong_is_not",
+        test="tests/unit/spark/transform/test_plain_json.py::test_whatever_might_be_wrong_is_not",
         text=True,
     ),
 )

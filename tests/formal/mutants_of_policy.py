@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_BOXES = "tests/unit/connectors/test_boxes.py"
+_BOXES = "tests/unit/connectors/test_dead_letter_store.py"
 _KEYS = "tests/integration/replication/test_policy_keys.py"
-_ELSEWHERE = "tests/integration/replication/test_letters_elsewhere.py"
+_ELSEWHERE = "tests/integration/replication/test_dead_letter_store.py"
 
 OF_POLICY: Sequence[Mutant] = (
     Mutant(
@@ -74,7 +74,7 @@ OF_POLICY: Sequence[Mutant] = (
         "Lane.__init__",
         "self._pipeline.delivery == 'at_most_once' and is_task_retry()",
         "False",
-        test="tests/unit/spark/test_overrides.py::test_a_task_that_spark_executes_once_more_sends_nothing_at_most_once",
+        test="tests/unit/spark/dead_letters/test_error_policy.py::test_a_task_that_spark_executes_once_more_sends_nothing_at_most_once",
     ),
     Mutant(
         "at most once an outage costs all that follows",

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_POSTGRES = "tests/integration/connectors/test_postgres_sink.py"
-_HOSTILE = "tests/integration/connectors/test_postgres_hostile.py::test_a_value_that_postgres_refuses_costs_its_row"
+_POSTGRES = "tests/integration/connectors/postgres/test_sink.py"
+_HOSTILE = "tests/integration/connectors/postgres/test_hostile.py::test_a_value_that_postgres_refuses_costs_its_row"
 _BARRIER = "tests/formal/test_sink_rules.py::test_what_waits_inside_a_batch_when_the_fence_rises_never_commits"
-_DELTA = "tests/integration/connectors/test_delta_conformance.py::TestNewTable"
+_DELTA = "tests/integration/connectors/delta/test_conformance.py::TestNewTable"
 _STREAMFORGE = "tests/integration/replication/test_streamforge.py"
-_DELTA_FENCE = "tests/integration/connectors/test_delta_fence.py::TestFence"
-_DELTA_RESTORE = "tests/integration/connectors/test_delta_set_back.py::TestRestore"
+_DELTA_FENCE = "tests/integration/connectors/delta/test_fence.py::TestFence"
+_DELTA_RESTORE = "tests/integration/connectors/delta/test_set_back.py::TestRestore"
 _LOST_NODE = "tests/integration/connectors/test_receipt_chain.py::TestAnOlderNodeThatIsLost"
 
 OF_SINKS: Sequence[Mutant] = (
@@ -81,7 +81,7 @@ OF_SINKS: Sequence[Mutant] = (
         "",
         "ELSE 'on' END, true)",
         "WHEN 'off' THEN 'off' ELSE 'on' END, true)",
-        test="tests/integration/connectors/test_postgres_durability.py::test_a_stricter_setting_stays_as_it_is[off-on]",
+        test="tests/integration/connectors/postgres/test_durability.py::test_a_stricter_setting_stays_as_it_is[off-on]",
         text=True,
     ),
     Mutant(
@@ -90,7 +90,7 @@ OF_SINKS: Sequence[Mutant] = (
         "RowCounter.check",
         "IF ckpt_added <> ckpt_sent",
         "IF ckpt_added > ckpt_sent",
-        test="tests/integration/connectors/test_postgres_row_count.py"
+        test="tests/integration/connectors/postgres/test_row_count.py"
         "::TestTrigger::test_the_batch_fails_with_both_numbers[a trigger that swallows rows-COPY]",
         text=True,
     ),
@@ -100,7 +100,7 @@ OF_SINKS: Sequence[Mutant] = (
         "KeyColumn.comparable",
         "self.column.fitted(value)",
         "value",
-        test="tests/integration/connectors/test_postgres_upsert_key.py"
+        test="tests/integration/connectors/postgres/test_upsert_key.py"
         "::test_keys_that_are_one_in_the_target_leave_the_last_record[numeric that rounds-all at once]",
     ),
     Mutant(
@@ -109,7 +109,7 @@ OF_SINKS: Sequence[Mutant] = (
         "find_loss",
         "delivered and (not any(part.size for part in parts.values()))",
         "False",
-        test="tests/integration/connectors/test_postgres_set_back.py::test_a_truncated_target_is_set_back[append-1]",
+        test="tests/integration/connectors/postgres/test_set_back.py::test_a_truncated_target_is_set_back[append-1]",
     ),
     Mutant(
         "postgres: a target that was filled again counts as whole though rows are missing",
@@ -117,7 +117,7 @@ OF_SINKS: Sequence[Mutant] = (
         "_describe_missing",
         "wanted <= there",
         "wanted & there",
-        test="tests/integration/connectors/test_postgres_set_back.py"
+        test="tests/integration/connectors/postgres/test_set_back.py"
         "::test_a_truncated_target_into_which_an_older_copy_is_put_back_is_set_back[append-id = 1-300]",
     ),
     Mutant(
@@ -126,7 +126,7 @@ OF_SINKS: Sequence[Mutant] = (
         "newly_attached",
         "list(attached.get(item.oid, item.attached)) != list(item.attached)",
         "False",
-        test="tests/integration/connectors/test_postgres_late_rows.py"
+        test="tests/integration/connectors/postgres/test_late_rows.py"
         "::TestAPartitionThatIsAttachedAgain::test_as_an_heir_is_told",
     ),
     Mutant(
@@ -153,7 +153,7 @@ OF_SINKS: Sequence[Mutant] = (
         "SinkRoles._policies",
         "WITH CHECK ({own})",
         "WITH CHECK (true)",
-        test="tests/integration/connectors/test_postgres_roles.py::test_no_receipt_letter_replay_or_fence_is_forged",
+        test="tests/integration/connectors/postgres/test_roles.py::test_no_receipt_letter_replay_or_fence_is_forged",
         text=True,
     ),
     Mutant(
@@ -162,7 +162,7 @@ OF_SINKS: Sequence[Mutant] = (
         "_cut",
         "column.fitting is not None",
         "column.fitting is False",
-        test="tests/integration/connectors/test_postgres_told_or_equal.py"
+        test="tests/integration/connectors/postgres/test_reported_or_equal.py"
         "::test_a_value_that_would_be_rounded_or_cut_becomes_a_dead_letter[numeric(6,2)-1.005-1.00]",
     ),
     Mutant(
@@ -174,7 +174,7 @@ OF_SINKS: Sequence[Mutant] = (
         "except (OverflowError, ValueError):\n"
         "    return None",
         "try:\n    return (stats.min, stats.max) if stats.has_min_max else None\nexcept ArithmeticError:\n    raise",
-        test="tests/unit/connectors/test_delta_stats.py::test_a_day_beyond_python_has_none_and_does_no_harm",
+        test="tests/unit/connectors/delta/test_stats.py::test_a_day_beyond_python_has_none_and_does_no_harm",
     ),
     Mutant(
         "files: a bare quote makes newlines data",
@@ -182,7 +182,7 @@ OF_SINKS: Sequence[Mutant] = (
         "_QuoteScanner._one_by_one",
         "begin or closed == place - 1",
         "True",
-        test="tests/unit/connectors/test_files_records.py::test_only_a_quote_where_a_field_begins_makes_newlines_data",
+        test="tests/unit/connectors/files/test_record_ends.py::test_only_a_quote_where_a_field_begins_makes_newlines_data",
     ),
     Mutant(
         "audit: sums are not compared with the sink's receipts",
@@ -190,7 +190,7 @@ OF_SINKS: Sequence[Mutant] = (
         "_RangeReceipts._of",
         "sums != item.counts",
         "sums.read != item.counts.read",
-        test="tests/unit/core/test_agreement.py::"
+        test="tests/unit/core/test_sink_comparison.py::"
         "test_changed_counts_are_found_in_a_sum_and_named_where_it_is_of_one_batch",
     ),
     Mutant(
@@ -208,7 +208,7 @@ OF_SINKS: Sequence[Mutant] = (
         "compare_dead_letters",
         "has != told",
         "has > told",
-        test="tests/unit/core/test_agreement.py::test_dead_letters_are_as_many_as_the_receipt_tells",
+        test="tests/unit/core/test_sink_comparison.py::test_dead_letters_are_as_many_as_the_receipt_tells",
     ),
     Mutant(
         "delta: the fence is a file alone, and no commit",

@@ -22,8 +22,8 @@ from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal.coverage import Met
 from tests.formal.expectations import ACCOUNTED, REFUSAL, disappointments, misdirected
+from tests.formal.observation import Seen
 from tests.formal.questions import Question
-from tests.formal.seen import Seen
 
 _ANY_EPOCH = 1_000_000
 """Beyond every epoch: which one the lease stands at is checked world by world."""

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Verdict
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Phase
-from tests.formal.seen import Seen
+from tests.formal.observation import Seen
 
 
 class Situation(NamedTuple):

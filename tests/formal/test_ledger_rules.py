@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from tests.integration.ledger.acts import NOW, TTL, Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import NOW, TTL, Acts, delivered, failed
 
 
 def test_an_outcome_of_an_older_epochs_attempt_is_ignored(acts: Acts) -> None:

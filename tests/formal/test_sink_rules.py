@@ -12,7 +12,7 @@ import psycopg2
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import FencedError
 from tests.integration.connectors.conformance_sink import Run, content, task
-from tests.integration.connectors.test_postgres_sink import TargetHarness
+from tests.integration.connectors.postgres.test_sink import TargetHarness
 from tests.services.tables import scalar
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ckpt:%' AND wait_event_type = 'Lock'"

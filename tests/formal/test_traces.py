@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.formal.traces import complaints, recording
-from tests.integration.ledger.acts import Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import Acts, delivered, failed
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
 from tests.chaos.havoc.accounts import Balance, Found, balance
 from tests.chaos.havoc.driver import Driver, Part
-from tests.chaos.havoc.errand import Errand
 from tests.chaos.havoc.ground import Ground
 from tests.chaos.havoc.pairs import Pair
 from tests.chaos.havoc.records import COUNT, PER_BATCH, SELECT, WHERE, Record, draw, id_in
+from tests.chaos.havoc.run_spec import Errand
 from tests.chaos.havoc.runner import Runner
 from tests.chaos.havoc.sinks import SINKS, Sink
 from tests.chaos.havoc.sources import SOURCES, Source

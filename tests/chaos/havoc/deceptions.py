@@ -20,10 +20,10 @@ from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.actions import sink_changes
 from tests.chaos.havoc import archive
-from tests.chaos.havoc.errand import Errand
 from tests.chaos.havoc.ground import Ground
 from tests.chaos.havoc.pairs import Pair
 from tests.chaos.havoc.records import Fate, Record, draw, of_fate, places
+from tests.chaos.havoc.run_spec import Errand
 from tests.chaos.havoc.sinks import SINKS, Sink
 from tests.chaos.havoc.sources import SOURCES, Source, Table
 from tests.services.tables import execute

@@ -20,7 +20,7 @@ from typing import IO, Any
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.spark.driver import python_daemon
 from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
-from tests.chaos.havoc.errand import Errand
+from tests.chaos.havoc.run_spec import Errand
 from tests.services.processes import TOKEN, Process, Role, gone, kill, marked, new_token
 
 PRELOADED = python_daemon.properties(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from tests.chaos.havoc.errand import Errand
+from tests.chaos.havoc.run_spec import Errand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

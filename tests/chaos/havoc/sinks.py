@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from tests.chaos.havoc.ground import DATABASE, LAKE, STREAM, Ground, Server
 from tests.chaos.havoc.records import PER_BATCH, id_in
 from tests.chaos.havoc.sources import TOO_LARGE
-from tests.integration.connectors.kafka_sink_support import Stored, stored
+from tests.integration.connectors.kafka.kafka_sink_support import Stored, stored
 from tests.services.delta import read_delta
 from tests.services.postgres import sqlalchemy_url
 from tests.services.tables import execute, scalar

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tests.chaos.havoc.ground import DATABASE, STREAM, Ground, Server
 from tests.chaos.havoc.records import SCHEMA, Fate, Record
-from tests.integration.connectors.kafka_support import producer
+from tests.integration.connectors.kafka.kafka_support import producer
 from tests.services.tables import execute
 
 TOO_LARGE = 3000

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import DownstreamTasksSkipped
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.ledger.types import ProposalRecord
-from tests.integration.airflow.people import People
+from tests.integration.airflow.users import People
 
 NOTHING = "nothing was proposed, since there was nothing to do or it was a dry run; nothing was changed"
 

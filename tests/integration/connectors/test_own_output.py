@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.files.own_output import matches
 from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles, WrittenTarget
 from airflow_provider_ckpt.connectors.protocols import Connection
-from tests.integration.connectors.files_support import pipeline
+from tests.integration.connectors.files.files_support import pipeline
 
 
 def rows(directory: Path) -> WrittenFiles:

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, psycopg_fetch
 from airflow_provider_ckpt.core.errors import ConfigError
-from tests.integration.connectors.postgres_support import connection, pipeline
+from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.services.tables import execute
 
 CACHED = "CREATE SEQUENCE own CACHE 20"

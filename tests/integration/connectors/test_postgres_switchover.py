@@ -11,7 +11,7 @@ from time import monotonic, sleep
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres.source_roles import SourceRoles
-from tests.integration.connectors.test_postgres_late_rows import ADD_50, SERIAL, Plans
+from tests.integration.connectors.postgres.test_late_rows import ADD_50, SERIAL, Plans
 from tests.services.postgres import PostgresServer, binaries
 from tests.services.tables import execute, scalar
 

@@ -12,8 +12,9 @@ import pytest
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ReceiptsUnreadableError, default_action
 from airflow_provider_ckpt.core.receipts import KnownReceipts
-from tests.integration.connectors import delta_support, iceberg_support
-from tests.integration.connectors.delta_support import LEDGER, content, expected, task
+from tests.integration.connectors.delta import delta_support
+from tests.integration.connectors.delta.delta_support import LEDGER, content, expected, task
+from tests.integration.connectors.iceberg import iceberg_support
 from tests.services.iceberg import IcebergService
 
 KEYS = [BatchKey(1, "files", seq) for seq in range(4)]

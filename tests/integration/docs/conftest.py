@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.airflow.conftest import ckpt as ckpt
-from tests.integration.airflow.conftest import ledger as ledger
-from tests.integration.airflow.conftest import migrated_ledger as migrated_ledger
-from tests.integration.airflow.conftest import orders as orders
+from tests.integration.airflow.fixtures import ckpt as ckpt
+from tests.integration.airflow.fixtures import ledger as ledger
+from tests.integration.airflow.fixtures import migrated_ledger as migrated_ledger
+from tests.integration.airflow.fixtures import orders as orders
 from tests.integration.docs.reader import Reader, environment
 from tests.services.postgres import PostgresServer
 from tests.services.terminal import Terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import airflow_provider_ckpt
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from tests.integration.docs.told import elsewhere
+from tests.integration.docs.printed import elsewhere
 from tests.services.docs import blocks_of
 from tests.services.postgres import PASSWORD, USER, PostgresServer
 from tests.services.tables import execute

@@ -21,9 +21,9 @@ from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
+from tests.integration.docs.printed import elsewhere
 from tests.integration.docs.reader import Reader
-from tests.integration.docs.told import elsewhere
-from tests.integration.ledger.acts import TTL, Acts
+from tests.integration.ledger.ledger_driver import TTL, Acts
 from tests.services.docs import ROOT, Block, every_block
 from tests.services.replication import connection_to
 from tests.services.tables import execute, scalar

@@ -35,10 +35,10 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
 from airflow_provider_ckpt.operators.plan import CkptPlanOperator
 from tests.integration.airflow.ckpt import Ckpt
+from tests.integration.docs.printed import DRAWINGS, ELSEWHERE, TUTORIAL, elsewhere
 from tests.integration.docs.reader import EXAMPLES
 from tests.integration.docs.test_commands import FOLLOWED
-from tests.integration.docs.told import DRAWINGS, ELSEWHERE, TUTORIAL, elsewhere
-from tests.integration.ledger.acts import Acts
+from tests.integration.ledger.ledger_driver import Acts
 from tests.services.docs import PAGES, ROOT, Block, blocks_of, every_block
 
 BLOCKS = [block for block in every_block() if block.page != TUTORIAL]

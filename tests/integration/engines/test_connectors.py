@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import Counts
-from tests.integration.connectors.kafka_sink_support import stored
-from tests.integration.connectors.kafka_support import CONNECTION as KAFKA
-from tests.integration.connectors.kafka_support import connection_to as connection_to_kafka
-from tests.integration.connectors.kafka_support import put
+from tests.integration.connectors.kafka.kafka_sink_support import stored
+from tests.integration.connectors.kafka.kafka_support import CONNECTION as KAFKA
+from tests.integration.connectors.kafka.kafka_support import connection_to as connection_to_kafka
+from tests.integration.connectors.kafka.kafka_support import put
 from tests.integration.engines.ground import Ground
 from tests.services.iceberg import IcebergService
 from tests.services.kafka import KafkaBroker

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
-from tests.integration.ledger.acts import Acts
+from tests.integration.ledger.ledger_driver import Acts
 from tests.services.postgres import PostgresServer
 
 BOTH = ["sqlite", "postgresql"]

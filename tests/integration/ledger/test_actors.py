@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ckpt.core.actions import NEED_REASON, Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
-from tests.integration.ledger.acts import Acts
+from tests.integration.ledger.ledger_driver import Acts
 
 
 @pytest.mark.parametrize("actor", ["", "  "])

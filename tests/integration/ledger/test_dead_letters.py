@@ -24,7 +24,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
-from tests.integration.ledger.acts import NOW, Acts, delivered, receipt_of
+from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, receipt_of
 
 TYPES = {"Sink": 3, "Serialization": 2}
 

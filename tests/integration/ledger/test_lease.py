@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
-from tests.integration.ledger.acts import NOW, TTL, Acts, delivered
+from tests.integration.ledger.ledger_driver import NOW, TTL, Acts, delivered
 
 COMMANDS: dict[str, Callable[[Ledger, Lease], object]] = {
     "declare": lambda ledger, lease: ledger.declare(lease, {"name": "orders"}),

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import bulk_sql, receipts, tables
 from airflow_provider_ckpt.ledger.types import Totals
-from tests.integration.ledger.acts import NOW, Acts, delivered, failed, receipt_of
+from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed, receipt_of
 
 WINDOW = timedelta(hours=1)
 

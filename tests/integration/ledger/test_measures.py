@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_provider_ckpt.core.batch import BatchState
-from tests.integration.ledger.acts import NOW, Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed
 from tests.integration.ledger.test_dead_letters import replay, send
 
 

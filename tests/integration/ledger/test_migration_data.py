@@ -16,7 +16,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from airflow_provider_ckpt.ledger.types import Totals
-from tests.integration.ledger.acts import Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import Acts, delivered, failed
 
 OLD = "0001"
 Rows = dict[str, list[dict[str, Any]]]

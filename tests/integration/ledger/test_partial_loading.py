@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
-from tests.integration.ledger.acts import NOW, Acts, delivered, ended, failed
+from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, ended, failed
 
 MANY = 20_000
 

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import database
-from tests.integration.ledger.acts import TTL, Acts, delivered
+from tests.integration.ledger.ledger_driver import TTL, Acts, delivered
 
 PROCESSES = 4
 ROUNDS = 15

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
-from tests.integration.ledger.acts import NOW, Acts, delivered, failed, receipt_of
+from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed, receipt_of
 
 
 def a_receipt(seq: int, start: int, end: int, *, generation: int = 1, name: str = "t") -> Receipt:

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, RangeReading, UnreadRecords
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from tests.integration.ledger.acts import TTL, Acts, delivered
+from tests.integration.ledger.ledger_driver import TTL, Acts, delivered
 
 LAG = timedelta(minutes=5)
 WINDOW = timedelta(hours=1)

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.commands import retention
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
-from tests.integration.ledger.acts import NOW, Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed
 
 MONTH = timedelta(days=30)
 WINDOW = timedelta(hours=1)

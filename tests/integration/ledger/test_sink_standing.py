@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState
-from tests.integration.ledger.acts import Acts, delivered, failed, receipt_of
+from tests.integration.ledger.ledger_driver import Acts, delivered, failed, receipt_of
 
 
 def note(acts: Acts) -> Acts:

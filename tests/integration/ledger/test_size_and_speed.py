@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
-from tests.integration.ledger.acts import Acts, delivered, ended, failed, receipt_of
+from tests.integration.ledger.ledger_driver import Acts, delivered, ended, failed, receipt_of
 
 COUNT = 1000
 

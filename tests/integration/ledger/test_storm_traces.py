@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from tests.integration.ledger.acts import NOW, Acts, delivered, receipt_of
+from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, receipt_of
 
 
 def test_acts_applied_together_merge_each_receipt_once(acts: Acts) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import Receipt
-from tests.chaos.havoc.errand import Errand
-from tests.integration.connectors.kafka_sink_support import Stored, stored
-from tests.integration.connectors.kafka_support import CONNECTION, connection_to, put
+from tests.chaos.havoc.run_spec import Errand
+from tests.integration.connectors.kafka.kafka_sink_support import Stored, stored
+from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, put
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.replication import Replication, make_ledger

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
-from tests.integration.connectors.files_sink_support import rows
+from tests.integration.connectors.files.files_sink_support import rows
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
 from tests.services.tables import execute

@@ -18,8 +18,8 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.actions.fenced_actions import adopt
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
-from tests.integration.connectors.files_sink_support import ids as ids_in
-from tests.integration.connectors.files_support import lines, put, put_rows
+from tests.integration.connectors.files.files_sink_support import ids as ids_in
+from tests.integration.connectors.files.files_support import lines, put, put_rows
 from tests.services.postgres import PostgresServer
 from tests.services.replication import DATABASE, Replication
 from tests.services.tables import execute

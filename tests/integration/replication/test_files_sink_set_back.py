@@ -13,8 +13,8 @@ from airflow_provider_ckpt.core.errors import SinkChangedError
 from airflow_provider_ckpt.replication.actions import sink_changes
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.acquire import acquire
-from tests.integration.connectors.files_sink_support import ids, visible
-from tests.integration.connectors.files_support import lines, put
+from tests.integration.connectors.files.files_sink_support import ids, visible
+from tests.integration.connectors.files.files_support import lines, put
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger
 

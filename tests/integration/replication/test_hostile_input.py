@@ -17,8 +17,8 @@ from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.hostile import corpus
 from tests.hostile.judge import row_of
-from tests.integration.connectors.kafka_sink_support import stored
-from tests.integration.connectors.kafka_support import CONNECTION, connection_to, producer, put
+from tests.integration.connectors.kafka.kafka_sink_support import stored
+from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, producer, put
 from tests.services.delta import read_delta
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer

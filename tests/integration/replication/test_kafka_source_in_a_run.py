@@ -17,7 +17,7 @@ from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.observe.lag import lag
 from airflow_provider_ckpt.replication.run.acquire import acquire, attach
 from airflow_provider_ckpt.replication.setup import PipelineContext
-from tests.integration.connectors.kafka_support import CONNECTION, connection_to, numbered, put, transaction
+from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, numbered, put, transaction
 from tests.services.kafka import KafkaBroker
 
 if TYPE_CHECKING:

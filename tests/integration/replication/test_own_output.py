@@ -19,7 +19,7 @@ from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.observe.preview import find_problems
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import PipelineContext
-from tests.integration.connectors.kafka_support import connection_to as connection_to_kafka
+from tests.integration.connectors.kafka.kafka_support import connection_to as connection_to_kafka
 from tests.services.iceberg import IcebergService
 from tests.services.jdbc import drivers, to_postgres
 from tests.services.kafka import KafkaBroker

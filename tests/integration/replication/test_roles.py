@@ -18,7 +18,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
 from airflow_provider_ckpt.ledger.store.tables import VERSION_TABLE
-from tests.integration.ledger.acts import Acts
+from tests.integration.ledger.ledger_driver import Acts
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.replication import Replication, orders_pipeline
 from tests.services.tables import execute, make_source, make_target, scalar

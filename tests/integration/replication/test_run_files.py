@@ -23,8 +23,8 @@ from airflow_provider_ckpt.replication.actions.dead_letters import load_index, m
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from airflow_provider_ckpt.replication.observe.lag import lag
 from airflow_provider_ckpt.replication.run.acquire import acquire
-from tests.integration.connectors.files_sink_support import ids, rows, visible
-from tests.integration.connectors.files_support import lines, put, put_rows
+from tests.integration.connectors.files.files_sink_support import ids, rows, visible
+from tests.integration.connectors.files.files_support import lines, put, put_rows
 from tests.services.delta import read_delta
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger

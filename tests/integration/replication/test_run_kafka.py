@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.replication.run.acquire import acquire
-from tests.integration.connectors.kafka_support import CONNECTION, connection_to, put, transaction
+from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, put, transaction
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
 from tests.services.replication import DATABASE, Replication, make_ledger

@@ -13,8 +13,8 @@ from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
 from tests.chaos.havoc.ground import Ground
-from tests.integration.connectors.kafka_sink_support import stored
-from tests.integration.connectors.kafka_support import alter, by_sasl
+from tests.integration.connectors.kafka.kafka_sink_support import stored
+from tests.integration.connectors.kafka.kafka_support import alter, by_sasl
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer

@@ -26,7 +26,7 @@ from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.chaos.havoc.driver import Driver, Part
 from tests.chaos.havoc.ground import Ground
-from tests.integration.connectors.kafka_support import alter
+from tests.integration.connectors.kafka.kafka_support import alter
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.postgres import through
 from tests.services.proxy import Break

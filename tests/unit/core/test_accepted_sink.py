@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.batch import Counts, Verdict
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.sink_comparison import DifferenceKind, LedgerSnapshot, compare_receipts, compare_rows
-from tests.unit.core.test_agreement import EACH, receipt, recorded, settled, total
+from tests.unit.core.test_sink_comparison import EACH, receipt, recorded, settled, total
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.batch import Receipt

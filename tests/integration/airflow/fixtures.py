@@ -1,0 +1,52 @@
+"""Fixtures of the tests of commands and operators: a SQLite ledger that the configuration names, and commands on it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
+from tests.integration.airflow.ckpt import Ckpt
+from tests.integration.airflow.users import People, filled
+from tests.integration.ledger.ledger_driver import Acts
+
+
+@pytest.fixture(scope="session")
+def migrated_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite ledger to copy."""
+    path = tmp_path_factory.mktemp("cli") / "ledger.db"
+    migrate.upgrade(f"sqlite:///{path}", create=True)
+    return path
+
+
+@pytest.fixture
+def ledger(migrated_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """A ledger of the test's own, where ``airflow ckpt`` finds it."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    shutil.copy(migrated_ledger, tmp_path / "ledger.db")
+    monkeypatch.delenv("AIRFLOW_CONN_CKPT_DEFAULT", raising=False)
+    monkeypatch.setenv("AIRFLOW__CKPT__SQL_ALCHEMY_CONN", url)
+    with Ledger.open(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ckpt(ledger: Ledger, capfd: pytest.CaptureFixture[str]) -> Ckpt:
+    """The commands, on that ledger."""
+    return Ckpt(capfd)
+
+
+@pytest.fixture
+def orders(ledger: Ledger) -> Acts:
+    """Pipeline ``orders``: its lease is held, and its partition ``t`` has started at 0."""
+    return Acts(ledger).start("t")
+
+
+@pytest.fixture
+def people(ledger: Ledger, tmp_path: Path) -> People:
+    """Pipeline ``people`` in that ledger: three batches delivered, one in flight, one planned, the lease free."""
+    return filled(ledger, tmp_path)

@@ -1,0 +1,18 @@
+"""The kafka sink does what every sink must, against a real broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness
+from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness
+from tests.services.kafka import KafkaBroker
+
+
+class TestConformance(SinkConformance):
+    @pytest.fixture
+    def harness(self, kafka_broker: KafkaBroker) -> SinkHarness:
+        harness = TopicHarness(kafka_broker, config={"cleanup.policy": "compact"})
+        harness.sink_settings["key"] = ["id"]
+        harness.refused = [None]
+        return harness
