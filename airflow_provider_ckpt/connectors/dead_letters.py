@@ -32,7 +32,8 @@ def read_dead_letters(
             found = by_type.get(dead_letters.error_type, [])[dead_letters.first : dead_letters.end]
             if len(found) != dead_letters.records:
                 raise SinkError(
-                    f"the sink holds {len(found)} of {dead_letters.records} dead letters of type {dead_letters.error_type} "
+                    f"the sink holds {len(found)} of {dead_letters.records} dead letters of type "
+                    f"{dead_letters.error_type} "
                     "that its receipt counts.",
                     batch=str(source.key),
                     hint="Restore the sink's dead letters from a backup; discard those that cannot be restored.",

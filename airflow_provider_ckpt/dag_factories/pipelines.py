@@ -101,7 +101,8 @@ def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Contai
         log.error("%s", said)
         return said
     except Exception as error:  # an error of one file must not affect the other files' DAGs
-        said = f"{_path_text(file)}: no DAG can be created from it: {type(error).__name__}: {for_message(error, _MAX_ERROR)}"
+        reason = f"{type(error).__name__}: {for_message(error, _MAX_ERROR)}"
+        said = f"{_path_text(file)}: no DAG can be created from it: {reason}"
         log.exception("%s", said)
         return said
 

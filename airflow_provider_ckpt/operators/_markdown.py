@@ -17,11 +17,14 @@ from airflow_provider_ckpt.replication.actions.actions import change_rows
 _SPECIAL_CHARACTERS = re.compile(r"([!-/:-@\[-`{-~])")
 _MAX_ROWS = 20
 _WARNINGS: Mapping[ActionKind, str] = {
-    ActionKind.REWIND: "Everything from this position on is read and delivered **again**: an append sink gets it twice.",
+    ActionKind.REWIND: "Everything from this position on is read and delivered **again**: "
+    "an append sink gets it twice.",
     ActionKind.SKIP: "The records of these batches are **not delivered**, and not dead-lettered either.",
-    ActionKind.ACCEPT_SINK: "The sink is taken as it is now. What it has lost and is not read again **stays lost** there.",
+    ActionKind.ACCEPT_SINK: "The sink is taken as it is now. "
+    "What it has lost and is not read again **stays lost** there.",
     ActionKind.MOVE: "What was delivered so far **stays** in the present sink; the next run continues in another one.",
-    ActionKind.FORCE_STOP: "The run that holds the lease is fenced at once. Nothing runs until the pipeline is resumed.",
+    ActionKind.FORCE_STOP: "The run that holds the lease is fenced at once. "
+    "Nothing runs until the pipeline is resumed.",
 }
 
 

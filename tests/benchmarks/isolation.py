@@ -63,7 +63,7 @@ JSON_SELECT = {"id": "id", "customer": "customer", "cents": "cast(amount * 100 a
 
 
 def plain(frame: DataFrame, pipeline: Pipeline, _: RecordShape) -> DataFrame:
-    """The rival of :func:`airflow_provider_ckpt.spark.transform.apply.apply`: the same columns, and nothing is caught."""
+    """Apply the transform as :func:`airflow_provider_ckpt.spark.transform.apply.apply` does, but catch nothing."""
     declared = pipeline.transform
     if declared.decode:
         decoded = f"from_json(cast(value AS string), {literal(declared.schema_ or '')}, map('mode', 'FAILFAST'))"

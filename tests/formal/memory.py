@@ -45,7 +45,7 @@ class Memory(NamedTuple):
     def admits(self, partition: Partition, fence: int, sink: frozenset[Receipt]) -> bool:
         """Whether a run goes on, by the core's decision.
 
-        The receipts that it asks for are those of ``ledger/commands/sink_state.py``.
+        The receipts that it asks for are those of ``ledger/queries/sink_state.py``.
         """
         held = {receipt.key for receipt in sink}
         missing = [key for key in self._expected(partition) if key not in held]

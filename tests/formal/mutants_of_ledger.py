@@ -94,7 +94,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "the receipts of the newest epoch are not asked for",
-        "ledger/commands/sink_state.py",
+        "ledger/queries/sink_state.py",
         "expected_receipts",
         "found.update(BatchKey(known.generation, partition, number) for number in numbers)",
         "known.generation",

@@ -217,8 +217,8 @@ class KafkaWriter:
         name = self._pipeline.dead_letter_queue.topic
         info = self._info(failure.error, f"writing a dead letter to topic {name}")
         return DeadLetterQueueError(
-            f"{info.message}. The dead letter of position {failure.dead_letter.position} could not be stored, so nothing of "
-            "the batch was sent.",
+            f"{info.message}. The dead letter of position {failure.dead_letter.position} could not be stored, so "
+            "nothing of the batch was sent.",
             batch=str(task.key),
             position=failure.dead_letter.position,
             hint=f"Make topic {name} accept it (max.message.bytes, rights), then run again.",

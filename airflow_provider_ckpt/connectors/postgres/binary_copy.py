@@ -45,7 +45,8 @@ _DATE_SQL = (
 _TIMESTAMP_SQL = (
     f"CASE {{0}} WHEN {_TIMESTAMP_INFINITY} THEN timestamp 'infinity'"
     f" WHEN {_TIMESTAMP_INFINITY + 1} THEN timestamp '-infinity'"
-    f" ELSE timestamp '1970-01-01' + {{0}} / {MICROSECONDS_A_DAY} * interval '1 day' + {{0}} % {MICROSECONDS_A_DAY} * interval '1 microsecond' END"
+    f" ELSE timestamp '1970-01-01' + {{0}} / {MICROSECONDS_A_DAY} * interval '1 day'"
+    f" + {{0}} % {MICROSECONDS_A_DAY} * interval '1 microsecond' END"
 )
 _TEXT_FUNCTIONS = frozenset(
     {"textrecv", "varcharrecv", "bpcharrecv", "citextrecv", "namerecv", "enum_recv", "json_recv", "citext_recv"}

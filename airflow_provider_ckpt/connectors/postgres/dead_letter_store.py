@@ -37,7 +37,10 @@ _PAGE = 1000
 
 
 class PostgresDeadLetterStore:
-    """Dead letter store in a table; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`."""
+    """Dead letter store in a table.
+
+    See :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`.
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._name = pipeline.dead_letter_queue.table

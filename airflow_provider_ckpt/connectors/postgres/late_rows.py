@@ -49,7 +49,8 @@ class LateRows:
         for item in origins(fetch, table):
             if item.kind in WRITTEN_ELSEWHERE:
                 raise ConfigError(
-                    f"{table.label} shows rows of {item.label}, a {WRITTEN_ELSEWHERE[item.kind]}, which cannot say which of them "
+                    f"{table.label} shows rows of {item.label}, a {WRITTEN_ELSEWHERE[item.kind]}, which cannot say "
+                    "which of them "
                     "are new or still to be committed.",
                     pipeline=self._pipeline,
                     hint="Leave it out of the view or the partitions, or give its origin a pipeline of its own.",

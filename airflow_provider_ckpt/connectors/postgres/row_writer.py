@@ -192,7 +192,8 @@ class RowWriter:
             BEGIN
                 FOR ckpt_block IN
                     SELECT array_agg(ctid) AS places FROM (
-                        SELECT ctid, (row_number() OVER (ORDER BY {ROW_NUMBER}) - 1) / {_BLOCK_ROWS} AS block FROM {stage}
+                        SELECT ctid, (row_number() OVER (ORDER BY {ROW_NUMBER}) - 1) / {_BLOCK_ROWS} AS block
+                        FROM {stage}
                     ) AS ranked GROUP BY block ORDER BY block
                 LOOP
                     BEGIN

@@ -20,7 +20,9 @@ from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import WITNESS
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger.commands import generations, sink_state
+from airflow_provider_ckpt.ledger.commands import generations
+from airflow_provider_ckpt.ledger.commands.sink_state import clear_state
+from airflow_provider_ckpt.ledger.queries import sink_state
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, tables
 from airflow_provider_ckpt.ledger.store import events as trail
 from airflow_provider_ckpt.ledger.types import ActionResult, StoredAction
@@ -93,7 +95,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
     generations.record_generations(work, events, reason)
     _update_dead_letter_index(work, action, events)
     if action.kind in actions.SINK_ACTIONS:
-        sink_state.clear_state(work.connection, pipeline)
+        clear_state(work.connection, pipeline)
         for item in work.touched_partitions:
             item.receipted = None
     _update_source_states(work, action)

@@ -18,8 +18,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.recovery import deletable_snapshots
-from airflow_provider_ckpt.ledger.commands import sink_state
-from airflow_provider_ckpt.ledger.queries import status
+from airflow_provider_ckpt.ledger.queries import sink_state, status
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, receipts, tables
 from airflow_provider_ckpt.ledger.store import lease as leases
 from airflow_provider_ckpt.ledger.types import Lease

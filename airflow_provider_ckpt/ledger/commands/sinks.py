@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState, UnfinishedAcceptance
-from airflow_provider_ckpt.ledger.commands import sink_state
+from airflow_provider_ckpt.ledger.commands.sink_state import note_unaccepted, store_state
+from airflow_provider_ckpt.ledger.queries import sink_state
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.types import Lease
 
@@ -28,7 +29,7 @@ class SinkCommands(Session):
     def store_sink_state(self, lease: Lease, standing: ExpectedSinkState) -> None:
         """Store the state of the sink after its fence was raised to the lease's epoch."""
         with self._command(lease, touch=()) as work:
-            sink_state.store_state(work, standing)
+            store_state(work, standing)
 
     def note_unaccepted(self, lease: Lease, seen: UnfinishedAcceptance) -> None:
         """Store the evidence of a sink that a user is about to accept, before its fence is raised.
@@ -36,7 +37,7 @@ class SinkCommands(Session):
         Runs are refused from then on until an action on the sink has been carried out.
         """
         with self._command(lease, touch=()) as work:
-            sink_state.note_unaccepted(work, seen)
+            note_unaccepted(work, seen)
 
     def first_positions(self, pipeline: str) -> dict[str, int]:
         """Return for each partition the least position at which one of its generations began."""

@@ -8,9 +8,8 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.sink_comparison import LedgerSnapshot
-from airflow_provider_ckpt.ledger.commands import sink_state
 from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
-from airflow_provider_ckpt.ledger.queries import status
+from airflow_provider_ckpt.ledger.queries import sink_state, status
 from airflow_provider_ckpt.ledger.store import dead_letters
 
 

@@ -17,8 +17,8 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, not_covered
 from airflow_provider_ckpt.replication import owner as owners
-from airflow_provider_ckpt.replication.actions.late_records import Receipts, unread_by
 from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.late_records import Receipts, unread_by
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 _MAX_RANGES = 500
@@ -99,7 +99,8 @@ class Unaccounted:
     :param found: all of them
     :param wanted: those that are read again, at least in part
     :param left: those that are not read again, at least in part
-    :param action: action that reads them again and ends the alarms that this accounts for; None if there is nothing to do
+    :param action: action that reads them again and ends the alarms that this accounts for; None if there is
+        nothing to do
     :param alarms: alarms that it does not end: ``partition``, ``seen``, ``why`` it stays and what it is ``ended_by``
     """
 

@@ -152,7 +152,8 @@ def _replay(context: ActionContext, ask: ActionRequest) -> Action | None:
     action = dead_letters.make_action(context.setup(), ActionKind.REPLAY_LETTERS, chosen)
     if len(action.dead_letters) > _MAX_DEAD_LETTER_RANGES:
         raise ConfigError(
-            f"{len(action.dead_letters):,} ranges of dead letters are more than an approval can name, {_MAX_DEAD_LETTER_RANGES:,}.",
+            f"{len(action.dead_letters):,} ranges of dead letters are more than an approval can "
+            f"name, {_MAX_DEAD_LETTER_RANGES:,}.",
             pipeline=context.pipeline,
             hint="Choose fewer by error type or batch, or with stop_at; or use airflow ckpt dlq replay.",
         )

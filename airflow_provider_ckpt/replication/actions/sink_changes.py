@@ -130,7 +130,9 @@ def try_acceptance(setup: PipelineContext, action: Action, *, actor: str, reason
 def apply_sink_change(
     setup: PipelineContext, action: Action, *, actor: str, reason: str | None, proposal: str | None = None
 ) -> ActionResult:
-    """Apply the action of :func:`make_acceptance` or :func:`make_move` after fencing the sink; waits for the lease if need be.
+    """Apply the action of :func:`make_acceptance` or :func:`make_move` after fencing the sink.
+
+    Waits for the lease if need be.
 
     :param setup: the pipeline's setup; for a move, with the previous sink
     :param action: action that :func:`make_acceptance` or :func:`make_move` returned

@@ -14,9 +14,9 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import Route
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.types import PartitionRecord
-from airflow_provider_ckpt.replication.actions.late_records import unread_by
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import sink_checks
+from airflow_provider_ckpt.replication.run.late_records import unread_by
 from airflow_provider_ckpt.replication.run.plan import Planner
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 

@@ -50,6 +50,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
     deliver = f"{c.MARKER} IS NULL AND {c.VERDICT} IS NULL"
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
     kept = f"{c.MARKER} IS NULL" if carried else rejected
+    placeholder = original_columns.placeholder_sql(shape, kept=carried)
     values = {
         name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN {enclosed(e)} END"
         for name, e in outputs.items()
@@ -59,7 +60,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
         [
             *quoted(c.CONTROL),
             c.VERDICT,
-            f"CASE WHEN {kept} THEN {original} ELSE {original_columns.placeholder_sql(shape, kept=carried)} END AS {c.ORIGINAL}",
+            f"CASE WHEN {kept} THEN {original} ELSE {placeholder} END AS {c.ORIGINAL}",
             *(f"{value} AS {quote(name)}" for name, value in values.items()),
         ],
         pipeline,

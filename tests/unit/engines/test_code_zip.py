@@ -19,7 +19,8 @@ def test_lanes_find_what_they_import_in_it_and_nothing_else_of_the_package(tmp_p
     CodeZip().write(path)
 
     tops = {name.split("/")[1] for name in zipfile.ZipFile(path).namelist()}
-    code = "import airflow_provider_ckpt.spark.lane.fast_path as lane, airflow_provider_ckpt.spark.wave; print(lane.__file__)"
+    lanes = "airflow_provider_ckpt.spark.lane.fast_path"
+    code = f"import {lanes} as lane, airflow_provider_ckpt.spark.wave; print(lane.__file__)"
     environment = {**os.environ, "PYTHONPATH": str(path)}
     told = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True)
 
