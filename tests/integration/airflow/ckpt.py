@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import structlog
 import yaml
 from airflow.cli.cli_parser import get_parser
 
@@ -45,11 +46,14 @@ class Ckpt:
         """One command, to its end."""
         self._capfd.readouterr()
         status = 0
+        before = structlog.get_config()
         try:
             args = get_parser().parse_args(["ckpt", *arguments])
             args.func(args)
         except SystemExit as ended:
             status = int(ended.code or 0)
+        finally:
+            structlog.configure(**before)
         out, err = self._capfd.readouterr()
         return Done(status, out, err)
 

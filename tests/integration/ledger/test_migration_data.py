@@ -19,6 +19,8 @@ from airflow_provider_ckpt.ledger.types import Totals
 from tests.integration.ledger.ledger_driver import Acts, delivered, failed
 
 OLD = "0001"
+RENAMED_TABLES = {"ckpt_intent": "ckpt_stored_action", "ckpt_mark": "ckpt_partition_snapshot"}
+RENAMED_COLUMNS = {"who": "actor", "why": "reason"}
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -83,7 +85,8 @@ def test_what_both_revisions_know_is_the_same_down_and_up_again(empty_url: str) 
     after = rows(empty_url)
     for table, content in before.items():
         names = set(content[0]) if content else set()
-        assert [{name: row[name] for name in names} for row in after[table]] == content
+        now = after[RENAMED_TABLES.get(table, table)]
+        assert [{name: row[RENAMED_COLUMNS.get(name, name)] for name in names} for row in now] == content
     migrate.downgrade(empty_url, OLD)
     assert rows(empty_url) == before
     assert {name for name, content in before.items() if content} >= {"ckpt_batch", "ckpt_receipt", "ckpt_attempt"}

@@ -175,7 +175,7 @@ def test_dead_letters_that_nobody_has_are_not_replayed(people: People) -> None:
         (CkptReleaseOperator, {"batches": ["x"]}, "'x' is no batch"),
         (CkptReleaseOperator, {"batches": ["nowhere#0"]}, "nowhere"),
         (CkptDrainOperator, {"dry_run": "maybe"}, "dry_run is 'maybe'; it must be true or false"),
-        (CkptReplayDeadLettersOperator, {"stop_at": 0}, "from 1"),
+        (CkptReplayDeadLettersOperator, {"stop_at": 0}, "at least 1"),
         (CkptReplayDeadLettersOperator, {"error_types": "Nonsense"}, "no error type 'Nonsense'. Known: Kafka,"),
         (CkptReplayDeadLettersOperator, {"batches": "files#0,files#1"}, "no dead letters of files#0,files#1"),
     ],
