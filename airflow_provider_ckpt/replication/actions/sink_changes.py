@@ -204,8 +204,8 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
         held = []
     elif unreadable:
         raise ConfigError(
-            f"receipts cannot be read ({evidence.told.rstrip('.')}), and the target {state}, so nothing tells "
-            "which batches it holds: sent again, they would be there twice.",
+            f"receipts cannot be read ({evidence.told.rstrip('.')}), and the target {state}, so it is "
+            "unknown which batches it holds: sent again, they would be there twice.",
             pipeline=name,
             hint="Use --keep, which goes on from the checkpoint with a new chain of receipts. Where rows are gone too, "
             "name the first position to send again with --from.",
@@ -214,7 +214,7 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
         otherwise = "" if emptied else "; after emptying the target, --resend sends everything"
         raise ConfigError(
             f"rows that were delivered may be gone although their receipts stand, and the target {state}, so "
-            "nothing tells which ones.",
+            "it is unknown which ones.",
             pipeline=name,
             hint=f"Name the first position to send again with --from, or go on with --keep{otherwise}.",
         )

@@ -22,9 +22,8 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.core.policy import routes
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.replication import final_check
 from airflow_provider_ckpt.replication.metrics import Metric
-from airflow_provider_ckpt.replication.run import file_lists
+from airflow_provider_ckpt.replication.run import file_lists, final_check
 from airflow_provider_ckpt.replication.run.late_records import unread_by
 from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewal
 from airflow_provider_ckpt.replication.run.measure import RunMetrics

@@ -70,7 +70,7 @@ def test_an_emptied_directory_is_refused_and_agrees_once_it_was_sent_all_again(
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "out").mkdir()
 
-    assert "its fence stands at epoch 0, and this ledger raised it to 1" in refused(inbox)
+    assert "its fence is at epoch 0, and this ledger raised it to 1" in refused(inbox)
     action = sink_changes.make_acceptance(inbox.setup(), resend=True)
     sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="the disk is gone")
     inbox.run()

@@ -201,7 +201,7 @@ def test_time_and_database_user_of_an_event_come_from_the_database_alone(
 ) -> None:
     opened, roles = ledger
     Acts(opened).start("t").deliver(10)
-    event = "pipeline, at, kind, who, detail"
+    event = "pipeline, at, kind, actor, detail"
     values = "'orders', timestamptz '2000-01-01Z', 'skip', 'somebody else', '{}'"
 
     execute(place.dsn_of(roles.runtime), f"INSERT INTO ckpt_event ({event}) VALUES ({values})")

@@ -159,10 +159,10 @@ def lose_the_bookkeeping(orders: Replication) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lose_the_newest_run, "its fence stands at epoch"),
+        (lose_the_newest_run, "its fence is at epoch"),
         (lose_a_batch, "1 receipts of batches that were delivered are missing"),
         (make_anew, "the target is not the one that was written"),
-        (lose_the_bookkeeping, "its fence stands at epoch 0"),
+        (lose_the_bookkeeping, "its fence is at epoch 0"),
     ],
 )
 def test_a_sink_that_went_back_is_refused_although_its_target_may_be_emptied(
@@ -198,7 +198,7 @@ def test_resend_to_a_target_that_was_made_anew_and_may_be_emptied_does_not_guess
     make_anew(nightly)
     refused(nightly)
 
-    with pytest.raises(ConfigError, match=r"may be emptied on purpose .* nothing tells which ones.*--from"):
+    with pytest.raises(ConfigError, match=r"may be emptied on purpose .* unknown which ones.*--from"):
         accept(nightly, resend=True)
     accept(nightly, resend=True, start={"public.orders": 901})
     nightly.run()
