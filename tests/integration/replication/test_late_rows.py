@@ -476,7 +476,7 @@ class TestRowsThatMoved:
         add_rows(settled.dsn, "part_500", 600, 602)
         execute(settled.dsn, "ALTER TABLE orders ATTACH PARTITION part_500 FOR VALUES FROM (500) TO (700)")
 
-        with pytest.raises(SourceError, match=r"part_500 was detached and attached again.* the first of them 600"):
+        with pytest.raises(SourceError, match=r"part_500 was detached and attached again.* the first at 600"):
             settled.run()
         assert found(settled)["alarms"] == []
 
