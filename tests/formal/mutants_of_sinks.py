@@ -133,8 +133,8 @@ OF_SINKS: Sequence[Mutant] = (
         "postgres: of a trigger only the statement that assigns the cursor is read",
         "connectors/postgres/code_text.py",
         "TriggerCode.assignment",
-        "wanted |= {word for item in more for word in item.words}",
-        "pass",
+        "wanted = {word for number in more for word in found[number].words} - known",
+        "wanted = set()",
         test="tests/integration/connectors/test_postgres_cursor_code.py"
         "::TestSequences::test_one_that_a_trigger_uses_is_found[a variable]",
     ),

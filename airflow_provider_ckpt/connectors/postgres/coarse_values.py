@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 
 from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
-from airflow_provider_ckpt.connectors.postgres.code_text import call_arguments
 from airflow_provider_ckpt.connectors.postgres.column_types import (
     INTEGERS,
     MICROSECONDS_A_DAY,
@@ -38,9 +37,9 @@ _PRECISION = re.compile(
     r"\b(?:current_timestamp|localtimestamp|current_time|localtime|timestamp|timestamptz|time|timetz)\s*\(\s*([0-6])\s*\)",
     re.IGNORECASE,
 )
-_WHOLE_SECONDS = re.compile(
-    r"\bepoch\b.*::\s*(?:pg_catalog\.)?(?:bigint|integer|int[248]?)\b", re.IGNORECASE | re.DOTALL
-)
+_TRUNCATED = re.compile(r"(?<![\w$])date_trunc\s*+\(\s*+(?:'(\w+?)s?')?", re.IGNORECASE)
+_EPOCH = re.compile(r"\bepoch\b", re.IGNORECASE)
+_TO_INTEGER = re.compile(r"::\s*+(?:pg_catalog\.)?(?:bigint|integer|int[248]?)\b", re.IGNORECASE)
 _IN_MICROSECONDS = re.compile(r"1_?000_?000\b|\b1e6\b|microsecond", re.IGNORECASE)
 _DISTINGUISHES_ROWS = re.compile(r"random|nextval|uuid", re.IGNORECASE)
 
@@ -81,12 +80,12 @@ def _granularity(text: str, *, whole: bool = True) -> int:
     :param whole: whether an integer number of seconds since 1970 counts as rounded
     """
     grain = MICROSECONDS_A_DAY if _ROUNDING.search(text) else 1
-    for argument in call_arguments(text, ["date_trunc"]):
-        unit = re.match(r"\'(\w+?)s?\'", argument)
-        grain = max(grain, _UNITS.get(unit[1].lower(), MICROSECONDS_A_DAY) if unit else MICROSECONDS_A_DAY)
+    for unit in _TRUNCATED.findall(text):
+        grain = max(grain, _UNITS.get(unit.lower(), MICROSECONDS_A_DAY))
     for digits in _PRECISION.findall(text):
         grain = max(grain, 10 ** (6 - int(digits)))
-    if whole and _WHOLE_SECONDS.search(text) and not _IN_MICROSECONDS.search(text):
+    epoch = _EPOCH.search(text)
+    if whole and epoch and _TO_INTEGER.search(text, epoch.end()) and not _IN_MICROSECONDS.search(text):
         grain = max(grain, _SECOND)
     return grain
 

@@ -1,4 +1,8 @@
-"""Parse SQL and PL/pgSQL by regular expressions: statements, assignments, calls and literals."""
+"""Parse SQL and PL/pgSQL by regular expressions: statements, assignments, calls and literals.
+
+The code is written by others, so no text may take more time than its length allows: an expression either consumes what
+it has looked through, or looks no further than to where its next match can begin.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +11,47 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+_QUOTED = r"'[^']*+(?:''[^']*+)*'"
+_QUOTED_NAME = r'"[^"]*+(?:""[^"]*+)*"'
+_DOLLARS = r"\$[A-Za-z_]*+\$"
 _TOKEN = re.compile(
-    r"(?P<comment>--[^\n]*|/\*.*?\*/)"
-    r"|(?P<literal>\b[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|\$(?P<tag>[A-Za-z_]*)\$.*?\$(?P=tag)\$)"
-    r'|(?P<name>"(?:[^"]|"")*")'
-    r"|(?P<end>;)|(?P<space>\s+)",
+    r"(?P<line>--[^\n]*+)|(?P<comment>/\*)"
+    rf"|(?P<literal>\b[eE]'[^'\\]*+(?:(?:''|\\.)[^'\\]*+)*'|{_QUOTED})|(?P<dollars>{_DOLLARS})"
+    rf"|(?P<name>{_QUOTED_NAME})|(?P<end>;)|(?P<space>\s++)",
     re.DOTALL,
 )
+_LITERAL = re.compile(rf"{_QUOTED}|{_DOLLARS}")
+_LITERAL_OR_PARENTHESIS = re.compile(rf"[()]|{_QUOTED}|{_DOLLARS}")
+_CLOSING = re.compile(rf"(?=({_DOLLARS}|\*/))")
 _SIMPLE = re.compile(r'"([a-z_][a-z0-9_$]*)"')
-_NAME = r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
-_TARGET = rf"{_NAME}(?:\.{_NAME})*(?:\[[^\]]*\])*(?:\.{_NAME})*"
+_NAME = rf"(?:{_QUOTED_NAME}|[A-Za-z_][\w$]*+)"
+_TARGET = rf"{_NAME}(?:\.{_NAME}|\[[^\[\]]*+\])*"
+_TARGETS = rf"{_TARGET}(?:\s*+,\s*+{_TARGET})*"
 _ASSIGNED = re.compile(
-    rf"(?:^|\b(?:begin|then|else|loop|declare)\b|>>)\s*({_TARGET})\s*(?::=|=)\s*(.+)$", re.IGNORECASE | re.DOTALL
+    rf"(?:^|\b(?:begin|then|else|loop|declare)\b|>>)\s*+({_TARGET})\s*+(?::=|=)\s*+(.+)", re.IGNORECASE | re.DOTALL
 )
 _DECLARED = re.compile(
-    rf"(?:^|\bdeclare )(?!declare\b)\s*({_NAME})\s+[^:='(]+(?:\([^)]*\))?[^:='(]*?(?::=|=|\bdefault\b)\s*(.+)$",
+    rf"(?:^|\bdeclare )(?!declare\b)\s*+({_NAME})\s++"
+    r"(?:[^:='(]+?(?:\([^()]*+\)[^:='(]*?)?(?::=|=|\bdefault\b)\s*+(.+)|[^:='(]++)",
     re.IGNORECASE | re.DOTALL,
 )
-_INTO = re.compile(
-    rf"(?<!insert )(?<!merge )\binto (?:strict )?({_TARGET}(?:\s*,\s*{_TARGET})*)", re.IGNORECASE | re.DOTALL
-)
-_FOR = re.compile(rf"\bfor(?:each)? ({_TARGET}(?:\s*,\s*{_TARGET})*)(?: slice \d+)? in\b", re.IGNORECASE)
+"""A declaration, with its value if it has one."""
+
+_INTO = re.compile(rf"(?<!insert )(?<!merge )\binto (?:strict )?({_TARGETS})", re.IGNORECASE | re.DOTALL)
+_FOR = re.compile(rf"\bfor(?:each)? ({_TARGETS})(?: slice \d++)? in\b", re.IGNORECASE)
 _TYPED = re.compile(
-    rf"(?:^|\bdeclare )(?!declare\b)\s*({_NAME}) ((?:date\b|timestamp(?:tz)? ?\(\d\)).*)$", re.IGNORECASE | re.DOTALL
+    rf"(?:^|\bdeclare )(?!declare\b)\s*+({_NAME}) ((?:date\b|timestamp(?:tz)? ?\(\d\)).*)", re.IGNORECASE | re.DOTALL
 )
 """A declaration by whose type a time is rounded."""
 
-_SELECTED = re.compile(
-    rf"\bselect (?:into (?:strict )?{_TARGET}(?:\s*,\s*{_TARGET})* (.+)$|(.+?) into )", re.IGNORECASE | re.DOTALL
-)
-_RETURNED = re.compile(r"\breturn (.+)$", re.IGNORECASE | re.DOTALL)
-_ALIAS = re.compile(rf"({_NAME}) alias for new\b", re.IGNORECASE)
+_SELECTED = re.compile(rf"\bselect (?:into (?:strict )?{_TARGETS} (.+)|(.+?) into |.+)", re.IGNORECASE | re.DOTALL)
+"""A query whose result is kept, or else all that follows, since nothing in it is kept either."""
+
+_RETURNED = re.compile(r"\breturn (.+)", re.IGNORECASE | re.DOTALL)
+_ALIAS = re.compile(rf"({_NAME})( alias for new\b)?", re.IGNORECASE)
+_UNQUALIFIED = re.compile(rf"(?<![\w$.]){_NAME}")
 _WORD = re.compile(rf"(?<![\w$.'])(?:(?:new|old)\.)?{_NAME}", re.IGNORECASE)
-_CALL = re.compile(rf"(?:({_NAME})\.)?({_NAME})\s*\(")
-_LITERAL = re.compile(r"\$([A-Za-z_]*)\$(.*?)\$\1\$|'((?:[^']|'')*)'", re.DOTALL)
+_CALL = re.compile(rf"({_NAME}(?:\.{_NAME})*)\s*+(\()?")
 # fmt: off
 _KEYWORDS = frozenset({
     "if", "elsif", "while", "when", "select", "perform", "return", "raise", "update", "insert", "delete", "case",
@@ -68,7 +79,7 @@ class Statement:
     @property
     def words(self) -> frozenset[str]:
         """Names of the variables that it may use."""
-        found = {_variable_name(word) for word in _WORD.findall(_LITERAL.sub("''", self.text))}
+        found = {_variable_name(word) for word in _WORD.findall(_without_literals(self.text))}
         return frozenset(found - _KEYWORDS)
 
 
@@ -77,8 +88,11 @@ class TriggerCode:
 
     def __init__(self, body: str) -> None:
         statements = split_statements(body)
-        for alias in {name for text in statements for name in _ALIAS.findall(text)}:
-            statements = [re.sub(rf"(?<![\w$.]){re.escape(alias)}(?![\w$])", "new", text) for text in statements]
+        aliases = {name for text in statements for name, alias in _ALIAS.findall(text) if alias}
+        if aliases:
+            statements = [
+                _UNQUALIFIED.sub(lambda found: "new" if found[0] in aliases else found[0], text) for text in statements
+            ]
         self._texts = statements
 
     @cached_property
@@ -88,60 +102,85 @@ class TriggerCode:
 
     def assignment(self, column: str) -> Sequence[Statement]:
         """Return the statements that may determine a column of the new row; empty if none assigns it."""
+        assigning: dict[str, list[int]] = {}
+        for number, statement in enumerate(self.statements):
+            for name in statement.assigned:
+                assigning.setdefault(name, []).append(number)
+        found: dict[int, Statement] = {}
+        known: set[str] = set()
         wanted = {f"new.{column.lower()}", "new"}
-        found: list[Statement] = []
-        while True:
-            more = [item for item in self.statements if item not in found and item.assigned & wanted]
-            if not more:
-                return found
-            found += more
-            wanted |= {word for item in more for word in item.words}
+        while wanted:
+            known |= wanted
+            more = {number for name in wanted for number in assigning.get(name, ()) if number not in found}
+            found |= {number: self.statements[number] for number in sorted(more)}
+            wanted = {word for number in more for word in found[number].words} - known
+        return list(found.values())
 
 
 def split_statements(code: str) -> list[str]:
     """Return the statements of a text, without comments and with single spaces."""
-    parts, last = [""], 0
-    for token in _TOKEN.finditer(code):
-        parts[-1] += code[last : token.start()]
-        last = token.end()
-        match token.lastgroup:
+    statements: list[str] = []
+    parts: list[str] = []
+    closings = _Closings(code)
+    copied, at = 0, 0
+    while token := _TOKEN.search(code, at):
+        at = token.end()
+        kind, text = token.lastgroup, token[0]
+        if kind in ("comment", "dollars"):
+            end = closings.after("*/" if kind == "comment" else text, at)
+            if end is None:  # no comment, no literal
+                at = token.start() + 1
+                continue
+            at, text = end, code[token.start() : end]
+        parts.append(code[copied : token.start()])
+        copied = at
+        match kind:
             case "end":
-                parts.append("")
-            case "comment" | "space":
-                parts[-1] += " "
+                statements.append("".join(parts))
+                parts = []
+            case "line" | "comment" | "space":
+                parts.append(" ")
             case "name":
-                simple = _SIMPLE.fullmatch(token[0])
-                parts[-1] += simple[1] if simple else token[0]
+                simple = _SIMPLE.fullmatch(text)
+                parts.append(simple[1] if simple else text)
             case _:
-                parts[-1] += token[0]
-    parts[-1] += code[last:]
-    return [re.sub(r"(?<=[\w\"]) ?\. ?(?=[A-Za-z_\"])", ".", re.sub(r" +", " ", part)).strip() for part in parts]
+                parts.append(text)
+    statements.append("".join(parts) + code[copied:])
+    texts = (re.sub(r"(?<=[\w\"]) ?\. ?(?=[A-Za-z_\"])", ".", re.sub(r" ++", " ", part)).strip() for part in statements)
+    return [text for text in texts if text]
 
 
 def string_literals(text: str) -> list[str]:
     """Return the values of the string constants in a text."""
-    return [match[2] if match[2] is not None else match[3].replace("''", "'") for match in _LITERAL.finditer(text)]
+    return [value for _, _, value in _literals(text)]
 
 
 def called_functions(text: str) -> Iterator[tuple[str | None, str]]:
     """Yield schema (None if it is not named) and name of each function that a text calls."""
-    for schema, name in _CALL.findall(_LITERAL.sub("''", text)):
-        yield (catalog_name(schema) if schema else None), catalog_name(name)
+    for names, call in _CALL.findall(_without_literals(text)):
+        if call:
+            *schema, name = (catalog_name(part) for part in re.findall(_NAME, names)[-2:])
+            yield (schema[0] if schema else None), name
 
 
 def call_arguments(text: str, functions: Collection[str]) -> Iterator[str]:
-    """Yield the arguments, as one text, of each call of the functions with these names."""
-    pattern = rf"(?<![\w$])(?:{'|'.join(functions)})\s*\("
-    for match in re.finditer(pattern, text, re.IGNORECASE):
-        depth, end = 1, match.end()
-        while depth and end < len(text):
-            quoted = _LITERAL.match(text, end)
-            if quoted:
-                end = quoted.end()
-                continue
-            depth += {"(": 1, ")": -1}.get(text[end], 0)
-            end += 1
-        yield text[match.end() : end - 1].strip()
+    """Yield the arguments, as one text, of each call of the functions with these names that is in no other's arguments.
+
+    The arguments of a call that is not closed are all that follows.
+    """
+    call = re.compile(rf"(?<![\w$])(?:{'|'.join(functions)})\s*+\(", re.IGNORECASE)
+    closings = _Closings(text)
+    at = 0
+    while found := call.search(text, at):
+        depth, at = 1, found.end()
+        while depth and (token := _LITERAL_OR_PARENTHESIS.search(text, at)):
+            at = token.end()
+            if token[0] in "()":
+                depth += 1 if token[0] == "(" else -1
+            elif token[0].startswith("$"):
+                at = closings.after(token[0], at) or token.start() + 1
+        end, at = (len(text), len(text)) if depth else (at - 1, at)
+        yield text[found.end() : end].strip()
 
 
 def catalog_name(name: str) -> str:
@@ -152,7 +191,8 @@ def catalog_name(name: str) -> str:
 def _parse_statement(text: str) -> Statement:
     assigned: set[str] = set()
     values: list[str] = []
-    if (found := _ASSIGNED.search(text)) or (found := _DECLARED.search(text)):
+    found = _ASSIGNED.search(text) or next((match for match in _DECLARED.finditer(text) if match[2]), None)
+    if found:
         name, value = _variable_name(found[1]), found[2].strip()
         if name not in _KEYWORDS - {"new"} and not (name == "new" and value.lower() in _WHOLE_ROWS):
             assigned.add(name)
@@ -160,7 +200,7 @@ def _parse_statement(text: str) -> Statement:
     for pattern in (_INTO, _FOR):
         for names in pattern.findall(text):
             assigned |= {_variable_name(name) for name in re.findall(_TARGET, names)}
-    values += [after or before for after, before in _SELECTED.findall(text)]
+    values += [after or before for after, before in _SELECTED.findall(text) if after or before]
     if typed := _TYPED.search(text):
         assigned.add(_variable_name(typed[1]))
         values.append(f"{typed[1]}::{typed[2]}")
@@ -174,3 +214,40 @@ def _variable_name(name: str) -> str:
     first, _, rest = name.partition(".")
     row = catalog_name(first.partition("[")[0])
     return f"{row}.{catalog_name(rest.partition('[')[0]).lower()}" if row in ("new", "old") and rest else row
+
+
+class _Closings:
+    """Ends of the dollar quotes and comments of one text, which is looked through once for all of them."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._last = {found[1]: found.start() for found in _CLOSING.finditer(text)}
+
+    def after(self, closing: str, at: int) -> int | None:
+        """Return the end of the first occurrence from a place on; None if there is none."""
+        return self._text.index(closing, at) + len(closing) if self._last.get(closing, -1) >= at else None
+
+
+def _literals(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and value of each string constant."""
+    closings = _Closings(text)
+    at = 0
+    while found := _LITERAL.search(text, at):
+        quotes, end = found[0], found.end()
+        if quotes.startswith("'"):
+            yield found.start(), end, quotes[1:-1].replace("''", "'")
+            at = end
+        elif (closed := closings.after(quotes, end)) is not None:
+            yield found.start(), closed, text[end : closed - len(quotes)]
+            at = closed
+        else:
+            at = found.start() + 1
+
+
+def _without_literals(text: str) -> str:
+    """Return a text with an empty string constant in place of each."""
+    parts, last = [], 0
+    for start, end, _ in _literals(text):
+        parts += [text[last:start], "''"]
+        last = end
+    return "".join(parts) + text[last:]

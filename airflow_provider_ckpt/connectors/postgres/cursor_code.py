@@ -21,6 +21,12 @@ from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn
 from airflow_provider_ckpt.connectors.postgres.sequences import array_text, find_sequences, sequences_of_tables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
+_MAX_CODE = 256 * 1024
+"""Greatest length of a default's or function's code that is read, in characters."""
+
+_MAX_CALLED = 4 * _MAX_CODE
+"""Greatest length of all functions together that one default or trigger calls."""
+
 _DEFAULTS = """
 WITH RECURSIVE cursor (oid, number) AS (SELECT * FROM unnest({0}::oid[], {1}::int[])), typed (oid) AS (
     SELECT a.atttypid FROM pg_catalog.pg_attribute a JOIN cursor ON a.attrelid = cursor.oid AND a.attnum = cursor.number
@@ -33,46 +39,53 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
 UNION
 SELECT t.typdefault, false FROM typed JOIN pg_catalog.pg_type t ON t.oid = typed.oid WHERE t.typdefault IS NOT NULL
 """
-_TRIGGERS = """
-SELECT DISTINCT t.tgname::text, c.relname::text, n.nspname::text, l.lanname::text, p.prosrc,
+_TRIGGERS = f"""
+SELECT DISTINCT t.tgname::text, c.relname::text, n.nspname::text, l.lanname::text,
+       pg_catalog.left(p.prosrc, {_MAX_CODE + 1}),
        pg_catalog.encode(t.tgargs, 'escape'), t.tgrelid::bigint
 FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
 JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE t.tgrelid = ANY ({0}::oid[]) AND NOT t.tgisinternal AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
+WHERE t.tgrelid = ANY ({{0}}::oid[]) AND NOT t.tgisinternal AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
   AND t.tgenabled NOT IN ('D', 'R')
 """
 """Enabled row triggers before an insert or update."""
 
-_FUNCTIONS = """
-SELECT n.nspname::text, p.proname::text, l.lanname::text,
-       CASE WHEN l.lanname = 'sql' AND p.prosrc = '' THEN pg_catalog.pg_get_functiondef(p.oid) ELSE p.prosrc END,
+_FUNCTIONS = f"""
+SELECT n.nspname::text, p.proname::text, l.lanname::text, pg_catalog.left(
+           CASE WHEN l.lanname = 'sql' AND p.prosrc = '' THEN pg_catalog.pg_get_functiondef(p.oid) ELSE p.prosrc END,
+           {_MAX_CODE + 1}),
        p.provolatile::text = 'v',
        EXISTS (SELECT FROM pg_catalog.pg_proc b WHERE b.proname = p.proname
                AND b.pronamespace = 'pg_catalog'::regnamespace)
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_catalog.pg_language l ON l.oid = p.prolang
-WHERE p.proname = ANY ({0}::text[]) AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+WHERE p.proname = ANY ({{0}}::text[]) AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
 _MAX_DEPTH = 5
 """Greatest depth to which calls of functions by functions are followed."""
 
-_SEQUENCE_FUNCTIONS = ("nextval", "currval")
-_CONSTANT = re.compile(r"[\s(]*'((?:[^']|'')+)'\s*(?:::[\w.]+|\))*[\s)]*(?:::[\w.]+)?\s*", re.DOTALL)
-_NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*))?')
-_OPAQUE = re.compile(r"\b(?:lastval|current_setting)\s*\(|\b(?:from|returning|execute)\b", re.IGNORECASE)
-_NUMBERED = re.compile(
-    r'\binsert into ((?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+))?).*\breturning\b',
-    re.IGNORECASE | re.DOTALL,
-)
-"""A row of another table that is made for its number."""
+_MAX_EVALUATIONS = 100
+"""Greatest number of expressions of constants that are evaluated for one default or trigger."""
 
+_SEQUENCE_FUNCTIONS = ("nextval", "currval")
+_CONSTANT = re.compile(r"[\s(]*+'([^']*+(?:''[^']*+)*)'(?:::[\w.]++|[\s)]++)*")
+_NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+))?')
+_MAX_NAME = 200
+"""Length from which a text names no sequence."""
+
+_OPAQUE = re.compile(r"\b(?:lastval|current_setting)\s*+\(|\b(?:from|returning|execute)\b", re.IGNORECASE)
+_INSERTED = re.compile(
+    r'\binsert into ((?:"[^"]*+(?:""[^"]*+)*"|[\w$]++)(?:\.(?:"[^"]*+(?:""[^"]*+)*"|[\w$]++))?)', re.IGNORECASE
+)
+_RETURNING = re.compile(r"\breturning\b", re.IGNORECASE)
 _NAMES_TABLE = re.compile(r"\btg_(?:table|rel)", re.IGNORECASE)
 _EXECUTES = re.compile(r"\bexecute\b", re.IGNORECASE)
 _TEXT_FUNCTIONS = re.compile(
-    r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)\s*(?=\()",
+    r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)\s*+(?=\()",
     re.IGNORECASE,
 )
+_STRING = re.compile(r"'[^']*+(?:''[^']*+)*'")
 _EVALUABLE = re.compile(
     r"(?:\s|\|\||[(),]|''|::(?:pg_catalog\.)?(?:regclass|text|name|varchar)\b"
     r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)(?=\())*",
@@ -80,12 +93,19 @@ _EVALUABLE = re.compile(
 )
 """Everything that an expression may contain, besides its constants, to be evaluated here."""
 
+_TRIGGER_VARIABLE = re.compile(
+    r"(?<![\w$.])(?:tg_table_name|tg_relname|tg_table_schema|tg_name|tg_argv\[[0-9]++\])(?![\w$])", re.IGNORECASE
+)
 _READABLE = frozenset({"sql", "plpgsql"})
 _CLOCK_TRIGGERS = frozenset({"moddatetime"})
 """C trigger functions that set a column to the time of the transaction."""
 
 _SEQUENCE_TRIGGERS = frozenset({"autoinc"})
 """C trigger functions whose arguments name sequences."""
+
+
+class _TooLongError(Exception):
+    """Code is longer than what is read; says so as the predicate of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +140,15 @@ def cursor_assignments(fetch: Fetch, columns: Sequence[OriginColumn]) -> Sequenc
 def _defaults(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[CursorAssignment]:
     oids, numbers = array_text(item.relation for item in columns), array_text(item.number for item in columns)
     for text, generated in fetch(_DEFAULTS, [oids, numbers]):
-        found, unreadable = _with_called_functions(fetch, [text])
+        label = f"its {'expression' if generated else 'default'}"
+        try:
+            _check_length(text)
+            found, unreadable = _with_called_functions(fetch, [text])
+        except _TooLongError as error:
+            yield CursorAssignment(label, [], [], generated=generated, unreadable=str(error))
+            continue
         assignment = CursorAssignment(
-            f"its {'expression' if generated else 'default'} {text}",
+            f"{label} {text}",
             found,
             found,
             own=len(found) == 1 and unreadable is None,
@@ -144,33 +170,56 @@ def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[CursorA
                 continue
             seen.add((column, *same))
             assignment = CursorAssignment(f"trigger {trigger} of {schema}.{table}", [], [], trigger=True)
-            if language != "plpgsql":
-                if column in (*passed, *re.findall(r"[\w$]+", body)) and body not in _CLOCK_TRIGGERS:
+            try:
+                _check_length(body)
+                if language == "plpgsql":
+                    told = {
+                        "tg_table_name": table,
+                        "tg_relname": table,
+                        "tg_table_schema": schema,
+                        "tg_name": trigger,
+                    } | {f"tg_argv[{index}]": part for index, part in enumerate(passed)}
+                    yield from _trigger_code(fetch, assignment, TriggerCode(body), column, told, passed)
+                elif column in (*passed, *re.findall(r"[\w$]+", body)) and body not in _CLOCK_TRIGGERS:
                     known = find_sequences(fetch, _valid_names(passed)) if body in _SEQUENCE_TRIGGERS else frozenset()
                     reason = None if known else f"is written in {language}"
                     yield replace(assignment, sequences=known, unreadable=reason)
-                continue
-            code = TriggerCode(body)
-            statements = code.assignment(column)
-            if not statements:
-                continue
-            told = {
-                "tg_table_name": table,
-                "tg_relname": table,
-                "tg_table_schema": schema,
-                "tg_name": trigger,
-            } | {f"tg_argv[{index}]": part for index, part in enumerate(passed)}
-            texts, unreadable = _with_called_functions(fetch, [item.text for item in statements])
-            if not _uses_sequence(texts) and any(_OPAQUE.search(text) for text in texts):
-                texts, unreadable = _with_called_functions(fetch, [item.text for item in code.statements])
-            values, _ = _with_called_functions(fetch, [value for item in statements for value in item.values])
-            told_texts = [_substitute(text, told) for text in texts]
-            found = replace(assignment, texts=told_texts, values=values, unreadable=unreadable)
-            found = _with_sequences(fetch, found, passed)
-            if any(column in (*passed, *re.findall(r"[\w$]+", text)) for text in texts):
-                yield found
-            else:  # another column of a whole row
-                yield replace(found, values=[], unreadable=None)
+            except _TooLongError as error:
+                yield replace(assignment, unreadable=str(error))
+
+
+def _trigger_code(
+    fetch: Fetch,
+    assignment: CursorAssignment,
+    code: TriggerCode,
+    column: str,
+    told: dict[str, str],
+    passed: Sequence[str],
+) -> Iterator[CursorAssignment]:
+    """Yield the code of a trigger that gives a column its value, if it does.
+
+    :param fetch: runs a query
+    :param assignment: the trigger, yet without its code
+    :param code: the body of its function
+    :param column: name of the column
+    :param told: values of the variables that PostgreSQL gives to it
+    :param passed: its arguments
+    :raises _TooLongError: the functions that it calls are too long
+    """
+    statements = code.assignment(column)
+    if not statements:
+        return
+    texts, unreadable = _with_called_functions(fetch, [item.text for item in statements])
+    if not _uses_sequence(texts) and any(_OPAQUE.search(text) for text in texts):
+        texts, unreadable = _with_called_functions(fetch, [item.text for item in code.statements])
+    values, _ = _with_called_functions(fetch, [value for item in statements for value in item.values])
+    told_texts = [_substitute(text, told) for text in texts]
+    found = replace(assignment, texts=told_texts, values=values, unreadable=unreadable)
+    found = _with_sequences(fetch, found, passed)
+    if any(column in (*passed, *re.findall(r"[\w$]+", text)) for text in texts):
+        yield found
+    else:  # another column of a whole row
+        yield replace(found, values=[], unreadable=None)
 
 
 def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence[str]) -> CursorAssignment:
@@ -186,14 +235,19 @@ def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence
     ]
     given: set[str] = set()
     unknown = [text for text in texts if _EXECUTES.search(text)][:1]
-    for argument in (argument for text in texts for argument in call_arguments(text, _SEQUENCE_FUNCTIONS)):
-        constant = _CONSTANT.fullmatch(argument)
-        name = constant[1].replace("''", "'") if constant else _evaluate_constants(fetch, argument)
+    evaluations = 0
+    for argument in dict.fromkeys(call for text in texts for call in call_arguments(text, _SEQUENCE_FUNCTIONS)):
+        name: str | None = None
+        if constant := _CONSTANT.fullmatch(argument):
+            name = constant[1].replace("''", "'")
+        elif evaluations < _MAX_EVALUATIONS:
+            evaluations += 1
+            name = _evaluate_constants(fetch, argument)
         if name is None:
             unknown.append(argument)
         else:
             given.add(name)
-    numbered = [name for text in texts for name in _NUMBERED.findall(text)]
+    numbered = [name for text in texts for name in _numbered_by(text)]
     sequences = find_sequences(fetch, _valid_names(given)) | sequences_of_tables(fetch, numbered)
     if not unknown:
         return replace(assignment, sequences=sequences)
@@ -207,9 +261,13 @@ def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence
 
 
 def _with_called_functions(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return the texts with the bodies of the functions that they call, and a message if one of these is unreadable."""
+    """Return the texts with the bodies of the functions that they call, and a message if one of these is unreadable.
+
+    :raises _TooLongError: one of these bodies, or all together, are too long
+    """
     found, unreadable = list(texts), None
     seen: set[tuple[str, str, str]] = set()
+    length = 0
     for _ in range(_MAX_DEPTH):
         called = {call for text in texts for call in called_functions(text)}
         if not called:
@@ -220,18 +278,31 @@ def _with_called_functions(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str
             if ((schema, name) not in called and (None, name) not in called) or (schema, name, body) in seen:
                 continue
             seen.add((schema, name, body))
-            if language in _READABLE:
+            overshadowed = hidden and (schema, name) not in called
+            if language not in _READABLE:
+                if volatile and not overshadowed:
+                    unreadable = f"calls {schema}.{name}, which is written in {language}"
+            elif len(body) <= _MAX_CODE and length + len(body) <= _MAX_CALLED:
+                length += len(body)
                 texts += split_statements(body)
-            elif volatile and not (hidden and (schema, name) not in called):
-                unreadable = f"calls {schema}.{name}, which is written in {language}"
+            elif not overshadowed:
+                most, what = (
+                    (_MAX_CODE, "is") if len(body) > _MAX_CODE else (_MAX_CALLED, "with its other functions is")
+                )
+                raise _TooLongError(f"calls {schema}.{name}, which {what} longer than {most >> 10} KiB")
         found += texts
     return found, unreadable
+
+
+def _check_length(code: str) -> None:
+    if len(code) > _MAX_CODE:
+        raise _TooLongError(f"is longer than {_MAX_CODE >> 10} KiB")
 
 
 def _evaluate_constants(fetch: Fetch, argument: str) -> str | None:
     """Return the value of an expression of constants as text; None if it contains anything else."""
     expression = _TEXT_FUNCTIONS.sub(lambda found: f"pg_catalog.{found[1]}", argument)
-    if not _EVALUABLE.fullmatch(re.sub(r"'(?:[^']|'')*'", "''", expression)):
+    if not _EVALUABLE.fullmatch(_STRING.sub("''", expression)):
         return None
     try:
         value = fetch(f"SELECT ({expression})::text", [])[0][0]
@@ -242,13 +313,20 @@ def _evaluate_constants(fetch: Fetch, argument: str) -> str | None:
     return None if value is None else str(value)
 
 
+def _numbered_by(text: str) -> list[str]:
+    """Return the name of the table whose row a statement makes for its number, if it does."""
+    inserted = _INSERTED.search(text)
+    return [inserted[1]] if inserted and _RETURNING.search(text, inserted.end()) else []
+
+
 def _substitute(text: str, variables: dict[str, str]) -> str:
-    """Return a text with the variables of a trigger function replaced by constants."""
-    for name, value in variables.items():
-        constant = "'" + value.replace("'", "''") + "'"
-        pattern = rf"(?<![\w$.]){re.escape(name)}(?![\w$])"
-        text = re.sub(pattern, constant.replace("\\", r"\\"), text, flags=re.IGNORECASE)
-    return text
+    """Return a text with the variables of a trigger function replaced by constants, unless too long for a name."""
+
+    def constant(found: re.Match[str]) -> str:
+        value = variables.get(found[0].lower())
+        return found[0] if value is None or len(value) >= _MAX_NAME else "'" + value.replace("'", "''") + "'"
+
+    return _TRIGGER_VARIABLE.sub(constant, text)
 
 
 def _uses_sequence(texts: Iterable[str]) -> bool:
@@ -256,4 +334,4 @@ def _uses_sequence(texts: Iterable[str]) -> bool:
 
 
 def _valid_names(texts: Iterable[str]) -> list[str]:
-    return [text for text in texts if len(text) < 200 and _NAME.fullmatch(text)]
+    return [text for text in texts if len(text) < _MAX_NAME and _NAME.fullmatch(text)]

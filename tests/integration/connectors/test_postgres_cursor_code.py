@@ -16,6 +16,7 @@ from tests.services.tables import execute
 
 CACHED = "CREATE SEQUENCE own CACHE 20"
 PLAIN = "CREATE SEQUENCE own"
+LONG = "x" * 256 * 1024
 TABLE = "CREATE TABLE source (id bigint, note text)"
 
 
@@ -157,6 +158,12 @@ UNREADABLE = {
         "CREATE FUNCTION give() RETURNS bigint LANGUAGE internal VOLATILE AS 'pg_backend_pid'",
         "ALTER TABLE source ALTER id SET DEFAULT give()",
     ],
+    "a long trigger": trigger(f"NEW.id := 1; /* {LONG} */ RETURN NEW;"),
+    "a long function": [
+        f"CREATE FUNCTION give() RETURNS bigint LANGUAGE sql AS $$ SELECT 1 /* {LONG} */ $$",
+        *trigger("NEW.id := give(); RETURN NEW;"),
+    ],
+    "a long default": [f"CREATE TABLE source (id bigint DEFAULT length('{LONG}'))"],
 }
 
 
