@@ -134,7 +134,7 @@ def nested(spark: SparkSession) -> Transform:
     """Decodes dates, decimals, arrays and structs."""
     schema = (
         "at timestamp, day date, paid boolean, price decimal(5,2), tags array<string>, "
-        "who struct<id: int, roles: array<struct<name: string>>>"
+        "actor struct<id: int, roles: array<struct<name: string>>>"
     )
     return Transform(spark, {"decode": "json", "schema": schema})
 
