@@ -13,7 +13,7 @@ _DELTA = "tests/integration/connectors/delta/test_conformance.py::TestNewTable"
 _STREAMFORGE = "tests/integration/replication/test_streamforge.py"
 _DELTA_FENCE = "tests/integration/connectors/delta/test_fence.py::TestFence"
 _DELTA_RESTORE = "tests/integration/connectors/delta/test_set_back.py::TestRestore"
-_LOST_NODE = "tests/integration/connectors/test_receipt_chain.py::TestAnOlderNodeThatIsLost"
+_LOST_NODE = "tests/integration/connectors/two_phase/test_receipt_chain.py::TestAnOlderNodeThatIsLost"
 
 OF_SINKS: Sequence[Mutant] = (
     Mutant(
@@ -135,7 +135,7 @@ OF_SINKS: Sequence[Mutant] = (
         "TriggerCode.assignment",
         "wanted = {word for number in more for word in found[number].words} - known",
         "wanted = set()",
-        test="tests/integration/connectors/test_postgres_cursor_code.py"
+        test="tests/integration/connectors/postgres/test_cursor_code.py"
         "::TestSequences::test_one_that_a_trigger_uses_is_found[a variable]",
     ),
     Mutant(
@@ -144,7 +144,7 @@ OF_SINKS: Sequence[Mutant] = (
         "_lost",
         "not is_at_or_beyond(place, end)",
         "False",
-        test="tests/integration/connectors/test_postgres_switchover.py"
+        test="tests/integration/connectors/postgres/test_switchover.py"
         "::test_a_failover_without_the_last_rows_is_told_with_the_place_where_the_timelines_parted",
     ),
     Mutant(

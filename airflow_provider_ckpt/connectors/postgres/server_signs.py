@@ -18,7 +18,7 @@ def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Late
     :param before: the witness of the last planning
     :param label: the table's name, for the log
     """
-    again = "positions that were read may have been given out again, to other rows."
+    again = "positions that were read may have been assigned again, to other rows."
     if now.xid < before.xid:
         yield LateRowSign(f"its server went back in time, from transaction {before.xid} to {now.xid}: {again}")
     elif before.timeline and now.timeline and now.timeline != before.timeline:
@@ -30,11 +30,11 @@ def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Late
                     ""
                     if now.history
                     else " `airflow ckpt db roles source SCHEMA` prints a function by which the source's user can "
-                    "look up where the timelines parted; where nothing was lost, the next run then goes on."
+                    "look up where the timelines diverged; if nothing was lost, the next run then continues."
                 )
             )
     elif before.branch and now.branch and now.branch != before.branch:
-        yield LateRowSign(f"its server is another one, which began timeline {now.timeline} elsewhere: {again}")
+        yield LateRowSign(f"its server is another one, which started timeline {now.timeline} independently: {again}")
     elif now.log and before.log and not is_at_or_beyond(now.log, before.log):
         yield LateRowSign(f"its server's log went back, from {before.log} to {now.log}: {again}")
 
@@ -53,7 +53,7 @@ def _lost(now: ServerState, timeline: str, end: str | None, label: str) -> str:
     if place is None or end is None:
         return f"the history of the new one does not say that it follows on {timeline}"
     if not is_at_or_beyond(place, end):
-        return f"they parted at {place}, before {end}, which the log had reached when the source was last looked at"
+        return f"they diverged at {place}, before {end}, which the log had reached when the source was last read"
     log.info(
         "the server of %s failed over from timeline %s to %s at %s, with all that was read up to %s",
         label,

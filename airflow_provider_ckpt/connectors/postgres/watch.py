@@ -132,7 +132,7 @@ class Watch:
         if last is not None and (newest is None or newest < last):
             back = "its beginning" if newest is None else str(newest)
             yield LateRowSign(
-                f"sequence {now.name} went back from {last} to {back}, so it gives out values that were read."
+                f"sequence {now.name} went back from {last} to {back}, so it assigns values that were read."
             )
         elif newest is None:
             return
@@ -147,8 +147,8 @@ class Watch:
             came = self._count(where)
             if came:
                 yield LateRowSign(
-                    f"sequence {now.name}, which stands at {newest}, was behind the checkpoint, and {_number(came)} "
-                    "came below it at values that the sequence gave out since.",
+                    f"sequence {now.name}, which is at {newest}, was behind the checkpoint, and {_number(came)} "
+                    "came below it at values that the sequence assigned since.",
                     raise_it,
                     where,
                     moved=now.oid not in before.sequences and not (behind and self._has_readable_xids),
@@ -156,9 +156,9 @@ class Watch:
         ahead = self._top is not None and self._top >= before.end and (newest or 0) + block < self._top
         if led and ahead:
             yield LateRowSign(
-                f"position {self._top} is ahead of sequence {now.name}, which stands at {now.last}: once that row is "
-                "read, all rows that the sequence numbers up to there would be passed by. Nothing is lost yet.",
-                f"{raise_it}, or take that row away",
+                f"position {self._top} is ahead of sequence {now.name}, which is at {now.last}: once that row is "
+                "read, all rows that the sequence numbers up to there would be skipped. Nothing is lost yet.",
+                f"{raise_it}, or delete that row",
                 "false",
             )
 
@@ -199,7 +199,7 @@ class Watch:
         )
 
     def _relation_signs(self, before: Witness) -> Iterator[LateRowSign]:
-        """Partitions and heirs that were added, and relations whose rows were removed or written anew.
+        """Partitions and heirs that were added, and relations whose rows were removed or rewritten.
 
         Where one of the known relations is gone, another one may have taken its place, with other rows at the same
         positions.
@@ -222,7 +222,7 @@ class Watch:
                     yield LateRowSign(seen, where=where, origin=origin, moved=not replaced)
             if item.file != before.files[item.oid] and self._is_greatest_row_late(before, item):
                 yield LateRowSign(
-                    f"all rows of {item.label} were removed or written anew since the last planning, as TRUNCATE and "
+                    f"all rows of {item.label} were removed or rewritten since the last planning, as TRUNCATE and "
                     "some forms of ALTER TABLE do, and there are rows below the checkpoint."
                 )
 
