@@ -1,4 +1,4 @@
-"""Whether Airflow takes a text for a schedule: a preset, or a cron expression as its own library reads it."""
+"""Check that Airflow takes a text for a schedule: a preset, or a cron expression as its own library reads it."""
 
 from __future__ import annotations
 

@@ -63,4 +63,4 @@ class ReadsOutputs(Protocol):
     """A source that recognises an output among what it reads."""
 
     def reads(self, output: Output) -> bool:
-        """Whether records written to an output would be read from this source."""
+        """Return whether records written to an output would be read from this source."""

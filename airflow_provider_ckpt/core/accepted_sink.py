@@ -39,7 +39,7 @@ class AcceptedSink:
         return cls(tuple(_from_json(item) for item in data["lost"]), data["rows_missing"])
 
     def covers(self, key: BatchKey, span: Range) -> bool:
-        """Whether the receipt of a batch was among those that were lost.
+        """Return whether the receipt of a batch was among those that were lost.
 
         :param span: the batch's range
         """
@@ -99,7 +99,7 @@ def _lost_whole(batch: Batch) -> RangeReceipt:
 
 
 def _lost_of(item: RangeReceipt, receipts: Sequence[Receipt]) -> RangeReceipt:
-    """What a range receipt counts beyond the receipts that are there."""
+    """Return the counts of a range receipt beyond the receipts that are there."""
     counts = item.counts - sum((receipt.counts for receipt in receipts), Counts())
     has = sum(receipt.verdict is not Verdict.VOID for receipt in receipts)
     rejected = item.rejected - sum(receipt.verdict is Verdict.REJECTED for receipt in receipts)

@@ -248,7 +248,7 @@ class _RangeReceipts(ReceiptsByRange):
         self._accepted = accepted
 
     def differences(self) -> Iterator[Difference]:
-        """What sums and receipts disagree about; a loss that a person accepted is none."""
+        """Return the differences of sums and receipts; a loss that a user accepted is none."""
         for item, receipts in self.pairs():
             found = list(self._of(item, receipts))
             lost = self._accepted.part_of(item)

@@ -133,7 +133,7 @@ class DeltaSink:
         return batches_without_rows(self._version(), self._receipts, keys)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
+        """Yield the lines of each attempt's file; see :meth:`Sink.dead_letters`."""
         for source in sources:
             yield from self._layout.dead_letters.read(source)
 

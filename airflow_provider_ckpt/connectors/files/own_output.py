@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
-    """Whether a source's directory or pattern names files that a sink writes.
+    """Return whether a source's directory or pattern names files that a sink writes.
 
     Directories are compared by device and inode, so that links and mounts lead nowhere unseen.
 
@@ -49,7 +49,7 @@ def _same(directory: Path, device: int, inode: int) -> bool:
 
 
 def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
-    """Whether a pattern's directories can be the directories of these names, or nested ones below them."""
+    """Return whether a pattern's directories can be the directories of these names, or nested ones below them."""
 
     @cache
     def leads(part: int, name: int) -> bool:
@@ -66,7 +66,7 @@ def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
 
 
 def _overlap(pattern: str, output: WrittenFiles) -> bool:
-    """Whether some name of the output's files matches a pattern."""
+    """Return whether some name of the output's files matches a pattern."""
     wanted = _TOKEN.findall(pattern)
     written = [*output.prefix, None, *output.suffix]
 

@@ -114,7 +114,7 @@ class FilesSink:
         return [key for key in keys if key not in found or key in gone]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
+        """Yield the lines of each attempt's file; see :meth:`Sink.dead_letters`."""
         for source in sources:
             yield from self._target.dead_letters.read(source)
 

@@ -120,7 +120,7 @@ class IcebergSink:
         return batches_without_rows(version, ReceiptChain(version.layout), keys) if version is not None else keys
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
+        """Yield the lines of each attempt's file; see :meth:`Sink.dead_letters`."""
         version = self._version()
         if version is not None:
             for source in sources:

@@ -167,7 +167,7 @@ class KafkaSink:
             return [key for key in keys if reading.books.receipts.get(key) is None]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """See :meth:`Sink.letters`; the topic is read once for all attempts."""
+        """See :meth:`Sink.dead_letters`; the topic is read once for all attempts."""
         wanted = list(sources)
         queue = self._pipeline.dead_letter_queue
         topic = self._ask().find(queue.topic)

@@ -55,7 +55,7 @@ class SinkTopic:
 
     @property
     def compacted(self) -> bool:
-        """Whether compaction may remove records; such a topic accepts no record without a key."""
+        """Return whether compaction may remove records; such a topic accepts no record without a key."""
         return "compact" in self.settings["cleanup.policy"]
 
     @property

@@ -40,7 +40,7 @@ class LogHeld:
 
 @dataclass(frozen=True, slots=True)
 class TargetLogEnds:
-    """What each partition of a target held.
+    """Offsets that each partition of a target held.
 
     :param topic: the target's id
     :param held: by partition
@@ -138,7 +138,7 @@ class TargetLogReader:
 
 
 def _deleted(target: SinkTopic, before: LogHeld, now: LogOffsets) -> bool:
-    """Whether records are gone from a log's beginning that the topic's retention cannot have removed.
+    """Return whether records are gone from a log's beginning that the topic's retention cannot have removed.
 
     :param before: what the partition held, and now does not hold from its first offset on
     """

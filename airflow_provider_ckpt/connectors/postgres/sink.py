@@ -194,7 +194,7 @@ class PostgresSink:
         return [BatchKey(*row) for row in rows]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.letters`."""
+        """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.dead_letters`."""
         for source in sources:
             with self._session("reading dead letters") as fetch:
                 books = BookkeepingTables(self._target(fetch).schema)

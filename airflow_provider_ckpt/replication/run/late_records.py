@@ -56,7 +56,7 @@ class Receipts:
         return [_surplus(self._source, partition, *item, self._kept) for item in zip(readings, digests, strict=True)]
 
     def tell_exactly(self, reading: RangeReading) -> bool:
-        """Whether each record of a reading's range can be compared, and not only their number."""
+        """Return whether each record of a reading's range can be compared, and not only their number."""
         read = [self._kept.get(_range_key(item)) for item in (reading.receipt, *reading.again) if item.counts.read]
         if any(item is None for item in read):
             return False
@@ -105,7 +105,7 @@ def unread_by(
 
 
 def _overlaps(span: Range, stretches: Sequence[Range]) -> bool:
-    """Whether a range overlaps one of some others, given in order."""
+    """Return whether a range overlaps one of some others, given in order."""
     at = bisect_right(stretches, span.start, key=lambda item: item.end)
     return at < len(stretches) and stretches[at].overlaps(span)
 

@@ -361,7 +361,7 @@ class Run:
 
     @property
     def _may_have_sent(self) -> bool:
-        """Whether the sink may have got something from this run, or from one whose receipts this run has found."""
+        """Return whether the sink may have got something from this run, or from one whose receipts it found."""
         return self.summary.spark_started or self.summary.batches > 0
 
     def _look(self) -> None:

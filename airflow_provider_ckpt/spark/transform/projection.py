@@ -85,7 +85,7 @@ def analysis_errors() -> tuple[type[Exception], ...]:
 
 
 def _of_expression(error: Exception) -> bool:
-    """Whether an exception tells of what was analysed, and not of a session or server that is lost."""
+    """Return whether an exception tells of what was analysed, and not of a session or server that is lost."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException
     from pyspark.errors.exceptions.connect import SparkConnectException
@@ -99,7 +99,7 @@ def _of_expression(error: Exception) -> bool:
 
 
 def _without_reason(error: Exception) -> bool:
-    """Whether a server failed at a request and does not say why, as where a stack of its own was too small."""
+    """Return whether a server failed at a request and does not say why, as where a stack of its own was too small."""
     from grpc import StatusCode  # type: ignore[import-untyped]
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
