@@ -103,7 +103,7 @@ class PartitionView:
         return subtract(Range(self.committed, self.planned_end), live)
 
     def unplanned(self) -> list[Range]:
-        """Return the ranges that a side partition is still to plan: gaps, and what lies from ``planned_end`` to its end."""
+        """Return the ranges that a side partition is still to plan: gaps, and the rest up to its end."""
         rest = [Range(self.planned_end, self.limit)] if self.limit is not None and self.planned_end < self.limit else []
         return [*self.gaps(), *rest]
 
