@@ -1,4 +1,4 @@
-"""Which errors of the server one row's data may be the cause of, by SQLSTATE.
+"""SQLSTATEs of the server errors that the data of single rows can cause.
 
 The patterns are read by Python and by PostgreSQL alike.
 """
@@ -33,6 +33,6 @@ OF_SEVERAL = f"{OF_A_ROW}|{_OF_KEYS}"
 
 
 def may_be_of_rows(error: Exception) -> bool:
-    """Whether the data of some rows may be the cause, so that it is worth trying them one by one."""
+    """Return whether the data of some rows may be the cause, so that it is worth trying them one by one."""
     state = sqlstate_of(error)
     return state is not None and re.search(OF_SEVERAL, state) is not None

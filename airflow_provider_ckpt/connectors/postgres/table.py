@@ -98,7 +98,7 @@ class Column:
 
     @property
     def is_array(self) -> bool:
-        """Whether its values are arrays, of any type."""
+        """Return whether its values are arrays, of any type."""
         return self.receive == "array_recv"
 
     def fitted(self, value: str) -> str:

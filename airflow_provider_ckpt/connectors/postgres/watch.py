@@ -193,7 +193,7 @@ class Watch:
             )
 
     def _rows_only_removed(self, before: Witness) -> bool:
-        """Whether a sequence that gives out nothing below the checkpoint says that rows were only removed."""
+        """Return whether a sequence whose next value is not below the checkpoint shows that rows were only removed."""
         return any(
             item.last is not None and item.last + max(item.step, 1) - 1 >= before.end - 1 for item in self._sequences
         )
@@ -247,9 +247,9 @@ class Watch:
         return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
 
     def _is_greatest_row_late(self, before: Witness, item: Origin | None = None) -> bool:
-        """Whether the last row below the end of the last plan came after that.
+        """Return whether the last row below the end of the last plan was written after the last planning.
 
-        Where the rows below a view cannot be looked at, a sequence that was restarted as well has to do as evidence.
+        If the rows below a view cannot be read, a sequence that was restarted since then counts as evidence.
         """
         column, relation, more = self._cursor, *self._relation(item)
         if self._table.kind == "v":
@@ -287,14 +287,17 @@ class Watch:
 
     @property
     def _has_readable_xids(self) -> bool:
-        """Whether rows tell which transaction wrote them: a view's do not, nor do single columns."""
+        """Return whether the rows show the transaction that wrote them.
+
+        A view does not show it, nor does a table of which the user may read only single columns.
+        """
         return self._table.kind != "v" and bool(self._fetch(_MAY_READ, [self._table.oid])[0][0])
 
     def _value(self, position: int) -> str:
         return value_sql(self._kind, position)
 
     def _leads(self, sequence: SequenceState) -> bool:
-        """Whether it has given out all values up to the table's end, so it is where they come from."""
+        """Return whether a sequence has assigned all values up to the table's end, so that they come from it."""
         if sequence.last is None or self._top is None:
             return False
         return sequence.last + max(sequence.step, 1) - 1 >= self._top
