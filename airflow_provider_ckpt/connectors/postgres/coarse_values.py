@@ -1,7 +1,7 @@
 """Detect cursor values that repeat for longer than their type requires.
 
 With such values a new row can get a position that was read already. Default expressions that call only the server's
-own functions are evaluated; other code is only parsed.
+functions of time and arithmetic are evaluated; other code is only parsed.
 """
 
 from __future__ import annotations
@@ -11,16 +11,33 @@ import time
 from collections.abc import Sequence
 
 from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.code_text import called_functions
 from airflow_provider_ckpt.connectors.postgres.column_types import (
     INTEGERS,
     MICROSECONDS_A_DAY,
     CursorKind,
     position_sql,
 )
-from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignment
+from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignment, time_limited
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _CLOCK = re.compile(r"\bnow\s*\(|_timestamp\b|\b(?:current|local)_?(?:date|time)|timeofday|'now'", re.IGNORECASE)
+# fmt: off
+_EVALUABLE = frozenset({
+    # functions
+    "age", "clock_timestamp", "current_date", "current_time", "current_timestamp", "date_bin", "date_part",
+    "date_trunc", "extract", "localtime", "localtimestamp", "make_date", "make_interval", "make_timestamp",
+    "make_timestamptz", "now", "statement_timestamp", "timeofday", "timezone", "to_char", "to_date", "to_timestamp",
+    "transaction_timestamp", "justify_days", "justify_hours", "justify_interval",
+    "abs", "ceil", "ceiling", "div", "floor", "mod", "random", "round", "trunc", "coalesce", "greatest", "least",
+    "nullif",
+    # types and keywords that precede a parenthesis
+    "bigint", "date", "decimal", "float", "integer", "interval", "numeric", "text", "time", "timestamp", "timestamptz",
+    "timetz", "varchar", "varying", "and", "or", "not", "in", "case", "when", "then", "else", "zone",
+})
+# fmt: on
+"""Names that a default may call to be evaluated: functions whose result is short, and that change nothing."""
+
 _GRANULARITIES = (MICROSECONDS_A_DAY, 3_600_000_000, 60_000_000, 1_000_000, 1_000)
 _SAMPLES = 4
 
@@ -57,7 +74,12 @@ def is_coarse(fetch: Fetch, assignment: CursorAssignment, kind: CursorKind, prec
     if kind in INTEGERS:
         return _is_coarse_number(assignment)
     own = 10 ** (6 - precision) if 0 <= precision < 6 else 1
-    if assignment.own and not assignment.generated and _CLOCK.search(assignment.texts[0]):
+    if (
+        assignment.own
+        and not assignment.generated
+        and _CLOCK.search(assignment.texts[0])
+        and all(name in _EVALUABLE for _, name in called_functions(assignment.texts[0]))
+    ):
         return _is_default_coarse(fetch, assignment.texts[0], kind, own)
     told = assignment.trigger or assignment.generated or any(_CLOCK.search(text) for text in assignment.values)
     return told and any(_granularity(text) > own for text in assignment.values)
@@ -91,7 +113,7 @@ def _granularity(text: str, *, whole: bool = True) -> int:
 
 
 def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
-    """Return whether a default is coarser than its column, judged by a few evaluations.
+    """Return whether a default is coarser than its column, judged by a few evaluations, or by its text if these fail.
 
     :param fetch: runs a query
     :param text: SQL expression of the default
@@ -101,7 +123,7 @@ def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> b
     samples: list[int] = []
     try:
         for _ in range(_SAMPLES):
-            value = fetch(f"SELECT {position_sql(kind, f'({text})::{kind}')}", [])[0][0]
+            value = fetch(time_limited(f"SELECT {position_sql(kind, f'({text})::{kind}')}"), [])[0][0]
             samples.append(int(value or 0))
             if not _are_coarser(samples, own):
                 return False
@@ -109,7 +131,7 @@ def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> b
     except Exception as error:
         if sqlstate_of(error) is None:  # the connection failed, not the expression
             raise
-        return False
+        return _granularity(text) > own
     return True
 
 

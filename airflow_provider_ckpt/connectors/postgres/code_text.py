@@ -30,14 +30,24 @@ _TARGETS = rf"{_TARGET}(?:\s*+,\s*+{_TARGET})*"
 _ASSIGNED = re.compile(
     rf"(?:^|\b(?:begin|then|else|loop|declare)\b|>>)\s*+({_TARGET})\s*+(?::=|=)\s*+(.+)", re.IGNORECASE | re.DOTALL
 )
-_DECLARED = re.compile(
-    rf"(?:^|\bdeclare )(?!declare\b)\s*+({_NAME})\s++"
-    r"(?:[^:='(]+?(?:\([^()]*+\)[^:='(]*?)?(?::=|=|\bdefault\b)\s*+(.+)|[^:='(]++)",
-    re.IGNORECASE | re.DOTALL,
+_DECLARATION = (
+    rf"(?!declare\b)\s*+({_NAME})\s++"
+    r"(?:[^:='(]+?(?:\([^()]*+\)[^:='(]*?)?(?::=|=|\bdefault\b)\s*+(.+)|[^:='(]++)"
 )
 """A declaration, with its value if it has one."""
 
+_DECLARED = re.compile(rf"\bdeclare {_DECLARATION}", re.IGNORECASE | re.DOTALL)
+"""The first declaration of a block, which may follow the beginning of another block."""
+
+_DECLARED_NEXT = re.compile(_DECLARATION, re.IGNORECASE | re.DOTALL)
+"""A further declaration of a block, at the beginning of a statement."""
+
 _INTO = re.compile(rf"(?<!insert )(?<!merge )\binto (?:strict )?({_TARGETS})", re.IGNORECASE | re.DOTALL)
+_CURSOR = re.compile(
+    rf"(?:(?:^|\bdeclare )(?!declare\b)\s*+({_NAME}) (?:(?:no )?scroll )?cursor|\bopen ({_NAME}))\b", re.IGNORECASE
+)
+"""The declaration or opening of a PL/pgSQL cursor, whose query gives values to the targets of FETCH."""
+
 _FOR = re.compile(rf"\bfor(?:each)? ({_TARGETS})(?: slice \d++)? in\b", re.IGNORECASE)
 _TYPED = re.compile(
     rf"(?:^|\bdeclare )(?!declare\b)\s*+({_NAME}) ((?:date\b|timestamp(?:tz)? ?\(\d\)).*)", re.IGNORECASE | re.DOTALL
@@ -191,8 +201,10 @@ def catalog_name(name: str) -> str:
 def _parse_statement(text: str) -> Statement:
     assigned: set[str] = set()
     values: list[str] = []
-    found = _ASSIGNED.search(text) or next((match for match in _DECLARED.finditer(text) if match[2]), None)
-    if found:
+    declared = next((match for match in _DECLARED.finditer(text) if match[2]), None)
+    for found in (_ASSIGNED.search(text) or _DECLARED_NEXT.match(text), declared):
+        if found is None or not found[2]:
+            continue
         name, value = _variable_name(found[1]), found[2].strip()
         if name not in _KEYWORDS - {"new"} and not (name == "new" and value.lower() in _WHOLE_ROWS):
             assigned.add(name)
@@ -201,6 +213,7 @@ def _parse_statement(text: str) -> Statement:
         for names in pattern.findall(text):
             assigned |= {_variable_name(name) for name in re.findall(_TARGET, names)}
     values += [after or before for after, before in _SELECTED.findall(text) if after or before]
+    assigned |= {catalog_name(declared or opened) for declared, opened in _CURSOR.findall(text)}
     if typed := _TYPED.search(text):
         assigned.add(_variable_name(typed[1]))
         values.append(f"{typed[1]}::{typed[2]}")

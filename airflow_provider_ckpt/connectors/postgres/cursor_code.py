@@ -1,6 +1,7 @@
 """Find the code that fills the cursor column of new rows: defaults, generated columns, triggers, and their functions.
 
-The code belongs to the table's owner, so it is only parsed, never run.
+The code belongs to the table's owner, so it is only parsed. The exception are names of sequences that are put together
+from constants: the server evaluates them if their functions are known and their values cannot become long.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_provider_ckpt.config.characters import for_message
 from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.code_text import (
     TriggerCode,
@@ -68,6 +70,16 @@ _MAX_DEPTH = 5
 _MAX_EVALUATIONS = 100
 """Greatest number of expressions of constants that are evaluated for one default or trigger."""
 
+_MAX_VALUE = 16 * 1024 * 1024
+"""Greatest length that an expression of constants may reach to be evaluated, in characters."""
+
+_MAX_QUOTED = 200
+"""Greatest length of code that a message quotes, in characters."""
+
+_LIMIT_TIME = """
+SELECT pg_catalog.set_config('statement_timeout', '5s', true)
+WHERE pg_catalog.current_setting('statement_timeout') = '0'
+"""
 _SEQUENCE_FUNCTIONS = ("nextval", "currval")
 _CONSTANT = re.compile(r"[\s(]*+'([^']*+(?:''[^']*+)*)'(?:::[\w.]++|[\s)]++)*")
 _NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+))?')
@@ -92,6 +104,20 @@ _EVALUABLE = re.compile(
     re.IGNORECASE,
 )
 """Everything that an expression may contain, besides its constants, to be evaluated here."""
+
+_TO_CLASS = re.compile(rf"({_STRING.pattern})|::(?:pg_catalog\.)?regclass\b", re.IGNORECASE)
+"""A constant, or a cast to the name of a relation."""
+
+_TEXT_CALL = re.compile(r"pg_catalog\.\w++\(")
+_FORMAT = re.compile(
+    rf"{_STRING.pattern}"
+    rf"|pg_catalog\.format\((\s*+({_STRING.pattern})(?:::(?:pg_catalog\.)?(?:text|varchar)\b)?+\s*+[,)])?",
+    re.IGNORECASE,
+)
+"""A constant, or a call of format with its template if that is a constant."""
+
+_WIDTH = re.compile(r"%(?:[0-9]++\$)?-*+(?:\*|[0-9]{3})")
+"""A width in a template of format that is an argument or has more than two digits."""
 
 _TRIGGER_VARIABLE = re.compile(
     r"(?<![\w$.])(?:tg_table_name|tg_relname|tg_table_schema|tg_name|tg_argv\[[0-9]++\])(?![\w$])", re.IGNORECASE
@@ -148,7 +174,7 @@ def _defaults(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[CursorA
             yield CursorAssignment(label, [], [], generated=generated, unreadable=str(error))
             continue
         assignment = CursorAssignment(
-            f"{label} {text}",
+            f"{label} {_quote(text)}",
             found,
             found,
             own=len(found) == 1 and unreadable is None,
@@ -243,7 +269,7 @@ def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence
         elif evaluations < _MAX_EVALUATIONS:
             evaluations += 1
             name = _evaluate_constants(fetch, argument)
-        if name is None:
+        if name is None or not _valid_names([name]):
             unknown.append(argument)
         else:
             given.add(name)
@@ -256,7 +282,7 @@ def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence
     )
     if mentioned:
         return replace(assignment, sequences=mentioned)
-    reason = assignment.unreadable or f"takes it from what cannot be read before it runs ({unknown[0]})"
+    reason = assignment.unreadable or f"takes it from what cannot be read before it runs ({_quote(unknown[0])})"
     return replace(assignment, unreadable=reason)
 
 
@@ -299,18 +325,55 @@ def _check_length(code: str) -> None:
         raise _TooLongError(f"is longer than {_MAX_CODE >> 10} KiB")
 
 
+def time_limited(query: str) -> str:
+    """Return a query that is cancelled after a few seconds, unless the session has a limit of its own.
+
+    The two statements are sent at once and so form one transaction, in a psycopg2 connection in autocommit mode.
+    """
+    return f"{_LIMIT_TIME}; {query}"
+
+
 def _evaluate_constants(fetch: Fetch, argument: str) -> str | None:
-    """Return the value of an expression of constants as text; None if it contains anything else."""
+    """Return the value of an expression of constants as text.
+
+    None if it contains anything else, may become long, or cannot be evaluated here.
+    """
     expression = _TEXT_FUNCTIONS.sub(lambda found: f"pg_catalog.{found[1]}", argument)
-    if not _EVALUABLE.fullmatch(_STRING.sub("''", expression)):
+    if not _EVALUABLE.fullmatch(_STRING.sub("''", expression)) or not _is_bounded(expression):
         return None
+    # without the cast of a name, since a function may have another search path than this session
+    expression = _TO_CLASS.sub(lambda found: found[1] or "::text", expression)
     try:
-        value = fetch(f"SELECT ({expression})::text", [])[0][0]
+        value = fetch(time_limited(f"SELECT ({expression})::text"), [])[0][0]
     except Exception as error:
         if sqlstate_of(error) is None:  # the connection failed, not the expression
             raise
-        return ""  # no such sequence
+        return None
     return None if value is None else str(value)
+
+
+def _is_bounded(expression: str) -> bool:
+    """Return whether no part of an expression of constants can become long when it is evaluated.
+
+    A width in a template of ``format`` makes a text of any length, so templates must be constants with small widths.
+    Each call can repeat an argument as often as there are ``%`` or commas, and doubles the quotes in it.
+    A backslash can hide the end of a constant if ``standard_conforming_strings`` is off.
+    """
+    templates = [found[2] for found in _FORMAT.finditer(expression) if not found[0].startswith("'")]
+    if "\\" in expression or any(template is None or _WIDTH.search(template) for template in templates):
+        return False
+    growth = 2 * expression.count("%") + expression.count(",") + 3
+    length = len(expression)
+    for _ in _TEXT_CALL.finditer(_STRING.sub("''", expression)):
+        length *= growth
+        if length > _MAX_VALUE:
+            return False
+    return True
+
+
+def _quote(code: str) -> str:
+    """Return code for a message: on one line and truncated."""
+    return for_message(" ".join(code.split()), _MAX_QUOTED)
 
 
 def _numbered_by(text: str) -> list[str]:

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
+import psycopg2.errors
 import pytest
 
+from airflow_provider_ckpt.connectors.postgres import cursor_code
+from airflow_provider_ckpt.connectors.postgres.cursor_code import time_limited
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, psycopg_fetch
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -84,6 +87,18 @@ TRIGGERS = {
     ],
     "an update": trigger("NEW.id := nextval('own'); RETURN NEW;", event="INSERT OR UPDATE"),
     "an update alone": trigger("NEW.id := nextval('own'); RETURN NEW;", event="UPDATE"),
+    "a nested block": trigger("DECLARE n bigint := nextval('own'); BEGIN NEW.id := n; END; RETURN NEW;"),
+    "a cursor variable": trigger(
+        "OPEN c; FETCH c INTO n; NEW.id := n; RETURN NEW;", "DECLARE c CURSOR FOR SELECT nextval('own'); n bigint;"
+    ),
+    "a name from constants in a function's own search path": [
+        "CREATE SCHEMA x",
+        "ALTER SEQUENCE own SET SCHEMA x",
+        *(
+            statement.replace("LANGUAGE plpgsql", "LANGUAGE plpgsql SET search_path = x")
+            for statement in trigger("NEW.id := nextval(format('%I', 'own')::regclass); RETURN NEW;")
+        ),
+    ],
     "a comment before it": trigger("/* by '; */ NEW.\"id\" -- own\n := nextval('own'); RETURN NEW;"),
 }
 DEFAULTS = {
@@ -153,6 +168,10 @@ UNREADABLE = {
         "NEW.id := nextval(k || '_seq'); RETURN NEW;", "DECLARE k text := session_user;"
     ),
     "a statement": trigger("EXECUTE (SELECT note FROM statements) INTO NEW.id; RETURN NEW;"),
+    "a name of any length": trigger("NEW.id := nextval(format('%500000000s', '')); RETURN NEW;"),
+    "a name that cannot be evaluated": trigger(
+        "NEW.id := nextval(pg_get_serial_sequence('nowhere', 'id')); RETURN NEW;"
+    ),
     "another language": [
         TABLE,
         "CREATE FUNCTION give() RETURNS bigint LANGUAGE internal VOLATILE AS 'pg_backend_pid'",
@@ -249,6 +268,31 @@ class TestSequences:
         assert "cannot be read" in refused(postgres_database)
 
 
+class TestTimeLimit:
+    @pytest.mark.parametrize(("own", "limit"), [("0", "5s"), ("17s", "17s")])
+    def test_it_holds_for_one_query_of_a_session_without_a_limit(
+        self, postgres_database: str, own: str, limit: str
+    ) -> None:
+        with closing(psycopg2.connect(postgres_database, options=f"-c statement_timeout={own}")) as opened:
+            opened.autocommit = True
+            fetch = psycopg_fetch(opened)
+            current = "SELECT current_setting('statement_timeout')"
+
+            assert fetch(time_limited(current), []) == [(limit,)]
+            assert fetch(current, []) == [(own,)]
+
+    def test_a_query_that_takes_longer_is_cancelled(
+        self, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cursor_code, "_LIMIT_TIME", cursor_code._LIMIT_TIME.replace("5s", "50ms"))
+        with closing(psycopg2.connect(postgres_database)) as opened:
+            opened.autocommit = True
+
+            with pytest.raises(psycopg2.errors.QueryCanceled):
+                psycopg_fetch(opened)(time_limited("SELECT pg_sleep(60)"), [])
+            assert psycopg_fetch(opened)("SELECT 1", []) == [(1,)]
+
+
 HOUR = "CREATE FUNCTION hour() RETURNS timestamptz LANGUAGE sql AS $$ SELECT date_trunc('hour', now()) $$"
 TIMED = "CREATE TABLE source (id timestamptz, day date, note text)"
 COARSE = {
@@ -262,6 +306,10 @@ COARSE = {
         """CREATE FUNCTION begun() RETURNS timestamptz LANGUAGE plpgsql AS
         $$ DECLARE t timestamptz; BEGIN t := hour(); RETURN t; END $$""",
         "CREATE TABLE source (id timestamptz DEFAULT begun())",
+    ],
+    "a default": ["CREATE TABLE source (id timestamptz DEFAULT date_trunc('hour', now()))"],
+    "a default with functions of other kinds": [
+        "CREATE TABLE source (id timestamptz DEFAULT date_trunc('hour', now()) + length(version()) * interval '1 s')"
     ],
     "a trigger": trigger("NEW.id := date_trunc('hour', now()); RETURN NEW;", table=TIMED),
     "a trigger on what it is given": trigger("NEW.id := date_trunc('second', NEW.id); RETURN NEW;", table=TIMED),
@@ -324,6 +372,9 @@ FINE = {
         "CREATE SEQUENCE own",
         """CREATE TABLE source (id bigint DEFAULT
         ((extract(epoch FROM clock_timestamp()) * 1000)::bigint << 20) + nextval('own') % 1000000)""",
+    ],
+    "functions of other kinds": [
+        "CREATE TABLE source (id timestamptz DEFAULT now() + length(version()) * interval '1 s')"
     ],
     "a generated column": [
         "CREATE TABLE source (at timestamp, id timestamp GENERATED ALWAYS AS (at + interval '1 hour') STORED)"

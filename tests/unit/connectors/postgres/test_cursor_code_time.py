@@ -29,6 +29,10 @@ SHAPES = {
     "declarations without a value": ("", "declare x timestamp ", ""),
     "declarations with open parentheses": ("", "declare x numeric(", ""),
     "declarations in one list": ("declare ", "a int := b;", "new.id := a"),
+    "declarations in nested blocks": ("", "begin declare a int := b ", ""),
+    "conditions of nested blocks": ("", "if a then declare b ", "int := c"),
+    "declarations of cursors": ("", "declare c no scroll cursor ", ""),
+    "openings of cursors": ("", "open c ", ""),
     "defaults without a type": ("", "declare x default", ""),
     "one word": ("", "a", ""),
     "words": ("", "a ", ""),
@@ -71,6 +75,11 @@ SHAPES = {
     "parentheses behind a constant": ("new.id := nextval('a'", ")", "x)"),
     "casts of a constant": ("new.id := nextval('a'", "::a", "-)"),
     "an expression of constants": ("new.id := nextval(", "''||format(", "x)"),
+    "templates": ("new.id := nextval(", "format('%s'::text, '')||", "'a')"),
+    "templates in templates": ("new.id := nextval(", "format(", "'a')"),
+    "a template": ("new.id := nextval(format('", "%1$", "', 'a'))"),
+    "a template of digits": ("new.id := nextval(format('%", "1", "', 'a'))"),
+    "a long name": ("new.id := nextval(k || '", "a\n", "')"),
     "rounded times": ("new.id := ", "date_trunc(", ""),
     "units": ("new.id := date_trunc('", "s", ""),
     "seconds": ("new.id := ", "epoch ", ""),
@@ -98,6 +107,8 @@ NUMBERED = {
 LONGEST = (
     "types without a value",
     "declarations without a value",
+    "declarations in nested blocks",
+    "templates",
     "one word",
     "fields",
     "assignments of subscripts",
@@ -146,7 +157,7 @@ class Catalog:
             return [("fill", "source", "public", "plpgsql", self._trigger, "x" * 60, 1)] if self._trigger else []
         if "prosrc" in statement:
             return [("public", "give", "plpgsql", self._function, True, False)] if self._function else []
-        return [("a",)] if statement.startswith("SELECT (") else []
+        return [("a",)] if "statement_timeout" in statement else []
 
 
 PLACES: dict[str, Callable[[str], Catalog]] = {
@@ -234,5 +245,5 @@ def test_only_so_many_expressions_are_evaluated() -> None:
 
     (found,) = read(Counting(trigger=code("calls of many names", LENGTH >> 4)))
 
-    assert sum(statement.startswith("SELECT (") for statement in asked) == 100
+    assert sum("statement_timeout" in statement for statement in asked) == 100
     assert found.unreadable is not None
