@@ -89,7 +89,7 @@ def isolation(way: str) -> Iterator[None]:
     if way == WITH:
         yield
         return
-    with patch.object(apply, "apply", plain), patch.object(wave, "plain_records", return_value=None):
+    with patch.object(apply, "apply", plain), patch.object(wave, "flat_json_decoder", return_value=None):
         yield
 
 

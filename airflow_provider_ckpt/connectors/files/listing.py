@@ -221,7 +221,7 @@ def _check_pattern(path: Path) -> None:
     for part in path.parts:
         if CROSSES in part and part != CROSSES:
             raise ConfigError(
-                f"source.path: ** crosses directories only between two slashes, and {part} is another place.",
+                f"source.path: ** crosses directories only as a whole path component, not in {part}.",
                 hint=f"Write {part.replace(CROSSES, '*')}, or **/ before it.",
             )
         opened = part.find("[")

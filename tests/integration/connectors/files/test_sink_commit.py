@@ -63,8 +63,8 @@ DELIVERING = [
 TAKING_OVER = [
     (module, name, done)
     for module, name in [
-        (files_gate, "make_own_directory"),
-        (files_gate, "_remove"),
+        (files_gate, "make_private_directory"),
+        (files_gate, "_remove_directory"),
         (files_sink, "fence"),
         (Path, "rename"),
         (files_staged, "discard"),
@@ -313,7 +313,7 @@ class TestRaces:
                 newer.fence()
             make_private_directory(path)
 
-        monkeypatch.setattr(files_gate, "make_own_directory", held_up)
+        monkeypatch.setattr(files_gate, "make_private_directory", held_up)
         with pytest.raises(FencedError):
             late.sink.fence(5)
 

@@ -166,8 +166,8 @@ def test_any_bytes_come_back_as_the_records_they_are(
     data: bytes, decode: str, number: int | None, block: int, target: int
 ) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files_reader, "scan", partial(scan_records, block=block))
-        patch.setattr(files_source, "by_size", partial(split_by_size, target=target))
+        patch.setattr(files_reader, "scan_records", partial(scan_records, block=block))
+        patch.setattr(files_source, "split_by_size", partial(split_by_size, target=target))
         put(Path(directory) / "a", data)
         ledger = Ledger(pipeline(directory, decode=decode, header=False))
         plan = ledger.plan(number)

@@ -25,7 +25,7 @@ from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness, 
 from tests.services.kafka import KafkaBroker
 
 STEPS: dict[str, tuple[Any, str]] = {
-    "notes its transactional id": (lane_module, "note"),
+    "notes its transactional id": (lane_module, "write_records"),
     "initialises it": (TransactionalProducer, "__init__"),
     "reads receipts behind that": (ReceiptsReader, "to"),
     "has compared epochs": (PartitionClaim, "_refuse_unless_current"),
@@ -132,7 +132,7 @@ class TestRaces:
     ) -> None:
         from airflow_provider_ckpt.connectors.kafka import sink as sink_module
 
-        gate = Gate(monkeypatch, sink_module, "note")
+        gate = Gate(monkeypatch, sink_module, "write_records")
         raised: list[Exception] = []
 
         def fence() -> None:
