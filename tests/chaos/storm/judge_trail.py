@@ -51,7 +51,7 @@ class Trail:
     def _match_runs(self, entries: Sequence[Entry], events: Sequence[Row]) -> None:
         told: dict[int, list[Row]] = {}
         for row in events:
-            if row["kind"] in _TOLD and "act" not in row["detail"]:
+            if row["kind"] in _TOLD and "action" not in row["detail"]:
                 told.setdefault(row["epoch"], []).append(row)
         asked: dict[int, list[Entry]] = {}
         unknown: list[Entry] = []
@@ -144,7 +144,7 @@ def _spans(ranges: Sequence[Sequence[Any]]) -> dict[str, list[list[int]]]:
 def _acts(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
     """Acts carry their command's tag as their reason, through an intent as well."""
     events = evidence.events.get(pipeline, ())
-    applied = Counter(row["detail"].get("reason") for row in events if "act" in row["detail"])
+    applied = Counter(row["detail"].get("reason") for row in events if "action" in row["detail"])
     applied.update(row["detail"].get("reason") for row in events if row["kind"] == "lease_broken")
     kept = {row["reason"]: row for row in evidence.intents.get(pipeline, ())}
     for entry in evidence.of(pipeline, "act", "act_under", "break_lease"):
