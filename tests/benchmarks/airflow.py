@@ -156,7 +156,7 @@ def _train(archives: Path) -> float:
     """Make the archive that the cold runs find; how long that takes, which no run waits for."""
     started = time.monotonic()
     subprocess.run(
-        [sys.executable, "-c", "from airflow_provider_ckpt.engines.class_archive_training import make; make()"],
+        [sys.executable, "-c", "from airflow_provider_ckpt.engines.class_archive_training import create_archive; create_archive()"],
         env={**os.environ, "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
