@@ -39,6 +39,7 @@ from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.spark_connect import SparkConnectServer
 from tests.services.tables import execute, scalar
 
+_TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 RESULT = Path("build/bench/airflow.json")
 SHOWN = (
     "empty_run_seconds",
@@ -156,7 +157,7 @@ def _train(archives: Path) -> float:
     """Make the archive that the cold runs find; how long that takes, which no run waits for."""
     started = time.monotonic()
     subprocess.run(
-        [sys.executable, "-c", "from airflow_provider_ckpt.engines.class_archive_training import create_archive; create_archive()"],
+        [sys.executable, "-c", f"from {_TRAINING} import create_archive; create_archive()"],
         env={**os.environ, "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

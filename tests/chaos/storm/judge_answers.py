@@ -66,9 +66,8 @@ def _cut_off(sqlstate: str | None) -> bool:
 
 def _grants(evidence: Evidence, pipeline: str) -> list[Grant]:
     """Epochs that were acknowledged, in the order of their acknowledgement; an act's stands in its event."""
-    by_tag = {
-        row["detail"].get("reason"): row["epoch"] for row in evidence.events.get(pipeline, ()) if "action" in row["detail"]
-    }
+    events = evidence.events.get(pipeline, ())
+    by_tag = {row["detail"].get("reason"): row["epoch"] for row in events if "action" in row["detail"]}
     found = []
     for entry in evidence.of(pipeline, "acquire", "break_lease", "act"):
         epoch = by_tag.get(entry.tag) if entry.do == "act" else entry.result.get("epoch")
