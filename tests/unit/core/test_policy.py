@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Instruction
@@ -159,6 +159,7 @@ def test_a_pipeline_may_choose_another_action() -> None:
     assert policy.action(ErrorInfo(ErrorType.IO, "")) is ErrorAction.DEAD_LETTER
 
 
+@example(ErrorInfo(ErrorType.CONFIG, "no such column"), ErrorAction.RETRY, 5, 5)
 @given(ERRORS, st.sampled_from(ErrorAction), st.integers(0, 5), st.integers(1, 5))
 def test_no_override_turns_a_halt_into_a_drop(
     error: ErrorInfo, chosen: ErrorAction, failures: int, round_: int
