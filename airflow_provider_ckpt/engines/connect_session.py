@@ -48,7 +48,7 @@ _RETRIES, _LONGEST_MS = 5, 2_000
 """About 5 s in total; by default Spark's client retries for ten minutes."""
 
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
-"""Where Airflow has no Fernet key; Airflow runs each task in a process of its own, the command line too."""
+"""Key of this process, used if Airflow has no Fernet key: other tasks and commands then have other sessions."""
 
 
 def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> SparkSession:

@@ -23,7 +23,7 @@ CROSSES = "**"
 """The part of a pattern that stands for any number of directories."""
 
 HIDDEN = (".", "_")
-"""How names begin that no pattern matches."""
+"""Prefixes of file names that no pattern matches."""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
 
 _CLOCKS_MS = 600_000
-"""How far apart the broker's clock and this one's may be where it is told what retention cannot have removed."""
+"""Milliseconds by which the broker's clock may differ from this one when expired records are computed."""
 
 
 @dataclass(frozen=True, slots=True)

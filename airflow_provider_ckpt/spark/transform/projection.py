@@ -21,7 +21,7 @@ _OF_PROCESS = frozenset({"java.lang.IllegalStateException", "java.lang.OutOfMemo
 """Exceptions of Spark's process, which has stopped, or has no memory left."""
 
 _INTERNAL = "INTERNAL_ERROR"
-"""How Spark names what its analyser did not foresee, such as a lambda that is no function's argument."""
+"""Prefix of Spark's condition for errors of its own analyser, such as a lambda that is no function's argument."""
 
 
 def project(

@@ -16,7 +16,7 @@ from tests.services.tables import add_rows, execute
 
 
 def audited(orders: Replication) -> dict[str, Any]:
-    """What the audit against the sink found; ledger and sink have to agree."""
+    """Run the audit against the sink, which must find no difference, and return its result."""
     found = audit_sink(orders.setup(), lambda _: None)
     assert found["differences"] == []
     assert found["compared"]["target_rows"] is not None

@@ -393,6 +393,6 @@ def test_letters_beside_a_range_that_was_read_again_are_delivered_by_their_posit
 
 
 def read_again(stock: Replication, start: int, end: int) -> None:
-    """What `airflow ckpt replay range` does."""
+    """Do as `airflow ckpt replay range` does."""
     action = Action(ActionKind.REPLAY, ranges=(("public.items", Range(start, end)),))
     assert apply_fenced_or_store(stock.setup(), action, actor="ann", reason="mended").applied

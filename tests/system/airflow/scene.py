@@ -271,7 +271,7 @@ class Scene:
         return Ledger.open(sqlalchemy_url(self.ledger_dsn))
 
     def status(self, name: str) -> dict[str, Any]:
-        """What ``airflow ckpt status`` says."""
+        """Return the output of ``airflow ckpt status``."""
         found: dict[str, Any] = json.loads(self.airflow.cli("ckpt", "status", name, "-o", "json").stdout)
         return found
 

@@ -61,7 +61,7 @@ class Cluster:
         return self.plans.next()
 
     def told(self) -> str:
-        """What the next planning says instead."""
+        """Plan again and return the error message."""
         self.plans.dsn = self.server.database_dsn(self.database, "plain", PASSWORD)
         return self.plans.told()
 
