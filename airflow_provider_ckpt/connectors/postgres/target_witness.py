@@ -160,8 +160,8 @@ def find_loss(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, deliver
             return f"target {table.label} was truncated: it is empty and in another file than when a run last looked"
         if gone:
             return (
-                f"target {table.label} is empty, and what had held its rows was taken out of it since a run last "
-                f"looked ({_names_text(gone)})"
+                f"target {table.label} is empty, and the partitions that held its rows were removed from it since a "
+                f"run last looked ({_names_text(gone)})"
             )
     emptied = [part.name for part, before in changed if before["size"] and not part.size]
     if emptied:

@@ -222,7 +222,7 @@ def test_of_two_at_once_one_makes_it_and_a_killed_one_leaves_no_half(runs: Runs,
     (other,) = runs.made()
     jar = tmp_path / "empty.jar"
     jar.write_bytes(b"PK\x05\x06" + bytes(18))
-    at_once = f"from {_TRAINING} import make; print(make({str(jar)!r}))"  # at no lower priority
+    at_once = f"from {_TRAINING} import create_archive; print(create_archive({str(jar)!r}))"  # at no lower priority
     command = [sys.executable, "-c", at_once]
 
     def train() -> subprocess.Popen[bytes]:

@@ -117,7 +117,7 @@ def test_a_batch_of_a_replay_decides_only_about_its_own_letters(acts: Acts) -> N
     assert acts.ledger.audit("orders")["violations"] == []
 
 
-@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("started", [True, False])
 def test_a_replay_that_is_let_go_leaves_its_letters_as_they_were(acts: Acts, started: bool) -> None:
     side = replay(acts, Selection(stop_at=3))
     (batch,) = acts.plan(3, name=side)
