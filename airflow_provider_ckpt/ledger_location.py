@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, MissingConnectionError
 
 if TYPE_CHECKING:

@@ -15,15 +15,16 @@ from attrs import define
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.facet_v2 import RunFacet, input_statistics_input_dataset, output_statistics_output_dataset
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import bootstrap_servers
 from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.postgres.client import split_table
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.replication.metrics import Metric
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.config.flow import SinkSection, SourceSection
     from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.config.sink import SinkSection
+    from airflow_provider_ckpt.config.source import SourceSection
 
 DatasetName = tuple[str, str]
 """Namespace and name of a dataset."""

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.runner import FailedError, command
-from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.core.routes import Route
 
 
 def _table(summary: dict[str, Any], out: TextIO) -> None:

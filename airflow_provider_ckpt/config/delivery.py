@@ -6,35 +6,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from airflow_provider_ckpt.config.fields import Milliseconds, Number, Section, WholeNumber
 from airflow_provider_ckpt.core.cadence import SettleCadence
 from airflow_provider_ckpt.core.policy import OnExhausted, RetryPolicy
 
 DeliveryGuarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
 """Delivery guarantee."""
-
-
-def _not_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")
-    return value
-
-
-WholeNumber = Annotated[int, BeforeValidator(_not_bool), Field(le=2**63 - 1)]
-"""A whole number that fits a 64-bit column; rejects ``true``, which pydantic alone would read as 1."""
-
-Milliseconds = Annotated[int, BeforeValidator(_not_bool), Field(le=2**31 - 1)]
-"""A number of milliseconds, 24 days at most."""
-
-Number = Annotated[float, BeforeValidator(_not_bool)]
-"""A number with or without decimals."""
-
-
-class Section(BaseModel):
-    """Base of all parts of a declaration: immutable; an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class CommitStrategy(Section):

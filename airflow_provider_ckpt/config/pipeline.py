@@ -1,7 +1,7 @@
 """Model of a pipeline's declaration, with lease, run and recovery.
 
-Source, transform and sink are in ``flow.py``, the delivery policy is in ``delivery.py``. Keys and defaults are those of
-the tables in the docs; unknown keys are errors.
+Source, transform, sink and the delivery policy are in files of their own. Keys and defaults are those of the tables in
+the docs; unknown keys are errors.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from airflow_provider_ckpt.config.delivery import (
     DeliveryGuarantee,
     ErrorHandling,
     Retry,
-    Section,
 )
 from airflow_provider_ckpt.config.durations import Duration
-from airflow_provider_ckpt.config.flow import SinkSection, SourceSection, TextMapping, Transform
+from airflow_provider_ckpt.config.fields import Section, TextMapping
 from airflow_provider_ckpt.config.schedule import DagSection
+from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.config.transform import Transform
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType
 from airflow_provider_ckpt.core.policy import DeliveryPolicy
 

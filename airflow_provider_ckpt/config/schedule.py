@@ -8,8 +8,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from airflow_provider_ckpt.config.delivery import Section, WholeNumber
 from airflow_provider_ckpt.config.durations import Duration
+from airflow_provider_ckpt.config.fields import Section, WholeNumber
 
 
 class DagShape(StrEnum):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from airflow_provider_ckpt.config.characters import for_message, mixed_alphabet_clause
-from airflow_provider_ckpt.config.delivery import DeadLetterDestination, Section
+from airflow_provider_ckpt.config.delivery import DeadLetterDestination
+from airflow_provider_ckpt.config.fields import Section
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.schedule import DagShape
 

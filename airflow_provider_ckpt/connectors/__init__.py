@@ -1,1 +1,4 @@
-"""Sources and sinks. ``protocols`` defines their interfaces; ``registry`` imports a connector when it is needed."""
+"""Sources and sinks.
+
+``source_protocol`` and ``sink_protocol`` define their interfaces; ``registry`` imports a connector when it is needed.
+"""

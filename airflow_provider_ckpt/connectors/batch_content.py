@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.config.delivery import DeadLetterQueue
-    from airflow_provider_ckpt.core.wave import BatchTask
 
 DEAD_LETTER_RETRY_SECONDS = 1.0
 """Pause in seconds before a failed write of a dead letter is retried (semantics, section 7)."""
@@ -33,7 +30,7 @@ class DeadLetter:
     :param key: bytes of the original key, if there is one
     :param value: the original bytes; for a row source, the row as JSON
     :param error: why it was not delivered
-    :param headers: where it came from (see :meth:`~.protocols.Reader.origin`)
+    :param headers: where it came from (see :meth:`~.source_protocol.Reader.origin`)
     :param original_headers: the record's own headers, in order; a name may occur twice
     """
 
@@ -74,7 +71,7 @@ class StoredDeadLetter:
 class BatchContent:
     """A batch after the transform, in memory.
 
-    :param rows: the records to deliver, in position order: :data:`~.protocols.NUMBER`, then the sink's columns
+    :param rows: the records to deliver, in position order: :data:`~.sink_protocol.ROW_NUMBER`, then the sink's columns
     :param dead_letters: dead letters of the records that the transform rejected
     :param read: number of records read from the source
     :param filtered: number of records that ``where`` left out
@@ -91,36 +88,6 @@ class BatchContent:
     original: Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
     elsewhere: int = 0
     positions: str | None = None
-
-    def counts(self, task: BatchTask, queue: DeadLetterQueue, own: Sequence[DeadLetter] = ()) -> Counts:
-        """Return the batch's counts, after checking that the batch may be sent.
-
-        :param task: the batch, for messages
-        :param queue: the pipeline's dead letter settings
-        :param own: dead letters of rows that the writer itself found bad
-        :raises CkptError: if the counts do not add up (``SumIdentity``)
-        :raises DeadLetterQueueError: if there are dead letters and the pipeline allows none
-        """
-        dead_letters = [*self.dead_letters, *own]
-        kept = self.elsewhere + len(dead_letters)
-        counts = Counts(self.read, self.rows.num_rows - len(own), self.filtered, kept)
-        if not counts.balanced:
-            raise CkptError(
-                f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
-                f"{counts.filtered} were filtered and {counts.dead_lettered} rejected; nothing of the batch was sent.",
-                batch=str(task.key),
-                hint="Nothing is lost; report it, since it is a defect.",
-            )
-        if dead_letters and not queue.enabled:
-            first = dead_letters[0]
-            raise DeadLetterQueueError(
-                f"position {first.position} calls for a dead letter ({first.error.type.value}: {first.error.message}), "
-                "but dead_letter_queue.enabled is false; nothing of the batch was sent.",
-                batch=str(task.key),
-                position=first.position,
-                hint="Repair the record, or set dead_letter_queue.enabled: true.",
-            )
-        return counts
 
 
 def split_headers(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:

@@ -19,12 +19,15 @@ from airflow_provider_ckpt.connectors.batch_content import (
     StoredDeadLetter,
 )
 from airflow_provider_ckpt.connectors.outputs import NamesOutputs, Output
-from airflow_provider_ckpt.connectors.protocols import Claims, FileBasedSink, Sink, SinkWithWitness, Writer
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, FileBasedSink, Sink, SinkWithWitness, Writer
+from airflow_provider_ckpt.connectors.sum_identity import checked_counts
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
@@ -86,7 +89,7 @@ class WriterWithDeadLetterStore:
             raise _BadRecordsError(f"{len(errors)} records are refused")
 
         while True:
-            content.counts(task, self._queue, dead_letters[len(content.dead_letters) :])
+            checked_counts(content, task, self._queue, dead_letters[len(content.dead_letters) :])
             if len(dead_letters) > kept:
                 self._keep(task, dead_letters, kept)
                 kept = len(dead_letters)

@@ -6,21 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.config.delivery import DeadLetterDestination
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_store import (
     DeadLetterStore,
     SinkWithDeadLetterStore,
     WriterWithDeadLetterStore,
 )
-from airflow_provider_ckpt.connectors.protocols import (
-    Committer,
-    Connection,
-    Reader,
-    RecordShape,
-    Sink,
-    SinkContext,
-    Source,
-    Writer,
-)
+from airflow_provider_ckpt.connectors.sink_protocol import Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,8 +1,8 @@
-"""State of a sink at the moment when a person accepted it: receipts and rows that were not there, and need not be.
+"""State of a sink when a user accepted it: the receipts and rows that it had lost by then.
 
-An acceptance decides what becomes of a loss: it is sent again, under receipts of its own, or given up. Either way the
-receipts that the sink had lost by then are missing for good, and its target holds other rows than the receipts that
-stand tell of. An audit compares with that; whatever is lost later is a new loss.
+What the sink has lost is sent again under new receipts, or given up. Either way the lost receipts remain missing, and
+the target holds other rows than the remaining receipts count. An audit takes this into account, so that it reports only
+what is lost later.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt, ReceiptsByRange, by_place, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
-from airflow_provider_ckpt.core.receipts_by_range import ReceiptsByRange, by_place
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Instruction
-from airflow_provider_ckpt.core.dead_letters import DeadLetters, Replay
+from airflow_provider_ckpt.core import side_partitions
+from airflow_provider_ckpt.core.batch import BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.pipeline_phases import PipelineState, SideKind
+from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.reconcile import rewind
+from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
 
 
@@ -178,11 +181,11 @@ def _accept_sink(machine: PipelineState, action: Action, reason: str) -> list[Ev
     """Plan what the sink has lost once more, and hold the batches that it may contain without a receipt."""
     steps = [_batch_step(machine, ActionKind.HOLD, key, reason) for key in action.batches]
     for name, span in action.ranges:
-        machine.require_resolved(name, span)
+        side_partitions.require_resolved(machine, name, span)
     _check_taken_back(machine, action)
     events = _rewind(machine, action, reason) if action.positions else []
     for name, span in action.ranges:
-        events += machine.resend_range(name, span)[1]
+        events += side_partitions.resend_range(machine, name, span)[1]
     return events + [event for step in steps for event in step()] + _take_back(machine, action, reason)
 
 
@@ -224,8 +227,8 @@ def _rewind(machine: PipelineState, action: Action, reason: str) -> list[Event]:
 
 def _re_read(machine: PipelineState, action: Action, side: SideKind) -> list[Event]:
     for name, span in action.ranges:
-        machine.check_re_read(name, span)
-    return [event for name, span in action.ranges for event in machine.re_read(side, name, span)[1]]
+        side_partitions.check_re_read(machine, name, span)
+    return [event for name, span in action.ranges for event in side_partitions.re_read(machine, side, name, span)[1]]
 
 
 def _act_on_dead_letters(machine: PipelineState, action: Action, reason: str) -> list[Event]:
@@ -240,7 +243,7 @@ def _act_on_dead_letters(machine: PipelineState, action: Action, reason: str) ->
     chosen = [(machine.partition(name), found) for name, found in sorted(by_source.items())]
     if action.kind is ActionKind.REPLAY_LETTERS:
         replays = [(origin.id, Replay.of(found, newest_first=action.newest_first)) for origin, found in chosen]
-        return [event for name, replay in replays for event in machine.replay(name, replay)[1]]
+        return [event for name, replay in replays for event in side_partitions.replay(machine, name, replay)[1]]
     return [
         Event("letters_discarded", key.partition, key.generation, key.seq, {"records": records, "reason": reason})
         for key, records in sorted(_records_by_batch(action.dead_letters).items())

@@ -1,19 +1,19 @@
-"""Batches and receipts: a batch's key, state and attempts, and the receipt that gives its verdict.
+"""Batches: the state and the attempts of each, as immutable values (semantics, section 1).
 
-These are immutable values (semantics, section 1); the transitions between them are in ``partition.py``.
+The transitions between them are in ``partition.py``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 
 
 class BatchState(StrEnum):
@@ -34,17 +34,6 @@ BLOCKING = frozenset({BatchState.PLANNED, BatchState.IN_FLIGHT, BatchState.HELD}
 
 RESOLVED = frozenset({BatchState.DELIVERED, BatchState.REJECTED, BatchState.SKIPPED, BatchState.SENT})
 """States that the checkpoint may pass."""
-
-
-class Verdict(StrEnum):
-    """Final result of a batch, as its receipt states it.
-
-    ``delivered``; ``rejected``: all of its records are dead letters; ``void``: skipped.
-    """
-
-    DELIVERED = "delivered"
-    REJECTED = "rejected"
-    VOID = "void"
 
 
 VERDICT_STATE: Mapping[Verdict, BatchState] = {
@@ -86,167 +75,6 @@ class AttemptOutcome(StrEnum):
     CANCELLED = "cancelled"
     ABANDONED = "abandoned"
     FENCED = "fenced"
-
-
-_SIDE_PARTITION = re.compile(r"(?:recovery|replay|dlq):(?P<generation>[0-9]+):(?P<source>.+)", re.DOTALL)
-
-
-def side_generation(partition: str) -> int:
-    """Return the generation in a side partition's name; 0 for a source partition."""
-    found = _SIDE_PARTITION.match(partition)
-    return int(found["generation"]) if found else 0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class BatchKey:
-    """Key of a batch inside its pipeline.
-
-    :param generation: grows with every rewind, from 1
-    :param partition: the source partition's id
-    :param seq: grows by one per partition and generation, from 0; never reused
-    """
-
-    generation: int
-    partition: str
-    seq: int
-
-    @property
-    def side(self) -> bool:
-        """Return whether the batch belongs to a side partition, which reads a range of a source partition again."""
-        return _SIDE_PARTITION.match(self.partition) is not None
-
-    @property
-    def dead_letters(self) -> bool:
-        """Return whether the batch replays dead letters; its positions then number dead letters, not source records."""
-        return self.side and self.partition.startswith("dlq:")
-
-    @property
-    def source(self) -> str:
-        """The id of the source partition that the batch's records come from."""
-        found = _SIDE_PARTITION.match(self.partition)
-        return self.partition if found is None else found["source"]
-
-    def __str__(self) -> str:
-        return f"{self.partition}#{self.seq}" + (f"@{self.generation}" if self.generation > 1 else "")
-
-    @classmethod
-    def parse(cls, text: str, *, generation: int | None = None) -> BatchKey:
-        """Parse ``partition#seq`` or ``partition#seq@generation``.
-
-        :param text: the text that a user wrote
-        :param generation: the generation if the text names none; 1 by default
-        :raises ValueError: if the text has another form
-        """
-        found = re.fullmatch(r"(?P<partition>.+)#(?P<seq>[0-9]+)(?:@(?P<generation>[0-9]+))?", text, re.DOTALL)
-        if found is None:
-            raise ValueError(f"{text!r} is no batch; write partition#seq, as `airflow ckpt status` shows it")
-        return cls(int(found["generation"] or generation or 1), found["partition"], int(found["seq"]))
-
-    def to_json(self) -> list[Any]:
-        """Return a JSON-ready list; :meth:`from_json` is its inverse."""
-        return [self.generation, self.partition, self.seq]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> BatchKey:
-        """Restore a key from the output of :meth:`to_json`."""
-        return cls(int(data[0]), str(data[1]), int(data[2]))
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Record counts of one batch; ``SumIdentity`` is read = delivered + filtered + dead_lettered."""
-
-    read: int = 0
-    delivered: int = 0
-    filtered: int = 0
-    dead_lettered: int = 0
-
-    @property
-    def balanced(self) -> bool:
-        """Return whether ``SumIdentity`` holds and no count is negative."""
-        fates = (self.delivered, self.filtered, self.dead_lettered)
-        return min(fates) >= 0 and self.read == sum(fates)
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.read + other.read,
-            self.delivered + other.delivered,
-            self.filtered + other.filtered,
-            self.dead_lettered + other.dead_lettered,
-        )
-
-    def __sub__(self, other: Counts) -> Counts:
-        return Counts(
-            self.read - other.read,
-            self.delivered - other.delivered,
-            self.filtered - other.filtered,
-            self.dead_lettered - other.dead_lettered,
-        )
-
-    def to_json(self) -> dict[str, int]:
-        """Return a JSON-ready dict in a fixed order."""
-        return {
-            "read": self.read,
-            "delivered": self.delivered,
-            "filtered": self.filtered,
-            "dead_lettered": self.dead_lettered,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The sink's proof of a batch's verdict, written in the same transaction as the batch's rows.
-
-    :param key: the batch
-    :param range: the source positions that the batch covers
-    :param verdict: the batch's verdict
-    :param epoch: the epoch of the run that wrote the receipt
-    :param attempt: the number of the attempt that wrote the receipt, from 1
-    :param counts: record counts of the batch
-    :param at: when the receipt was claimed, UTC
-    :param bound: the source's closed bound when the batch was planned, as a position, if the source has one
-    :param positions: positions of the records that were read, encoded by the sink for ``recover``; not stored in the
-        ledger
-    """
-
-    key: BatchKey
-    range: Range
-    verdict: Verdict
-    epoch: int
-    attempt: int
-    counts: Counts
-    at: datetime
-    bound: int | None = None
-    positions: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
-        return {
-            "key": self.key.to_json(),
-            "range": [self.range.start, self.range.end],
-            "verdict": self.verdict.value,
-            "epoch": self.epoch,
-            "attempt": self.attempt,
-            "counts": self.counts.to_json(),
-            "at": self.at.isoformat(),
-            "bound": self.bound,
-            **({} if self.positions is None else {"positions": self.positions}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Receipt:
-        """Restore a receipt from the output of :meth:`to_json`."""
-        return cls(
-            BatchKey.from_json(data["key"]),
-            Range(*data["range"]),
-            Verdict(data["verdict"]),
-            data["epoch"],
-            data["attempt"],
-            Counts(**data["counts"]),
-            datetime.fromisoformat(data["at"]),
-            data.get("bound"),
-            data.get("positions"),
-        )
 
 
 @dataclass(frozen=True, slots=True)

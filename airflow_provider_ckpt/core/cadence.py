@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey
+from airflow_provider_ckpt.core.batch import RESOLVED
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.partition_view import PartitionView
 from airflow_provider_ckpt.core.ranges import contiguous_end
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, VERDICT_STATE, Batch, BatchState, Verdict
+from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, VERDICT_STATE, Batch, BatchState
 from airflow_provider_ckpt.core.partition_view import PartitionView
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, contiguous_end
-from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.tickets import Phase
 
 

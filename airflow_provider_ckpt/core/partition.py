@@ -6,23 +6,16 @@ transitions is in semantics, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from airflow_provider_ckpt.core.batch import (
-    BLOCKING,
-    RESOLVED,
-    VERDICT_STATE,
-    Batch,
-    BatchKey,
-    BatchState,
-    Instruction,
-    Receipt,
-)
+from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, Batch, BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.checkpoint import next_checkpoint
 from airflow_provider_ckpt.core.errors import ErrorInfo, LedgerStateError
-from airflow_provider_ckpt.core.partition_view import PartitionView, RangeIndex
-from airflow_provider_ckpt.core.ranges import Range, contiguous_end
+from airflow_provider_ckpt.core.partition_view import PartitionView
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
 
 
@@ -251,42 +244,9 @@ class Partition(PartitionView):
         self.batches[seq] = replace(batch, state=BatchState.SUPERSEDED, cancelled=False, epoch=None)
         return [self._event("superseded", seq)]
 
-    def import_receipts(self, receipts: Iterable[Receipt], *, advance: bool = True) -> list[Event]:
-        """Import receipts that this ledger does not know, or knows with another range (semantics, section 4.3).
-
-        ``next_seq`` moves past them. Unresolved batches that they overlap are superseded; the parts of those batches'
-        ranges that no receipt covers are then returned by :meth:`gaps`.
-
-        :param receipts: receipts of this partition and generation
-        :param advance: whether to move the checkpoint
-        """
-        events: list[Event] = []
-        unresolved = RangeIndex(self.blocking.values())
-        for receipt in receipts:
-            seq = receipt.key.seq
-            for other in sorted({seq, *unresolved.overlapping(receipt.range)}):
-                if other in self.batches and self.batches[other].state in BLOCKING:
-                    events += self.supersede(other)
-            if receipt.range.end > self.committed:
-                self.batches[seq] = Batch(
-                    receipt.key,
-                    receipt.range,
-                    state=VERDICT_STATE[receipt.verdict],
-                    attempts=max(receipt.attempt, 1),
-                    receipt=receipt,
-                )
-            self.next_seq = max(self.next_seq, seq + 1)
-            self.planned_end = max(self.planned_end, receipt.range.end)
-            events.append(self._event("receipt_imported", seq, range=[receipt.range.start, receipt.range.end]))
-        return events + (self.advance() if advance else [])
-
     def advance(self) -> list[Event]:
         """Move ``committed`` over the resolved prefix, up to the cancellation watermark; remove the passed batches."""
-        watermark = self.cancellation_watermark
-        resolved = [
-            b.range for seq, b in self.batches.items() if b.state in RESOLVED and (watermark is None or seq < watermark)
-        ]
-        committed = contiguous_end(self.committed, (r for r in resolved if r.end > self.committed))
+        committed = next_checkpoint(self.committed, self.batches)
         if committed == self.committed:
             return []
         before, self.committed = self.committed, committed

@@ -6,33 +6,15 @@ planned batches that were not sent yet are part of the state and block the check
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, Batch, BatchKey, BatchState
+from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.checkpoint import cancellation_watermark
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range, subtract
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
-
-
-class RangeIndex:
-    """Index of batches by their ranges, which finds the batches that overlap a range.
-
-    :param batches: batches whose ranges do not overlap each other
-    """
-
-    def __init__(self, batches: Iterable[Batch]) -> None:
-        self._batches = sorted(batches, key=lambda batch: batch.range)
-        self._starts = [batch.range.start for batch in self._batches]
-
-    def overlapping(self, span: Range) -> Iterator[int]:
-        """Yield the seqs of the batches that overlap a range, last one first."""
-        for at in range(bisect_left(self._starts, span.end) - 1, -1, -1):
-            batch = self._batches[at]
-            if batch.range.end <= span.start:
-                return
-            yield batch.key.seq
 
 
 class PartitionView:
@@ -92,8 +74,8 @@ class PartitionView:
 
     @property
     def cancellation_watermark(self) -> int | None:
-        """The smallest seq of a cancelled batch that is neither started again nor resolved; None if there is none."""
-        return min((seq for seq, b in self.batches.items() if b.cancelled), default=None)
+        """The cancellation watermark, see :func:`~.checkpoint.cancellation_watermark`."""
+        return cancellation_watermark(self.batches)
 
     def gaps(self) -> list[Range]:
         """Return the ranges from the checkpoint to ``planned_end`` without a batch; imported receipts leave them."""

@@ -176,27 +176,3 @@ def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datet
     if retry.on_exhausted is OnExhausted.DLQ and policy.dead_letters:
         return give_up
     return FailRun()
-
-
-class Route(StrEnum):
-    """Branch of the DAG after a run is settled."""
-
-    RETRY = "retry"
-    DEAD_LETTERS = "dead_letters"
-    HOLD = "hold"
-    DONE = "done"
-
-
-def routes(*, dead_lettered: int, waiting: int, held: int) -> list[Route]:
-    """Return the branches of the DAG that follow a settled run.
-
-    :param dead_lettered: number of records that the run dead-lettered
-    :param waiting: number of batches that wait for another round
-    :param held: number of held batches
-    """
-    chosen = [Route.DEAD_LETTERS] if dead_lettered else []
-    if waiting:
-        chosen.append(Route.RETRY)
-    if held:
-        chosen.append(Route.HOLD)
-    return chosen if waiting or held else [*chosen, Route.DONE]

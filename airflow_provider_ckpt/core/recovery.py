@@ -1,4 +1,4 @@
-"""Find the records of a source that were not delivered: the low watermark, expired ranges below it, gaps above it.
+"""Find the records of a source above the low watermark that were not delivered.
 
 Pure functions that follow Wave's recovery (semantics, section 5). Late records of ranges with a receipt are found by
 comparing the receipts' counts with the records that the source shows now; the caller reads the source.
@@ -11,31 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, BatchState
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind, side_kind
+from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
 from airflow_provider_ckpt.core.partition_view import PartitionView
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, merge, subtract
-from airflow_provider_ckpt.core.receipts import RangeReceipt
-from airflow_provider_ckpt.core.tickets import Event
-
-EXPIRED = "expired_unreceipted"
-"""Kind of the event for a range without a receipt that the recovery window, or the source's retention, has passed."""
-
-WITNESS = "witness"
-"""Key in a partition's state: what the last planning saw of the source. The next planning compares the source with it,
-to detect positions below the checkpoint that were assigned since. A rewind removes it; a recovery that accounts for all
-records found replaces it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSnapshot:
-    """Snapshot of a partition's positions at some time."""
-
-    generation: int
-    committed: int
-    planned_end: int
 
 
 class MissingReason(StrEnum):
@@ -160,49 +144,6 @@ class PartitionAccount:
         object.__setattr__(self, "resolved", [*self.receipts, *pending])
 
 
-def low_watermark(low: int, committed: int, was: PartitionSnapshot | None) -> int:
-    """Return the new low watermark: the position of the checkpoint one recovery window ago.
-
-    If batches that were planned then still block the checkpoint, the low watermark passes them as well, because the
-    window limits what recovery compares; :func:`expiry_events` reports them. The low watermark never moves back.
-
-    :param low: the low watermark so far
-    :param committed: the checkpoint
-    :param was: snapshot of the partition one window ago, in this generation; None if there is none
-    """
-    if was is None:
-        return low
-    return max(low, was.planned_end if was.planned_end > committed else was.committed)
-
-
-def expiry_events(partition: PartitionView, low: int, to: int) -> list[Event]:
-    """Return an event for each unresolved range that the low watermark passes.
-
-    These ranges continue to block the checkpoint, so nothing is skipped, but recovery does not compare them any more.
-
-    :param partition: the partition
-    :param low: the low watermark so far
-    :param to: the new low watermark
-    """
-    start = max(low, partition.committed)
-    if to <= start:
-        return []
-    resolved = [batch.range for batch in partition.batches.values() if batch.state in RESOLVED]
-    owners = [batch for batch in partition.batches.values() if batch.state not in (*RESOLVED, BatchState.SUPERSEDED)]
-    events = []
-    for gap in subtract(Range(start, to), resolved):
-        owned = [
-            (Range(max(batch.range.start, gap.start), min(batch.range.end, gap.end)), batch.key.seq)
-            for batch in owners
-            if batch.range.overlaps(gap)
-        ]
-        free = [(span, None) for span in subtract(gap, (span for span, _ in owned))]
-        for span, seq in sorted([*owned, *free], key=lambda item: item[0]):
-            detail = {"range": [span.start, span.end]}
-            events.append(Event(EXPIRED, partition.id, partition.generation, seq, detail))
-    return events
-
-
 def find_missing(
     accounts: Iterable[PartitionAccount], *, before: datetime, shown: SourceComparison | None = None
 ) -> list[MissingRange]:
@@ -309,7 +250,7 @@ def _later_receipts(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> lis
 
 
 def _is_of_recovery(receipt: RangeReceipt) -> bool:
-    return receipt.partition.startswith("recovery:")
+    return side_kind(receipt.partition) is SideKind.RECOVERY
 
 
 def _within(inner: Range, outer: Range) -> bool:
@@ -365,21 +306,3 @@ def find_late(
         )
         reached = span.end
     return found
-
-
-def deletable_snapshots(marks: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
-    """Return the times of a partition's snapshots that can be deleted.
-
-    The newest snapshot before the cutoff remains, because it shows how the partition was at the cutoff. Between the
-    cutoff and ``thin_before``, the last snapshot of each hour remains.
-
-    :param marks: times of all snapshots, in order
-    :param cutoff: earliest time for which a snapshot is still needed
-    :param thin_before: snapshots before this time are reduced to one an hour
-    """
-    gone: list[datetime] = []
-    for mark, later in pairwise(marks):
-        same_hour = mark.replace(minute=0, second=0, microsecond=0) == later.replace(minute=0, second=0, microsecond=0)
-        if later <= cutoff or (later < thin_before and same_hour):
-            gone.append(mark)
-    return gone

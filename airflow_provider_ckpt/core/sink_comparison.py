@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt, ReceiptsByRange, by_place
 from airflow_provider_ckpt.core.ranges import subtract
-from airflow_provider_ckpt.core.receipts import RangeReceipt
-from airflow_provider_ckpt.core.receipts_by_range import ReceiptsByRange, by_place
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
 _MAX_NAMED = 10
 """Maximum number of batches and ranges that one message names."""

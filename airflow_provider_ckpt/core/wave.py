@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, Instruction, Receipt
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
-from airflow_provider_ckpt.core.dead_letters import Replay
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import ErrorType, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.pipeline_phases import PipelineState

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.operators._step import CkptStepOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_ckpt.core.policy import Route
+    from airflow_provider_ckpt.core.routes import Route
 
 
 class CkptBranchOperator(CkptStepOperator, BranchMixIn):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import Connection
+    from airflow_provider_ckpt.connectors.connection import Connection
 
 
 _DEAD_LETTER_TABLE = "ckpt_sink_dead_letter"

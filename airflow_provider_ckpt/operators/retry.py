@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.assets.pipeline import emit_event
-from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators._branch import CkptBranchOperator

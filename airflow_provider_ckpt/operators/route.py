@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.assets.pipeline import emit_event
-from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.operators._branch import CkptBranchOperator
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import Sink, Source
+    from airflow_provider_ckpt.connectors.sink_protocol import Sink
+    from airflow_provider_ckpt.connectors.source_protocol import Source
 
 
 def refuse_own_output(pipeline: Pipeline, source: Source, sink: Sink) -> None:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.metrics import NO_METER, Meter
 from airflow_provider_ckpt.replication.own_output import refuse_own_output

@@ -7,7 +7,7 @@ every record.
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 
 BATCH = "__batch"
 """bigint: the lane's index in its wave in the upper 32 bits, the batch's index in its lane in the lower 32 bits."""

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import query
 from airflow_provider_ckpt.connectors.jdbc.client import driver_properties, require_connection
 from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, missing_class, sql_error
 from airflow_provider_ckpt.connectors.jdbc.query import ReadQuery
 from airflow_provider_ckpt.connectors.jdbc.url_check import without_secrets
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SparkFedReader
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, SparkFedReader
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, SourceError
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
@@ -172,7 +173,7 @@ class SlotStream:
 
 
 class _LaneReader:
-    """Reader that hands the job's reader Spark's rows of a batch before reading it; see :class:`~.protocols.Reader`."""
+    """Reader (:class:`~.source_protocol.Reader`) that gives the job's reader Spark's rows of a batch first."""
 
     def __init__(self, job: Job, tasks: Sequence[BatchTask], stream: SlotStream) -> None:
         self._reader = job.reader()

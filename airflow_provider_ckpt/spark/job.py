@@ -8,15 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import (
-    Committer,
-    Connection,
-    Reader,
-    RecordShape,
-    Sink,
-    SinkContext,
-    Writer,
-)
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sink_protocol import Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import ReplayReader
 from airflow_provider_ckpt.spark.transform.python_function import Function, import_function, unpack
 

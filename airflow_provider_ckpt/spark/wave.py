@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
-from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators.outcomes import CkptDeadLettersOperator, CkptHoldOperator, CkptSummaryOperator
 from airflow_provider_ckpt.operators.plan import CkptPlanOperator

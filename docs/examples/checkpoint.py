@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from airflow_provider_ckpt.core.batch import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
 now = datetime.now(UTC)
 orders = Partition("orders")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import wave
 from airflow_provider_ckpt.spark.sql import literal, quote
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import RecordShape
+    from airflow_provider_ckpt.connectors.source_protocol import RecordShape
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 RESULT = Path("build/bench/isolation.json")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, Receipt
+from airflow_provider_ckpt.core.batch import RESOLVED
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, STEP_CHECKS, Violation
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.receipt import Receipt
 from tests.formal import questions as q
 from tests.formal.memory import TOLD
 from tests.formal.observation import Seen

@@ -7,9 +7,10 @@ what no batch owns, and delivers until nothing waits.
 from __future__ import annotations
 
 from airflow_provider_ckpt.core.actions import ActionKind
-from airflow_provider_ckpt.core.batch import BatchState, Receipt
+from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.invariants import Violation
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal import questions as q
 from tests.formal.expectations import CAN_FINISH

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt, Verdict
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 from tests.formal import questions as q
 from tests.formal.worlds import Bounds
 

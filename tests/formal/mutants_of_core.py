@@ -7,33 +7,35 @@ from collections.abc import Sequence
 from tests.formal.mutant import Mutant
 
 _PARTITION = "core/partition.py"
+_CHECKPOINT = "core/checkpoint.py"
+_PASSABLE = "batch.state in RESOLVED and (watermark is None or seq < watermark) and batch.range.end > committed"
 _UNIT = "tests/unit/core"
 
 OF_CORE: Sequence[Mutant] = (
     Mutant(
         "the order of acknowledgements is ignored",
-        _PARTITION,
-        "Partition.advance",
-        "contiguous_end(self.committed, (r for r in resolved if r.end > self.committed))",
-        "max((r.end for r in resolved), default=self.committed)",
+        _CHECKPOINT,
+        "next_checkpoint",
+        "contiguous_end(committed, resolved)",
+        "max((found.end for found in resolved), default=committed)",
         "delivery",
         "UnresolvedWorkNotCommittedPast",
     ),
     Mutant(
         "work that was planned and never sent is not counted",
-        _PARTITION,
-        "Partition.advance",
-        "b.state in RESOLVED and (watermark is None or seq < watermark)",
-        "b.state in RESOLVED or not b.started",
+        _CHECKPOINT,
+        "next_checkpoint",
+        _PASSABLE,
+        "(batch.state in RESOLVED or not batch.started) and batch.range.end > committed",
         "delivery",
         "PlannedWorkVisibleToCheckpoint",
     ),
     Mutant(
         "a held batch does not block",
-        _PARTITION,
-        "Partition.advance",
-        "b.state in RESOLVED and (watermark is None or seq < watermark)",
-        "b.state in (*RESOLVED, BatchState.HELD) and (watermark is None or seq < watermark)",
+        _CHECKPOINT,
+        "next_checkpoint",
+        _PASSABLE,
+        f"batch.state == 'held' or {_PASSABLE}",
         "people",
         "HeldTransitionsDoNotCommit",
     ),
@@ -71,10 +73,10 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "the latest cancellation counts, not the earliest",
-        "core/partition_view.py",
-        "PartitionView.cancellation_watermark",
-        "min((seq for seq, b in self.batches.items() if b.cancelled), default=None)",
-        "max((seq for seq, b in self.batches.items() if b.cancelled), default=None)",
+        _CHECKPOINT,
+        "cancellation_watermark",
+        "min((seq for seq, batch in batches.items() if batch.cancelled), default=None)",
+        "max((seq for seq, batch in batches.items() if batch.cancelled), default=None)",
         test=f"{_UNIT}/test_seed_scenarios.py::TestCancellationWatermark"
         "::test_the_earliest_of_several_cancellations_is_the_watermark",
     ),
@@ -180,34 +182,35 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an import ignores what its range overlaps",
-        _PARTITION,
-        "Partition.import_receipts",
-        "sorted({seq, *unresolved.overlapping(receipt.range)})",
+        "core/receipt_import.py",
+        "import_receipts",
+        "sorted({seq, *unresolved.overlapping(span)})",
         "[seq]",
         "adopted",
         "RangesTileTheSource",
     ),
     Mutant(
         "numbers do not move past an imported receipt",
-        _PARTITION,
-        "Partition.import_receipts",
-        "self.next_seq = max(self.next_seq, seq + 1)\nself.planned_end = max(self.planned_end, receipt.range.end)",
-        "self.planned_end = max(self.planned_end, receipt.range.end)",
+        "core/receipt_import.py",
+        "import_receipts",
+        "partition.next_seq = max(partition.next_seq, seq + 1)\n"
+        "partition.planned_end = max(partition.planned_end, span.end)",
+        "partition.planned_end = max(partition.planned_end, span.end)",
         "restored",
         "RangesTileTheSource",
     ),
     Mutant(
         "the plan's end does not move past an imported receipt",
-        _PARTITION,
-        "Partition.import_receipts",
-        "self.planned_end = max(self.planned_end, receipt.range.end)",
-        "self.planned_end = self.planned_end",
+        "core/receipt_import.py",
+        "import_receipts",
+        "partition.planned_end = max(partition.planned_end, span.end)",
+        "partition.planned_end = partition.planned_end",
         "restored",
         "CommittedNeverAheadOfPlanned",
     ),
     Mutant(
         "a receipt of a batch that this ledger never began counts as known",
-        "core/reconcile.py",
+        "core/receipt_import.py",
         "matches_batch",
         "batch.state is not BatchState.SUPERSEDED and batch.started and (batch.range == receipt.range)",
         "batch.state is not BatchState.SUPERSEDED and batch.range == receipt.range",
@@ -251,7 +254,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind begins no new generation",
-        "core/reconcile.py",
+        "core/rewind.py",
         "rewind",
         "partition.generation, partition.next_seq = (generation, 0)",
         "partition.next_seq = 0",
@@ -296,11 +299,11 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "what is still to be delivered may be replayed",
-        "core/pipeline_phases.py",
-        "PipelineState.check_re_read",
+        "core/side_partitions.py",
+        "check_re_read",
         "span.end",
         "span.start",
-        test=f"{_UNIT}/test_pipeline_phases.py::TestSidePartitions::test_what_lies_beyond_the_checkpoint_is_not_read_once_more",
+        test=f"{_UNIT}/test_side_partitions.py::TestReRead::test_what_lies_beyond_the_checkpoint_is_not_read_once_more",
     ),
     Mutant(
         "epochs are compared the wrong way at the lease",
@@ -331,7 +334,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "compaction reaches across a gap",
-        "core/receipts.py",
+        "core/range_receipts.py",
         "merge_receipts",
         "item.range.start <= end",
         "item.range.start <= end + 10",
@@ -340,7 +343,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "the sum of the counts is not checked",
-        "core/batch.py",
+        "core/receipt.py",
         "Counts.balanced",
         "min(fates) >= 0 and self.read == sum(fates)",
         "self.read >= self.delivered + self.filtered + self.dead_lettered",
@@ -356,7 +359,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "the sink's fence is not compared with the ledger's",
-        "core/sink_standing.py",
+        "core/sink_state.py",
         "differences",
         "known.epoch is not None and found.epoch < known.epoch",
         "False",
@@ -365,7 +368,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "receipts that the sink does not hold any more are not minded",
-        "core/sink_standing.py",
+        "core/sink_state.py",
         "differences",
         "bool(found.missing)",
         "False",

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 
 from airflow_provider_ckpt.core import actions
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.invariants import Violation, state_violations, step_violations
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.pipeline_phases import PipelineState
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range, subtract
-from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
+from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal.coverage import Met
 from tests.formal.expectations import ACCOUNTED, REFUSAL, disappointments, misdirected

@@ -10,10 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_provider_ckpt.core import reconcile as reconciling
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Counts, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,7 +72,7 @@ def take(partition: Partition, receipt: Receipt) -> list[Event]:
     """Hear of a receipt: acknowledge it, or import it if its range is not the batch's."""
     batch = partition.batches.get(receipt.key.seq) if receipt.key.generation == partition.generation else None
     if batch is not None and batch.started and batch.receipt is None and batch.range != receipt.range:
-        return partition.import_receipts([receipt])
+        return import_receipts(partition, [receipt])
     return partition.ack(receipt)
 
 

@@ -18,11 +18,14 @@ from unittest.mock import patch
 
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Counts, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.reconcile import rewind
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, Phase, PlannedTicket
 from airflow_provider_ckpt.ledger.store import partitions
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
@@ -211,7 +214,7 @@ def _import(part: Partition, seq: int, detail: Mapping[str, Any], left: Partitio
     stays = left.batches.get(seq)
     verdict = _VERDICT_OF.get(stays.state, Verdict.DELIVERED) if stays else Verdict.DELIVERED
     key = BatchKey(part.generation, part.id, seq)
-    part.import_receipts([_receipt(key, Range(*detail["range"]), verdict, Counts())], advance=False)
+    import_receipts(part, [_receipt(key, Range(*detail["range"]), verdict, Counts())], advance=False)
 
 
 _VERDICT_OF = {BatchState.REJECTED: Verdict.REJECTED, BatchState.SKIPPED: Verdict.VOID}

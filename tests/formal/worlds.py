@@ -11,8 +11,10 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from airflow_provider_ckpt.core.actions import ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, Instruction, Receipt
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt
 from tests.formal.memory import Memory
 
 

@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 
 
 @dataclass(frozen=True)

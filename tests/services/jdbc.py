@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc.jvm import Jvm
-from airflow_provider_ckpt.connectors.protocols import Connection
 from tests.services.kafka import jars
 
 VERSION = "42.7.11"

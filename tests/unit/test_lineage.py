@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from openlineage.client.serde import Serde
 
-from airflow_provider_ckpt.config.flow import SinkSection, SourceSection
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.lineage import dataset_name, lineage_of
 from airflow_provider_ckpt.replication.metrics import Metric
 

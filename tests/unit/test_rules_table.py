@@ -14,20 +14,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "airflow_provider_ckpt"
 
 OTHER_NOUN = {
-    ("begins", "ledger/commands/plan.py"),
-    ("cancellation watermark", "core/partition_view.py"),
-    ("checkpoint", "core/partition.py"),
     ("fence", "connectors/kafka/sink.py"),
     ("fence", "connectors/postgres/sink.py"),
-    ("import", "core/partition.py"),
-    ("lost wave", "ledger/commands/settle.py"),
-    ("low watermark", "core/recovery.py"),
-    ("receipt", "core/batch.py"),
-    ("rewind", "core/reconcile.py"),
-    ("routes", "core/policy.py"),
-    ("side partition", "core/pipeline_phases.py"),
-    ("source", "config/flow.py"),
-    ("sum identity", "connectors/batch_content.py"),
 }
 """Rules whose noun is not in their file's name, because the file holds other rules too."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import decode_schema
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.local.filesystem import local_path
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedWave

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
@@ -18,16 +19,17 @@ from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable, local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.data_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.set_back import batches_without_rows, find_loss
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class DeltaSink:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import encode_schema, misfits, to_delta
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
@@ -21,7 +22,7 @@ from airflow_provider_ckpt.connectors.local.filesystem import (
     sync_directory,
     sync_file,
 )
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
 from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors

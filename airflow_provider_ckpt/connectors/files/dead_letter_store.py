@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable, escape, io_error, local_path
 from airflow_provider_ckpt.connectors.outputs import Output
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError
 from airflow_provider_ckpt.core.wave import BatchTask

@@ -14,7 +14,7 @@ from shlex import quote
 
 from airflow_provider_ckpt.connectors.files.listing import Listing, check_path, is_pattern, list_files
 from airflow_provider_ckpt.connectors.files.recorded_file import FOLLOW_LINKS, LINK, FileIdentity, etag_of
-from airflow_provider_ckpt.connectors.protocols import SourceFile
+from airflow_provider_ckpt.connectors.source_protocol import SourceFile
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 

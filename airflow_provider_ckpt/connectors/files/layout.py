@@ -15,11 +15,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles, ReplayFiles
 from airflow_provider_ckpt.connectors.local.file_lists import StoredFileLists
 from airflow_provider_ckpt.connectors.local.filesystem import BOOKKEEPING_DIRECTORY, escape, local_path, unescape
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
 
 DATA_PREFIX = "ckpt-"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow, to_spark
 from airflow_provider_ckpt.connectors.files.csv_header import column_types
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:

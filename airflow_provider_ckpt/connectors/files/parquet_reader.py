@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.files.parquet_columns import RecordColumns
 from airflow_provider_ckpt.connectors.files.parquet_file import RowReader
 from airflow_provider_ckpt.connectors.files.reader import origin_headers
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, RecordShape
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.files.discovery import Discovery
 from airflow_provider_ckpt.connectors.files.listing import check_path
 from airflow_provider_ckpt.connectors.files.parquet_columns import declared_columns, file_columns
@@ -17,14 +18,7 @@ from airflow_provider_ckpt.connectors.files.parquet_file import Footer, read_foo
 from airflow_provider_ckpt.connectors.files.recorded_file import is_unchanged
 from airflow_provider_ckpt.connectors.files.source import PARTITION, FilesSource
 from airflow_provider_ckpt.connectors.files.split import CHUNK_BYTES, Chunk
-from airflow_provider_ckpt.connectors.protocols import (
-    Connection,
-    Plan,
-    PlanRequest,
-    RecordShape,
-    SourceFile,
-    SourcePartition,
-)
+from airflow_provider_ckpt.connectors.source_protocol import Plan, PlanRequest, RecordShape, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.errors import SourceError
 
 _MAX_BATCH_ROWS = 100_000

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.record_ends import BOM, scan_records
 from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, read_error, verify
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, RecordShape
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
 

@@ -27,9 +27,9 @@ from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout, marker_name
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, write_durably
 from airflow_provider_ckpt.core import private_files
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 _FORMAT = 1
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
@@ -23,11 +24,12 @@ from airflow_provider_ckpt.connectors.files.set_back import (
 from airflow_provider_ckpt.connectors.files.staging import roll_forward, sweep
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable, io_error
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class FilesSink:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.discovery import Discovery, discover
 from airflow_provider_ckpt.connectors.files.listing import check_path
@@ -23,8 +24,8 @@ from airflow_provider_ckpt.connectors.files.recorded_file import is_unchanged, o
 from airflow_provider_ckpt.connectors.files.split import Chunk, split_by_count, split_by_size
 from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
-from airflow_provider_ckpt.connectors.protocols import (
-    Connection,
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest
+from airflow_provider_ckpt.connectors.source_protocol import (
     Plan,
     PlannedBatch,
     PlanRequest,
@@ -33,7 +34,6 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range

@@ -11,13 +11,16 @@ from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout
 from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
 from airflow_provider_ckpt.connectors.files.staging import discard, publish, stage
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, Connection, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.sum_identity import checked_counts
+from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError, FencedError
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 
@@ -53,7 +56,7 @@ class FilesWriter:
         """Do nothing: no file is held open."""
 
     def _deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
-        counts = content.counts(task, self._queue)
+        counts = checked_counts(content, task, self._queue)
         if content.dead_letters:  # never removed: a duplicate task's receipt may name this attempt
             self._target.dead_letters.write(task, self._context, content.dead_letters, self._queue.max_dlq_retries)
         name = None

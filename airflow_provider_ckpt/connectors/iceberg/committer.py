@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedWave
 from airflow_provider_ckpt.core.errors import SinkError

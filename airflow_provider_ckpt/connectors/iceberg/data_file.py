@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.connectors.local.filesystem import make_directory, sync_directory, sync_file
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import record_error
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg import data_file
 from airflow_provider_ckpt.connectors.iceberg.column_types import (
     fill_missing_columns,
@@ -25,7 +26,7 @@ from airflow_provider_ckpt.connectors.iceberg.column_types import (
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, to_local_path
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError

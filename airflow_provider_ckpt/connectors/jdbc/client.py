@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import url_check
 from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, CursorKind, DriverColumn
 from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, sql_error
 from airflow_provider_ckpt.connectors.jdbc.jvm import Jvm
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SourceError
 
 _SECONDS = 10

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import Connection, RecordShape
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.core.batch import BatchKey
+    from airflow_provider_ckpt.core.batch_key import BatchKey
     from airflow_provider_ckpt.core.wave import BatchTask
 
 
 class JdbcReader:
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.protocols.SparkFedReader`."""
+    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.SparkFedReader`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002  # Spark uses them
         self._table = pipeline.source.table

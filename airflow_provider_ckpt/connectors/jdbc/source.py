@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import query
 from airflow_provider_ckpt.connectors.jdbc.client import Database, require_connection
 from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, MIN_POSITION, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.split import batch_records, empty_batch, split
 from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.protocols import (
-    Connection,
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions
+from airflow_provider_ckpt.connectors.source_protocol import (
     Plan,
     PlannedBatch,
     PlanRequest,
@@ -27,7 +28,6 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import Range
@@ -48,7 +48,7 @@ _AGED_BOUND = "stood"
 
 
 class JdbcSource:
-    """Planning side of the jdbc source; see :class:`~airflow_provider_ckpt.connectors.protocols.Source`.
+    """Planning side of the jdbc source; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
     :param connection: the database

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from airflow_provider_ckpt.connectors.jdbc.client import ResultKind
 from airflow_provider_ckpt.connectors.jdbc.table import Table
-from airflow_provider_ckpt.connectors.protocols import PlannedBatch
+from airflow_provider_ckpt.connectors.source_protocol import PlannedBatch
 from airflow_provider_ckpt.core.ranges import Range
 
 AUTO_RECORDS = 50_000

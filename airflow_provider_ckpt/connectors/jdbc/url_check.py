@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _PARAMETER = re.compile(r"([A-Za-z_$][\w.$ -]{0,60}+)=([^;&?,()]*+)")

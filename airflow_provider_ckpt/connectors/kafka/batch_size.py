@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import consumer_config, create_client
-from airflow_provider_ckpt.connectors.protocols import Connection
 
 TARGET_BYTES = 16 << 20
 """Intended bytes of a batch if the pipeline does not set a batch size."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import UTC, datetime
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import answer_timeout
 from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, transaction_timeout, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import (
@@ -25,9 +26,10 @@ from airflow_provider_ckpt.connectors.kafka.receipts import (
 )
 from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
+from airflow_provider_ckpt.core.receipt import Receipt
 
 
 class PartitionClaim:

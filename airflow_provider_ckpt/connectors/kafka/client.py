@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.allowed_settings import client_settings, named_brokers, refuse_settings
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     ConfigError,

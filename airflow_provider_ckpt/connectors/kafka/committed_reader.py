@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     client_config,
@@ -14,7 +15,6 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     to_error_info,
     to_exception,
 )
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaProducerError
 
 if TYPE_CHECKING:

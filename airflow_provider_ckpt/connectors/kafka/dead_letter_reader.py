@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.committed_reader import read_committed
 from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEADER, IdentifyingHeader, seal
 from airflow_provider_ckpt.connectors.kafka.deserialize import HEADER_NAME_ERRORS, read_headers
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     answer_timeout,
@@ -28,7 +29,7 @@ from airflow_provider_ckpt.connectors.kafka.receipts import refuse_receipts_topi
 from airflow_provider_ckpt.connectors.kafka.sender import Sender
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask

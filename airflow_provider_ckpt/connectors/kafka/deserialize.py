@@ -11,7 +11,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.extreme_times import parse_microseconds, timestamp_text
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sized
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     answer_timeout,
@@ -17,7 +18,6 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     to_error_info,
     to_exception,
 )
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     answer_timeout,
@@ -26,7 +27,7 @@ from airflow_provider_ckpt.connectors.kafka.client import (
 from airflow_provider_ckpt.connectors.kafka.deserialize import to_record_batch
 from airflow_provider_ckpt.connectors.kafka.source import damaged_error, expired_error
 from airflow_provider_ckpt.connectors.kafka.source_topic import TopicClient
-from airflow_provider_ckpt.connectors.protocols import Connection, RecordShape
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, KafkaConsumerError
 
 if TYPE_CHECKING:

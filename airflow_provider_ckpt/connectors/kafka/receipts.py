@@ -16,10 +16,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.receipt import Receipt
 
 TOPIC_PREFIX = "ckpt-receipts."
 """Prefix of the names of receipts topics, so that rights can be granted to all of them at once."""

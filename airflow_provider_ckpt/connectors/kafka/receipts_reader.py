@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     client_config,
@@ -19,7 +20,6 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     to_exception,
 )
 from airflow_provider_ckpt.connectors.kafka.receipts import ReceiptsTopicState
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaProducerError, SinkError
 
 if TYPE_CHECKING:

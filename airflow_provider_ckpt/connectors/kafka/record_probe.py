@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     answer_timeout,
@@ -15,7 +16,6 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     to_error_info,
     to_exception,
 )
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
 
 if TYPE_CHECKING:

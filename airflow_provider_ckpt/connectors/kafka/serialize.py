@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors import json_encoding
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Messages:
 def to_messages(rows: pa.Table, key: Sequence[str]) -> Messages:
     """Convert rows to messages.
 
-    :param rows: the column :data:`~airflow_provider_ckpt.connectors.protocols.ROW_NUMBER`, then the rows' columns
+    :param rows: the column :data:`~airflow_provider_ckpt.connectors.sink_protocol.ROW_NUMBER`, then the rows' columns
     :param key: columns of ``sink.key``; the value of a single column is the key, several columns become a JSON object
     """
     import pyarrow as pa

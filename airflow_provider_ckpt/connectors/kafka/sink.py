@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.kafka.client import (
     answer_timeout,
@@ -37,11 +38,12 @@ from airflow_provider_ckpt.connectors.kafka.serialize import refuse_unfit_column
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.target_log import TargetLogEnds, TargetLogReader
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -53,7 +55,7 @@ _PARALLEL_FENCES = 8
 
 
 class KafkaSink:
-    """Control side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.protocols.Sink`."""
+    """Control side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`."""
 
     exactly_once = True
 

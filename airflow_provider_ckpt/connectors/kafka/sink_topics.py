@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     answer_timeout,
@@ -18,7 +19,6 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     to_exception,
 )
 from airflow_provider_ckpt.connectors.kafka.receipts import NEW_TOPIC_SETTINGS, REQUIRED_SETTINGS
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 
 if TYPE_CHECKING:

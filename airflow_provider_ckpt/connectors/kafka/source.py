@@ -14,15 +14,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.batch_size import ONE_BATCH_RECORDS, choose_batch_records
 from airflow_provider_ckpt.connectors.kafka.client import COLUMNS, require_connection, require_topic
 from airflow_provider_ckpt.connectors.kafka.log_continuity import LogContinuity, LogSnapshot
 from airflow_provider_ckpt.connectors.kafka.record_probe import RecordProbe, StartOffset
 from airflow_provider_ckpt.connectors.kafka.source_topic import LogOffsets, Topic, TopicClient
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.protocols import (
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest
+from airflow_provider_ckpt.connectors.source_protocol import (
     SOURCE_END,
-    Connection,
     Plan,
     PlannedBatch,
     PlanRequest,
@@ -32,7 +33,6 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSource:
-    """Planning side of the Kafka source; see :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
+    """Planning side of the Kafka source; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         assert pipeline.source.topic is not None

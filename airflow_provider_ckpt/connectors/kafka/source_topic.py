@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     answer_timeout,
@@ -15,7 +16,6 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     from_kafka_exception,
     is_leader_election,
 )
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, KafkaConsumerError, SourceError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from contextlib import closing
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.record_probe import RecordProbe, StartOffset
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.source_topic import LogOffsets, TopicClient
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
 
 _CLOCKS_MS = 600_000

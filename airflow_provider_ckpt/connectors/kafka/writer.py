@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS, BatchContent, DeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim, read_epochs, refuse_if_fenced
 from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
 from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
@@ -23,8 +24,9 @@ from airflow_provider_ckpt.connectors.kafka.sender import Sender
 from airflow_provider_ckpt.connectors.kafka.serialize import Messages, to_messages
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.size_limits import always_refused, possibly_refused
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.sum_identity import checked_counts
+from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     DeadLetterQueueError,
@@ -33,6 +35,7 @@ from airflow_provider_ckpt.core.errors import (
     FencedError,
     SinkError,
 )
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
@@ -59,7 +62,7 @@ class _DeadLetterRefusedError(Exception):
 
 
 class KafkaWriter:
-    """Writing side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
+    """Writing side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         assert pipeline.sink.topic is not None
@@ -77,7 +80,7 @@ class KafkaWriter:
         from confluent_kafka import KafkaException
 
         try:
-            content.counts(task, self._pipeline.dead_letter_queue)
+            checked_counts(content, task, self._pipeline.dead_letter_queue)
             return self._found(task) or self._persist(task, content)
         except FencedError:
             self.close()
@@ -153,7 +156,7 @@ class KafkaWriter:
         self, task: BatchTask, content: BatchContent, messages: Messages, bad: Mapping[int, ErrorInfo]
     ) -> Outcome:
         own = content.original(bad) if bad else []
-        counts = content.counts(task, self._pipeline.dead_letter_queue, own)
+        counts = checked_counts(content, task, self._pipeline.dead_letter_queue, own)
         messages, dead_letters = messages.without(bad) if bad else messages, [*content.dead_letters, *own]
         verdict = task.instruction.verdict
         now = datetime.now(UTC)

@@ -24,9 +24,10 @@ from airflow_provider_ckpt.connectors.batch_content import (
 )
 from airflow_provider_ckpt.connectors.local.filesystem import escape, io_error, write_durably
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import BatchTask
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
 

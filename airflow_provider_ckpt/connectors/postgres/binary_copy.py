@@ -22,7 +22,7 @@ from airflow_provider_ckpt.connectors.postgres.exact_values import (
     numeric_scale,
 )
 from airflow_provider_ckpt.connectors.postgres.table import Column, Table
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _POLICIES = """

@@ -11,9 +11,10 @@ from typing import Any
 from airflow_provider_ckpt.connectors.postgres.client import literal, sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, SinkError
+from airflow_provider_ckpt.core.receipt import Receipt
 
 _UNIQUE_VIOLATION, _NOT_NULL_VIOLATION = "23505", "23502"
 

@@ -8,7 +8,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sqlstates import is_server_failure, is_transient
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorInfo, ErrorType, SinkError, SourceError
 

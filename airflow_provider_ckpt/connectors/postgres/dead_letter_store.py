@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres.client import (
     error_info,
@@ -21,7 +22,7 @@ from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COM
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity
 from airflow_provider_ckpt.connectors.postgres.receipts import CREATION_LOCK, DEAD_LETTER_COLUMNS
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, describe_table, psycopg_fetch
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask

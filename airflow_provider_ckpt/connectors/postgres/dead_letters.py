@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter, split_headers
 from airflow_provider_ckpt.connectors.postgres.client import error_info, quote
 from airflow_provider_ckpt.connectors.postgres.receipts import DEAD_LETTER, DEAD_LETTER_COLUMNS, BookkeepingTables
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask

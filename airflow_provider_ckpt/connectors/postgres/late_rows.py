@@ -17,9 +17,15 @@ from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states
 from airflow_provider_ckpt.connectors.postgres.source_witness import LateRowSign, Witness
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.watch import Watch
-from airflow_provider_ckpt.connectors.protocols import FindUnreceipted, Plan, PlanningAlarm, PlanRequest, SourceEvidence
+from airflow_provider_ckpt.connectors.source_protocol import (
+    WITNESS,
+    FindUnreceipted,
+    Plan,
+    PlanningAlarm,
+    PlanRequest,
+    SourceEvidence,
+)
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
-from airflow_provider_ckpt.core.recovery import WITNESS
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

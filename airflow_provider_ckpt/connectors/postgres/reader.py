@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.postgres.client import (
     error_info,
     open_adbc,
@@ -14,7 +15,7 @@ from airflow_provider_ckpt.connectors.postgres.client import (
 )
 from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, MICROSECONDS_A_DAY, CursorKind, value_sql
 from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe_table
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, RecordShape
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.errors import ErrorType, SourceError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _MAY_READ_TABLE = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
 
 
 class PostgresReader:
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.protocols.Reader`.
+    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
 
     :param shape: the columns, as resolved by the planning side
     """

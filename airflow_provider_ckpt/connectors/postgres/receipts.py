@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
 FENCE = "ckpt_sink_fence"
 RECEIPT = "ckpt_sink_receipt"

@@ -27,7 +27,7 @@ from airflow_provider_ckpt.connectors.postgres.row_errors import (
 )
 from airflow_provider_ckpt.connectors.postgres.table import Table
 from airflow_provider_ckpt.connectors.postgres.upsert_key import KeyColumn
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres import target_identity, target_witness
@@ -29,11 +30,12 @@ from airflow_provider_ckpt.connectors.postgres.schema_check import HAS_FILLING_T
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
 from airflow_provider_ckpt.connectors.postgres.target_rules import refuse_altering_target, refuse_unwritable_target
 from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unsuitable_key
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -68,7 +70,7 @@ WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_databa
 
 
 class PostgresSink:
-    """Sink that writes to a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.protocols.Sink`."""
+    """Sink that writes to a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`."""
 
     exactly_once = True
 

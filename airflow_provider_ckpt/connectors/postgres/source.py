@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres.client import (
     error_info,
@@ -35,8 +36,8 @@ from airflow_provider_ckpt.connectors.postgres.identity import table_identity, t
 from airflow_provider_ckpt.connectors.postgres.late_rows import LateRows
 from airflow_provider_ckpt.connectors.postgres.split import Splitter
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
-from airflow_provider_ckpt.connectors.protocols import (
-    Connection,
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest
+from airflow_provider_ckpt.connectors.source_protocol import (
     FindUnreceipted,
     Plan,
     PlannedBatch,
@@ -47,7 +48,6 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -74,7 +74,7 @@ def _to_digest(row: tuple[Any, ...]) -> PositionDigest:
 
 
 class PostgresSource:
-    """Source that reads a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
+    """Source that reads a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         assert pipeline.source.table is not None

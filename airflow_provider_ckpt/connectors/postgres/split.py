@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
-from airflow_provider_ckpt.connectors.protocols import PlannedBatch
+from airflow_provider_ckpt.connectors.source_protocol import PlannedBatch
 from airflow_provider_ckpt.core.ranges import Range
 
 log = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS, BatchContent
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim, fenced_error
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
 from airflow_provider_ckpt.connectors.postgres.dead_letters import DeadLettersRefusedError, write_dead_letters
@@ -26,8 +27,9 @@ from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
 from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS, RowWriter, write_good_rows
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.postgres.target_rules import TargetDescription, describe_target
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.sum_identity import checked_counts
+from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     ErrorInfo,
@@ -35,6 +37,7 @@ from airflow_provider_ckpt.core.errors import (
     FencedError,
     SinkError,
 )
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ _DIFFER_HINT = (
 
 
 class PostgresWriter:
-    """Writer of one lane; see :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
+    """Writer of one lane; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         assert pipeline.sink.table is not None
@@ -73,7 +76,7 @@ class PostgresWriter:
         from adbc_driver_manager import Error
 
         try:
-            content.counts(task, self._queue)
+            checked_counts(content, task, self._queue)
             return self._retry_dead_letters(task, content)
         except FencedError:
             self._roll_back()
@@ -124,7 +127,7 @@ class PostgresWriter:
 
     def _attempt(self, task: BatchTask, content: BatchContent, books: BookkeepingTables, send: _Send) -> Outcome:
         verdict = task.instruction.verdict
-        counts = content.counts(task, self._queue)
+        counts = checked_counts(content, task, self._queue)
         receipt = Receipt(
             task.key, task.range, verdict, self._context.epoch, task.attempt, counts, self._now(), task.bound,
             content.positions,
@@ -138,7 +141,7 @@ class PostgresWriter:
             bad = send(content.rows)
             if bad:
                 own = content.original(bad)
-                counts = content.counts(task, self._queue, own)
+                counts = checked_counts(content, task, self._queue, own)
                 recounted = [*self._batch_key(task), counts.delivered, counts.dead_lettered]
                 adbc_fetch(self._cursor)(books.recount, recounted)
                 dead_letters = [*dead_letters, *own]

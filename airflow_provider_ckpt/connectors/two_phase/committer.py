@@ -15,14 +15,15 @@ from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt, ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.set_back import refuse_loss
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, StagedWave
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, IoError
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import Outcome
 
 

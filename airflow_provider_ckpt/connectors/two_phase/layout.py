@@ -15,7 +15,7 @@ from uuid import uuid4
 from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles, ReplayFiles
 from airflow_provider_ckpt.connectors.local.file_lists import StoredFileLists
 from airflow_provider_ckpt.connectors.local.filesystem import BOOKKEEPING_DIRECTORY, escape
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 
 DATA_PREFIX = "ckpt-"
 

@@ -28,10 +28,10 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
-from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError
 from airflow_provider_ckpt.core.ranges import Range, merge
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 _FORMAT = 1
 _RANDOM_BITS = 32

@@ -18,7 +18,7 @@ from typing import Any
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError, SinkChangedError
 
 

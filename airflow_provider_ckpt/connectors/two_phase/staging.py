@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 

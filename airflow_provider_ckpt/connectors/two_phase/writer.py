@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, record_error
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, remove_files
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
@@ -100,7 +101,7 @@ class TableWriter(ABC, Generic[V]):
         rows = self._convert_rows(content.rows, version)
         errors = self._record_errors(rows, version) if rows.num_rows else {}
         own = content.original(errors) if errors else []
-        counts = content.counts(task, self._pipeline.dead_letter_queue, own)
+        counts = checked_counts(content, task, self._pipeline.dead_letter_queue, own)
         dead_letters = sorted([*content.dead_letters, *own], key=lambda dead_letter: dead_letter.position)
         if errors:
             rows = exclude_rows(rows, errors)

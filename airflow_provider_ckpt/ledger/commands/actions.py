@@ -12,13 +12,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from airflow_provider_ckpt.connectors.source_protocol import WITNESS
 from airflow_provider_ckpt.core import actions
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState
-from airflow_provider_ckpt.core.dead_letters import DeadLetterState, IndexEntry, Replay, find_replayed, replaying_within
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import DeadLetterState, IndexEntry, find_replayed, replaying_within
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import WITNESS
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import generations
 from airflow_provider_ckpt.ledger.commands.sink_state import clear_state

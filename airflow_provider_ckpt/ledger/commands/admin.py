@@ -18,10 +18,10 @@ from airflow_provider_ckpt.core.actions import (
     Action,
     require_reason,
 )
-from airflow_provider_ckpt.core.batch import Receipt
-from airflow_provider_ckpt.core.dead_letters import LostReplays
+from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerStateError
 from airflow_provider_ckpt.core.lease import assume_alive
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.commands import actions, proposals, reconcile, retention, sink_state
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session

@@ -1,4 +1,4 @@
-"""Commands that add work: declare the pipeline, start partitions, plan batches, begin attempts."""
+"""Commands that add work: declare the pipeline, start partitions, plan batches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourcePartition
-from airflow_provider_ckpt.core.batch import Batch, BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile, SourcePartition
+from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
+from airflow_provider_ckpt.core.low_watermark import EXPIRED
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.recovery import EXPIRED
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, tables
+from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 from airflow_provider_ckpt.ledger.store import events as trail
 from airflow_provider_ckpt.ledger.store import partitions as store
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
@@ -164,28 +164,3 @@ def _store_files(work: UnitOfWork, files: Sequence[SourceFile]) -> None:
             for file in files
         ],
     )
-
-
-def begin_attempts(work: UnitOfWork, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
-    """Begin an attempt of each batch; with at-most-once delivery this also resolves the batch.
-
-    :param work: the command's unit of work
-    :param keys: the batches
-    :param run: name of the run, stored with the attempts
-    :param at_most_once: resolve the batches as ``sent``
-    :raises LedgerStateError: if one of them cannot begin; then none does
-    """
-    started: list[Batch] = []
-    for key in keys:
-        partition = work.partition(key)
-        _, events = partition.begin(
-            partition.planned(key.seq), epoch=work.lease.epoch, now=work.now, at_most_once=at_most_once, advance=False
-        )
-        work.events += events
-        started.append(partition.batches[key.seq])
-    if at_most_once:
-        dead_letters.resolve_at_most_once(work.connection, work.lease.pipeline, started, work.replays)
-        work.advance()
-    store.open_attempts(work.connection, work.lease.pipeline, started, run, work.now)
-    work.write("begun", {"batches": len(started), "ranges": trail.merged_ranges(started), "run": run})
-    return started

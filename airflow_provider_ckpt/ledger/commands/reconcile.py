@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_provider_ckpt.core import reconcile as decisions
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt, side_generation
-from airflow_provider_ckpt.core.dead_letters import LostReplays
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
+from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.side_partitions import restore_replay
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import generations
 from airflow_provider_ckpt.ledger.store import dead_letters, partitions
@@ -59,7 +61,7 @@ def _restore_forgotten_replays(work: UnitOfWork, forgotten: LostReplays) -> None
     for name, replay in forgotten.replays.items():
         key = BatchKey(side_generation(name), name, 0)
         if key.source in work.stored:
-            _, events = work.machine.recall(key.source, key.generation, replay)
+            _, events = restore_replay(work.machine, key.source, key.generation, replay)
             generations.record_generations(work, events, "the ledger had forgotten it")
             work.events += events
 

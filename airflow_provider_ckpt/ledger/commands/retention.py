@@ -16,8 +16,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState
-from airflow_provider_ckpt.core.recovery import deletable_snapshots
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.partition_history import deletable_snapshots
 from airflow_provider_ckpt.ledger.queries import sink_state, status
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, receipts, tables
 from airflow_provider_ckpt.ledger.store import lease as leases

@@ -7,12 +7,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
-from airflow_provider_ckpt.core.dead_letters import LostReplays
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
 from airflow_provider_ckpt.core.lease import TAKEOVERS, assume_alive
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.commands import plan as planning
 from airflow_provider_ckpt.ledger.commands import reconcile as reconciling
 from airflow_provider_ckpt.ledger.commands import settle as settling
+from airflow_provider_ckpt.ledger.commands.begin import begin_attempts
+from airflow_provider_ckpt.ledger.commands.lost_wave import settle_lost_wave
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
 from airflow_provider_ckpt.ledger.store import lease as leases
@@ -20,7 +24,7 @@ from airflow_provider_ckpt.ledger.types import Lease, Reconciliation, Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourcePartition
+    from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile, SourcePartition
     from airflow_provider_ckpt.core.policy import DeliveryPolicy
     from airflow_provider_ckpt.core.wave import Outcome
 
@@ -136,7 +140,7 @@ class RunCommands(Session):
         :raises LedgerStateError: if a batch is not planned, is due later, or the pipeline is draining or stopped
         """
         with self._command(lease, now, _numbers(keys)) as work:
-            return planning.begin_attempts(work, keys, run=run, at_most_once=at_most_once)
+            return begin_attempts(work, keys, run=run, at_most_once=at_most_once)
 
     def reconcile(
         self,
@@ -210,7 +214,7 @@ class RunCommands(Session):
         found = list(receipts)
         touch = {key.partition for lane in lanes for key in lane} | {receipt.key.partition for receipt in found}
         with self._command(lease, now, touch) as work:
-            return settling.settle_lost_wave(work, lanes, found, alone=alone, limit=limit, window=window)
+            return settle_lost_wave(work, lanes, found, alone=alone, limit=limit, window=window)
 
     def cancel(self, lease: Lease, *, now: datetime) -> list[BatchKey]:
         """Cancel every open attempt of this lease; return the batches."""

@@ -1,23 +1,17 @@
-"""Commands that end attempts: settle a wave's outcomes, settle a lost wave, cancel.
+"""Commands that end attempts: settle a wave's outcomes, cancel.
 
 Only a receipt resolves a batch; any other outcome ends the attempt, and the batch waits for another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import (
-    AttemptOutcome,
-    Batch,
-    BatchKey,
-    BatchState,
-    Instruction,
-    Receipt,
-)
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import (
@@ -31,6 +25,8 @@ from airflow_provider_ckpt.core.policy import (
     SkipBatch,
     decide,
 )
+from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, low_watermark, partitions, tables
@@ -59,7 +55,7 @@ def apply_receipt(work: UnitOfWork, receipt: Receipt) -> bool:
     batch = partition.batches.get(receipt.key.seq) if receipt.key.generation == partition.generation else None
     if batch is not None and batch.started and batch.range != receipt.range and batch.receipt is None:
         partitions.load_all_batches(work.connection, work.lease.pipeline, item)
-        work.events += partition.import_receipts([receipt], advance=False)
+        work.events += import_receipts(partition, [receipt], advance=False)
         return True
     events = partition.ack(receipt, advance=False)
     work.events += events
@@ -102,7 +98,7 @@ def settle(
         else:
             _return_to_planned(work, batch, outcome.outcome)
     work.advance()
-    _store_result(work, "settled", fresh, window)
+    store_result(work, "settled", fresh, window)
     return Settlement(
         [receipt for receipt, _ in fresh], decisions, errors.get(HaltRun), errors.get(FailRun), work.checkpoint
     )
@@ -159,47 +155,6 @@ def _ignored_outcome(outcome: Outcome) -> Event:
     return Event("outcome_ignored", key.partition, key.generation, key.seq, detail)
 
 
-def settle_lost_wave(
-    work: UnitOfWork,
-    lanes: Sequence[Sequence[BatchKey]],
-    receipts: Iterable[Receipt],
-    *,
-    alone: bool,
-    limit: int,
-    window: timedelta | None = None,
-) -> Settlement:
-    """Settle a wave whose Spark was lost before it could report (semantics, section 7, isolation).
-
-    In each lane the first batch without a receipt may have killed the executor, so it runs alone next time; if it did
-    run alone, another death is counted. The rest of the lane is abandoned.
-
-    :param work: the command's unit of work
-    :param lanes: batches of the wave, each lane in order
-    :param receipts: receipts read from the sink after the loss
-    :param alone: whether the wave was one batch running alone
-    :param limit: number of deaths at which the batch is held
-    :param window: distance of the low watermark behind the checkpoint
-    """
-    fresh: NewReceipts = [(receipt, {}) for receipt in receipts if apply_receipt(work, receipt)]
-    decisions: dict[BatchKey, Decision] = {}
-    for lane in lanes:
-        open_ones = [batch for key in lane if (batch := work.batch_in_flight(key)) is not None]
-        for first, batch in zip([True] + [False] * len(open_ones), open_ones, strict=False):
-            partition = work.partition(batch.key)
-            ticket = partition.sending(batch.key.seq)
-            work.ended(batch.key, AttemptOutcome.ABANDONED)
-            if first and alone:
-                work.events += partition.died_alone(ticket, limit=limit)
-                if partition.batches[batch.key.seq].state is BatchState.HELD:
-                    decisions[batch.key] = HoldBatch()
-                continue
-            planned, events = partition.abandon(ticket)
-            work.events += events + (partition.run_alone(planned) if first else [])
-    work.advance()
-    _store_result(work, "lost", fresh, window)
-    return Settlement([receipt for receipt, _ in fresh], decisions, checkpoint=work.checkpoint)
-
-
 def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
     """Cancel every open attempt of this lease; return the batches."""
     cancelled: list[BatchKey] = []
@@ -234,7 +189,7 @@ def _move_low_watermark(work: UnitOfWork, window: timedelta | None, *, idle: boo
     )
 
 
-def _store_result(work: UnitOfWork, kind: str, fresh: NewReceipts, window: timedelta | None) -> None:
+def store_result(work: UnitOfWork, kind: str, fresh: NewReceipts, window: timedelta | None) -> None:
     work.events += _move_low_watermark(work, window)
     dead_letters.update_index(work.connection, work.lease.pipeline, fresh, work.replays)
     receipts = [receipt for receipt, _ in fresh]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState, UnfinishedAcceptance
+from airflow_provider_ckpt.core.sink_state import ExpectedSinkState, UnfinishedAcceptance
 from airflow_provider_ckpt.ledger.commands.sink_state import note_unaccepted, store_state
 from airflow_provider_ckpt.ledger.queries import sink_state
 from airflow_provider_ckpt.ledger.session import Session

@@ -13,12 +13,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, Violation, state_violations
-from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipt import Counts
+from airflow_provider_ckpt.core.sink_comparison import LedgerSnapshot
 from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
-from airflow_provider_ckpt.ledger.queries import status
-from airflow_provider_ckpt.ledger.store import partitions, tables
+from airflow_provider_ckpt.ledger.queries import sink_state, status
+from airflow_provider_ckpt.ledger.store import dead_letters, partitions, tables
 
 ATTEMPTS_MATCH_BATCHES = "AttemptsMatchBatches"
 """Invariant: every batch in flight has exactly one open attempt, and no other batch has one."""
@@ -66,6 +70,30 @@ def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, An
         ],
         "accounted": accounted,
     }
+
+
+def load_snapshot(connection: Connection, pipeline: str) -> LedgerSnapshot:
+    """Return the ledger's receipts, batches, generations and numbers of dead letters, for a comparison with the sink.
+
+    :raises ConfigError: if the ledger does not know the pipeline
+    """
+    status.require_pipeline(connection, pipeline)
+    stored = status.partitions(connection, pipeline).values()
+    named: Counter[AttemptKey] = Counter()
+    for entry in dead_letters.load(connection, pipeline):
+        named[entry.dead_letters.source] += entry.dead_letters.records
+    return LedgerSnapshot(
+        ranges.load(connection, pipeline),
+        {
+            batch.key: batch
+            for item in stored
+            for batch in [*item.partition.batches.values(), *item.unconfirmed.values()]
+        },
+        {item.partition.id: item.partition.generation for item in stored},
+        named,
+        busy=status.is_leased(connection, pipeline),
+        accepted=sink_state.accepted(connection, pipeline),
+    )
 
 
 def _epoch(connection: Connection, pipeline: str) -> int:
@@ -142,10 +170,8 @@ def _attempt_violations(
 
 
 def _dead_letter_violations(connection: Connection, pipeline: str) -> list[Violation]:
-    dead_letters, receipt, batch = tables.dead_letter.c, tables.receipt.c, tables.batch
-    indexed = connection.execute(
-        sa.select(sa.func.sum(dead_letters.records)).where(dead_letters.pipeline == pipeline)
-    ).scalar()
+    entry, receipt, batch = tables.dead_letter.c, tables.receipt.c, tables.batch
+    indexed = connection.execute(sa.select(sa.func.sum(entry.records)).where(entry.pipeline == pipeline)).scalar()
     merged = connection.execute(
         sa.select(sa.func.sum(receipt.dead_lettered)).where(receipt.pipeline == pipeline)
     ).scalar()

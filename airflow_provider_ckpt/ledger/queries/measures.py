@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.dead_letters import REPLAYABLE
-from airflow_provider_ckpt.core.recovery import EXPIRED
+from airflow_provider_ckpt.core.low_watermark import EXPIRED
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.types import Measures

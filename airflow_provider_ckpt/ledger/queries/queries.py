@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.receipts import KnownReceipts, RangeReceipt
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.recovery import MissingRange, SourceComparison, find_missing
 from airflow_provider_ckpt.ledger.queries import audit as audits
-from airflow_provider_ckpt.ledger.queries import inspect_batches, recorded
+from airflow_provider_ckpt.ledger.queries import inspect_batches
 from airflow_provider_ckpt.ledger.queries import measures as measuring
 from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
 from airflow_provider_ckpt.ledger.queries import status as reads
@@ -21,7 +22,7 @@ from airflow_provider_ckpt.ledger.store import partition_history
 from airflow_provider_ckpt.ledger.types import Measures, PartitionRecord
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import SourceFile
+    from airflow_provider_ckpt.connectors.source_protocol import SourceFile
     from airflow_provider_ckpt.core.ranges import Range
     from airflow_provider_ckpt.core.sink_comparison import LedgerSnapshot
 
@@ -149,7 +150,7 @@ class Queries(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            return recorded.load(connection, pipeline)
+            return audits.load_snapshot(connection, pipeline)
 
     def measures(self, pipeline: str, after: int | None = None) -> Measures:
         """Return measured values of a pipeline that do not belong to one partition; see ``measures.py``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.receipts import from_row
 

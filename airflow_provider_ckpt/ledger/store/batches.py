@@ -13,9 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import RESOLVED, Batch, BatchKey, BatchState, Instruction, Receipt
+from airflow_provider_ckpt.core.batch import RESOLVED, Batch, BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 
 _BATCH = tables.batch.c

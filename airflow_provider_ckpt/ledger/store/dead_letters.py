@@ -12,7 +12,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt, Verdict, side_generation
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
+from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
 from airflow_provider_ckpt.core.dead_letters import (
     REPLAYABLE,
     UNKNOWN_TYPE,
@@ -20,13 +22,12 @@ from airflow_provider_ckpt.core.dead_letters import (
     DeadLetters,
     DeadLetterState,
     IndexEntry,
-    LostReplays,
-    Replay,
     RereadRange,
     newest_reread,
     update_entries,
 )
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 
 _D = tables.dead_letter.c

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.types import Lease
 

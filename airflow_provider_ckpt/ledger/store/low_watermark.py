@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.recovery import expiry_events, low_watermark
+from airflow_provider_ckpt.core.low_watermark import expiry_events, low_watermark
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import partition_history, partitions
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.receipts import KnownReceipts
-from airflow_provider_ckpt.core.recovery import PartitionSnapshot
+from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
+from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.ledger.store import tables
 
 if TYPE_CHECKING:

@@ -14,17 +14,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import (
-    VERDICT_STATE,
-    AttemptOutcome,
-    Batch,
-    BatchKey,
-    BatchState,
-    Receipt,
-)
+from airflow_provider_ckpt.core.batch import VERDICT_STATE, AttemptOutcome, Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.recovery import PartitionSnapshot
+from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.store import batches as rows
 from airflow_provider_ckpt.ledger.store import bulk_sql, partition_history, tables

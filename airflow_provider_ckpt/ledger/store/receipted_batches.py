@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.store import bulk_sql
 
 _MAX_RUNS = 1000

@@ -14,9 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import Batch, BatchState, Counts
+from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 
 _R = tables.receipt.c

@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.actions import PHASE_ACTIONS, Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, Selection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
 from airflow_provider_ckpt.replication.actions import dead_letters, sink_changes

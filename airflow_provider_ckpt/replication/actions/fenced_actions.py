@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import FindUnreceipted, PlanningAlarm, WatchedSource
+from airflow_provider_ckpt.connectors.source_protocol import FindUnreceipted, PlanningAlarm, WatchedSource
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
@@ -28,8 +28,8 @@ _NO_END = 2**63
 """End of a range without an end."""
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Source
-    from airflow_provider_ckpt.core.batch import BatchKey
+    from airflow_provider_ckpt.connectors.source_protocol import Source
+    from airflow_provider_ckpt.core.batch_key import BatchKey
     from airflow_provider_ckpt.ledger.types import ActionResult, PartitionRecord
 
 

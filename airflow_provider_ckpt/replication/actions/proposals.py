@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_ckpt.core.actions import NEED_RECEIPTS_READ, SINK_ACTIONS, Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.replication.actions import dead_letters, fenced_actions, sink_changes

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.core import reconcile
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Receipt
-from airflow_provider_ckpt.core.dead_letters import DeadLetters, Replay
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.resending import ResendPlan, find_lost
-from airflow_provider_ckpt.core.sink_standing import (
+from airflow_provider_ckpt.core.sink_state import (
     ExpectedSinkState,
     SinkDifference,
     UnfinishedAcceptance,
@@ -36,8 +39,8 @@ from airflow_provider_ckpt.replication.run.sink_checks import (
 from airflow_provider_ckpt.replication.setup import OpenConnectors
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Sink
-    from airflow_provider_ckpt.core.receipts import KnownReceipts
+    from airflow_provider_ckpt.connectors.sink_protocol import Sink
+    from airflow_provider_ckpt.core.receipt import KnownReceipts
     from airflow_provider_ckpt.ledger.types import ActionResult, PartitionRecord
     from airflow_provider_ckpt.replication.setup import PipelineContext
 

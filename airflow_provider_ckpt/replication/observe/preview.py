@@ -7,11 +7,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import Connection, Plan, Sink, SinkContext, Source, SourceFile
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
+from airflow_provider_ckpt.connectors.source_protocol import Plan, Source, SourceFile
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.types import PartitionRecord
 from airflow_provider_ckpt.replication.own_output import refuse_own_output

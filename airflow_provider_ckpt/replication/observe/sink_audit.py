@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from airflow_provider_ckpt.connectors.protocols import FileBasedSink, Sink
+from airflow_provider_ckpt.connectors.sink_protocol import FileBasedSink, Sink
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.sink_comparison import (
     Difference,
@@ -23,9 +23,9 @@ from airflow_provider_ckpt.core.sink_comparison import (
     compare_target_files,
     knows_batch,
 )
-from airflow_provider_ckpt.core.sink_standing import SinkDifference as Change
-from airflow_provider_ckpt.core.sink_standing import describe_differences
-from airflow_provider_ckpt.core.sink_standing import differences as differences_of
+from airflow_provider_ckpt.core.sink_state import SinkDifference as Change
+from airflow_provider_ckpt.core.sink_state import describe_differences
+from airflow_provider_ckpt.core.sink_state import differences as differences_of
 from airflow_provider_ckpt.replication.run.file_lists import compare_files
 from airflow_provider_ckpt.replication.run.sink_checks import compare_states
 from airflow_provider_ckpt.replication.setup import PipelineContext

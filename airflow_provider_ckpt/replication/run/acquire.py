@@ -9,9 +9,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import SourcePartition, Start
+from airflow_provider_ckpt.connectors.source_protocol import SourcePartition, Start
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState
+from airflow_provider_ckpt.core.sink_state import ExpectedSinkState
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output

@@ -12,13 +12,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.file_lists import continuing_lists, split_into_lists
-from airflow_provider_ckpt.connectors.protocols import Plan, Start
+from airflow_provider_ckpt.connectors.source_protocol import Plan, Start
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.sink_comparison import Difference, DifferenceKind
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Sink, SourceFile
-    from airflow_provider_ckpt.core.batch import Receipt
+    from airflow_provider_ckpt.connectors.sink_protocol import Sink
+    from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+    from airflow_provider_ckpt.core.receipt import Receipt
     from airflow_provider_ckpt.replication.run.run import Run
     from airflow_provider_ckpt.replication.setup import PipelineContext
 

@@ -11,13 +11,13 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import SinkWithWitness
+from airflow_provider_ckpt.connectors.sink_protocol import SinkWithWitness
 from airflow_provider_ckpt.core.errors import SinkChangedError
-from airflow_provider_ckpt.core.sink_standing import ExpectedSinkState
+from airflow_provider_ckpt.core.sink_state import ExpectedSinkState
 from airflow_provider_ckpt.replication.run import sink_checks
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Sink
+    from airflow_provider_ckpt.connectors.sink_protocol import Sink
     from airflow_provider_ckpt.ledger.types import Lease
     from airflow_provider_ckpt.replication.setup import PipelineContext
 

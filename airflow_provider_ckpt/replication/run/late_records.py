@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions, find_surplus
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.receipts import KnownReceipts, RangeReceipt
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.recovery import MissingReason, RangeReading, UnreadRecords, not_covered
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import FindUnreceipted, Sink, Source
-    from airflow_provider_ckpt.core.batch import Receipt
+    from airflow_provider_ckpt.connectors.sink_protocol import Sink
+    from airflow_provider_ckpt.connectors.source_protocol import FindUnreceipted, Source
     from airflow_provider_ckpt.core.ranges import Range
+    from airflow_provider_ckpt.core.receipt import Receipt
     from airflow_provider_ckpt.ledger.types import PartitionRecord
     from airflow_provider_ckpt.replication.setup import PipelineContext
 

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.replication.run.replays import add_dead_letters

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Counts, Receipt
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.policy import Decision, RetryBatch
+from airflow_provider_ckpt.core.receipt import Counts, Receipt
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.replication.metrics import Meter, Metric
 from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow

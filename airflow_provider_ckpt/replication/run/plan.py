@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import (
+from airflow_provider_ckpt.connectors.source_protocol import (
     FindUnreceipted,
     Plan,
     PlannedBatch,
@@ -15,7 +15,8 @@ from airflow_provider_ckpt.connectors.protocols import (
     Source,
     SourceFile,
 )
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 
 if TYPE_CHECKING:

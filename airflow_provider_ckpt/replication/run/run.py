@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.connectors.protocols import SOURCE_END
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt, side_generation
+from airflow_provider_ckpt.connectors.source_protocol import SOURCE_END
+from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     FencedError,
@@ -20,7 +21,8 @@ from airflow_provider_ckpt.core.errors import (
     SinkChangedError,
     StaleEpochError,
 )
-from airflow_provider_ckpt.core.policy import routes
+from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.routes import routes
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.run import file_lists, final_check
@@ -34,7 +36,7 @@ from airflow_provider_ckpt.replication.run.wave_loop import WaveLoop
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext, utcnow
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Plan
+    from airflow_provider_ckpt.connectors.source_protocol import Plan
     from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord
     from airflow_provider_ckpt.replication.run.engine_protocol import Engine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import ComparesTargets
+from airflow_provider_ckpt.connectors.sink_protocol import ComparesTargets
 from airflow_provider_ckpt.core.errors import (
     IoError,
     LedgerStateError,
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.errors import (
     SinkChangedError,
     SinkError,
 )
-from airflow_provider_ckpt.core.sink_standing import (
+from airflow_provider_ckpt.core.sink_state import (
     ExpectedSinkState,
     SinkDifference,
     SinkState,
@@ -23,9 +23,8 @@ from airflow_provider_ckpt.core.sink_standing import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Sink
-    from airflow_provider_ckpt.core.batch import Receipt
-    from airflow_provider_ckpt.core.receipts import KnownReceipts
+    from airflow_provider_ckpt.connectors.sink_protocol import Sink
+    from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.replication.setup import PipelineContext
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
-from airflow_provider_ckpt.core.policy import Route, routes
+from airflow_provider_ckpt.core.receipt import Counts, Receipt
+from airflow_provider_ckpt.core.routes import Route, routes
 
 
 @dataclass(slots=True)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors import extreme_times
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.connectors.kafka.deserialize import time_text
-from airflow_provider_ckpt.connectors.protocols import POSITION, ROW_NUMBER, Reader
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import ReplayReader, is_replay

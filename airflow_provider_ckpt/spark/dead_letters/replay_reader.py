@@ -16,8 +16,10 @@ from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.connectors.dead_letters import read_dead_letters
 from airflow_provider_ckpt.connectors.kafka.deserialize import parse_time_text
-from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, RecordShape, Sink, SparkFedReader
-from airflow_provider_ckpt.core.dead_letters import DeadLetters, PositionedDeadLetters
+from airflow_provider_ckpt.connectors.sink_protocol import Sink
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader, RecordShape, SparkFedReader
+from airflow_provider_ckpt.core.dead_letter_replay import PositionedDeadLetters
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def is_replay(task: BatchTask) -> bool:
 
 
 class ReplayReader:
-    """Reader for batches of the source and of replays; see :class:`~.protocols.Reader`.
+    """Reader for batches of the source and of replays; see :class:`~.source_protocol.Reader`.
 
     :param reader: the source's reader
     :param sink: opens the sink that stores the dead letters

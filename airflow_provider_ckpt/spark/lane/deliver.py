@@ -13,9 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
-from airflow_provider_ckpt.connectors.protocols import Reader, Writer
 from airflow_provider_ckpt.connectors.record_positions import RecordPositions
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
+from airflow_provider_ckpt.connectors.sink_protocol import Writer
+from airflow_provider_ckpt.connectors.source_protocol import Reader
+from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
@@ -144,7 +146,7 @@ class Lane:
                 self._original(task, gathered, skipped),
                 positions=positions,
             )
-            content.counts(task, self._pipeline.dead_letter_queue)
+            checked_counts(content, task, self._pipeline.dead_letter_queue)
             self._writer = self._writer or self._job.writer()
             with suppress(SkippedError):
                 outcome = self._writer.deliver(task, content)

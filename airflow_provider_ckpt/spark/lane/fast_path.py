@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import Reader
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
+from airflow_provider_ckpt.connectors.source_protocol import Reader
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave

@@ -9,8 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, ROW_NUMBER, Reader, SparkFedReader
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader, SparkFedReader
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -26,14 +27,14 @@ from airflow_provider_ckpt.spark.transform import original_columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.connectors.protocols import RecordShape
+    from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 
 
 @dataclass(slots=True)
 class GatheredBatch:
     """Records that were read of one batch, sorted by verdict.
 
-    :param rows: records to deliver: :data:`~.protocols.NUMBER`, then the output columns
+    :param rows: records to deliver: :data:`~.sink_protocol.ROW_NUMBER`, then the output columns
     :param places: source positions of the records
     :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
     :param dead_letters: dead letters of rejected records

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-    from airflow_provider_ckpt.connectors.protocols import Reader
+    from airflow_provider_ckpt.connectors.source_protocol import Reader
     from airflow_provider_ckpt.core.wave import BatchTask
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo
 from airflow_provider_ckpt.spark import columns as c
@@ -17,7 +17,7 @@ from airflow_provider_ckpt.spark.lane import oversized_records
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.connectors.protocols import Reader
+    from airflow_provider_ckpt.connectors.source_protocol import Reader
     from airflow_provider_ckpt.core.wave import BatchTask, Wave
     from airflow_provider_ckpt.spark.job import Job
     from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder

@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c

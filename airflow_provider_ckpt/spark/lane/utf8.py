@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def invalid_utf8(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
     """Return the errors of rows with text that is not valid UTF-8, by record number.
 
-    :param rows: :data:`~.protocols.NUMBER`, then the columns
+    :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the columns
     :param kind: type of the errors
     """
     found: dict[int, ErrorInfo] = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import RecordShape
+    from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 
 _WANTED, _JUDGED = "__wanted", "__judged"
 

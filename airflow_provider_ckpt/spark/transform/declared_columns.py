@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.errors import InvalidFilterError, InvalidTransformError
 from airflow_provider_ckpt.spark import columns as c
 

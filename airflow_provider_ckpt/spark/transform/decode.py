@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import RecordShape
+    from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 
 _TEXT = "__text"
 _PARSED, _RECORD, _FAULT = "__parsed", "record", "__fault"

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.spark.sql import quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.connectors.protocols import RecordShape
+    from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 
 
 class _TextForm(NamedTuple):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import record_error
 from airflow_provider_ckpt.connectors.postgres.column_types import FIRST_DAY, MICROSECONDS_A_DAY
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.spark.sql import is_column_name, quote
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import RecordShape
+    from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 
 _FIRST_DAYS = {"postgres": FIRST_DAY, "kafka": 0}
 """By source type, the day of the first time that the source can have, in days since 1970."""

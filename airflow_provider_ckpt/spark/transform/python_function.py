@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, InvalidTransformError
 from airflow_provider_ckpt.spark.failures import to_error_info
 

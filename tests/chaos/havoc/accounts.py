@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from airflow_provider_ckpt.core.batch import Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from tests.chaos.havoc.records import Fate, Record, by_part, of_fate, places
 
 

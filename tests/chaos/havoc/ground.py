@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.ledger.store import migrate
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer, sqlalchemy_url, through

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_ckpt.connectors.protocols import Plan, SourcePartition
+from airflow_provider_ckpt.connectors.source_protocol import Plan, SourcePartition
 from airflow_provider_ckpt.core.actions import Action
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.lease import assume_alive
 from airflow_provider_ckpt.core.policy import DeliveryPolicy
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import ActionResult, Lease, PartitionRecord, Reconciliation, Settlement

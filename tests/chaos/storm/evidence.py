@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.store import database as engines
 from airflow_provider_ckpt.ledger.store import tables
 from tests.chaos.storm import journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from tests.chaos.storm.evidence import VIOLATION, Evidence, Fault
 from tests.chaos.storm.journal import LOOK, Entry
 from tests.chaos.storm.judge_answers import judge_answers

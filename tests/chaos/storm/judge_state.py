@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from airflow_provider_ckpt.core.batch import Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from tests.chaos.storm.evidence import LOST, STALE_ACCEPTED, VIOLATION, Evidence, Fault, Row
 from tests.chaos.storm.journal import LOOK, Entry
 from tests.chaos.storm.judge_trail import Trail

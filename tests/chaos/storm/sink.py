@@ -13,10 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Receipt, Verdict
 from airflow_provider_ckpt.ledger.store import database as engines
 from airflow_provider_ckpt.ledger.store import migrate
 

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.ledger.ledger import Ledger

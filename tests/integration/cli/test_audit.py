@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, record_error
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -19,12 +19,15 @@ import pytest
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.dead_letters import read_dead_letters
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, Committer, Sink, SinkContext, SourceFile, Writer
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters, Replay
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Receipt, Verdict
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark import columns as c
 from tests.integration.connectors import shared_position as shared

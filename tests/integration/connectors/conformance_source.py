@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import (
+from airflow_provider_ckpt.connectors.record_positions import RecordPositions
+from airflow_provider_ckpt.connectors.source_protocol import (
     POSITION,
     Plan,
     PlannedBatch,
@@ -24,8 +25,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     Source,
     SourceFile,
 )
-from airflow_provider_ckpt.connectors.record_positions import RecordPositions
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 

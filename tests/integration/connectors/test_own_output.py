@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.files.own_output import matches
 from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles, WrittenTarget
-from airflow_provider_ckpt.connectors.protocols import Connection
 from tests.integration.connectors.files.files_support import pipeline
 
 

@@ -14,9 +14,9 @@ import pytest
 from airflow_provider_ckpt.cli import dlq as exported
 from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLetterStore
 from airflow_provider_ckpt.connectors.local.filesystem import write_durably
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core import private_files
-from airflow_provider_ckpt.core.dead_letters import Replay
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.engines.class_archive import ClassArchive
 from airflow_provider_ckpt.engines.run_directory import RunDirectory

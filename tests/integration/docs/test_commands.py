@@ -16,7 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from airflow_provider_ckpt.config.load import load
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.replicate import replicate

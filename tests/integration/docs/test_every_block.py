@@ -27,10 +27,10 @@ from docutils import nodes
 from airflow_provider_ckpt.assets.work import work_asset
 from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.warnings import warnings
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress
 from airflow_provider_ckpt.connectors.jdbc.client import driver_properties
 from airflow_provider_ckpt.connectors.kafka.client import client_config
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
 from airflow_provider_ckpt.operators.plan import CkptPlanOperator

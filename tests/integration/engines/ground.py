@@ -18,7 +18,7 @@ from typing import Any
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.engines.factory import make_engine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.owner import of_this_process

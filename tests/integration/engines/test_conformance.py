@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.receipt import Counts
 from tests.integration.engines.ground import Ground, Kind, delivered, expected, slow_orders
 from tests.services.delta import read_delta
 from tests.services.replication import orders_pipeline

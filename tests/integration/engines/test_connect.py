@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql.connect.session import SparkSession
 
 import airflow_provider_ckpt.core
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines import connect_server as addressed
 from airflow_provider_ckpt.engines.connect import ConnectEngine
 from tests.integration.engines.ground import CONNECTION, Ground, await_rows, delivered, expected, slow_orders

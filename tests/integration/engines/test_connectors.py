@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.receipt import Counts
 from tests.integration.connectors.kafka.kafka_sink_support import stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION as KAFKA
 from tests.integration.connectors.kafka.kafka_support import connection_to as connection_to_kafka

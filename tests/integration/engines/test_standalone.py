@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.receipt import Counts
 from tests.integration.engines.ground import Ground, Kind, await_rows, delivered, expected, slow_orders
 from tests.services.spark_cluster import SparkCluster
 from tests.services.tables import scalar

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import Verdict
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, merge
-from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import bulk_sql, receipts, tables
 from airflow_provider_ckpt.ledger.types import Totals

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.actions import ActionKind
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourceFile, SourcePartition
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState
+from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourceFile, SourcePartition
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.policy import DeliveryPolicy, RetryPolicy
 from airflow_provider_ckpt.core.ranges import Range

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch
+from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed, receipt_of
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchState, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import ConfigError, LeaseBusyError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, RangeReading, UnreadRecords
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.ledger.commands import retention
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Instruction, Verdict
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Instruction
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, LedgerUnavailableError
 from airflow_provider_ckpt.core.policy import (
     DeliveryPolicy,
@@ -23,6 +23,7 @@ from airflow_provider_ckpt.core.policy import (
     SkipBatch,
 )
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url

@@ -10,8 +10,8 @@ from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ckpt.core.actions import ActionKind
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.notifications.ckpt import CkptNotifier
 from airflow_provider_ckpt.operators.phases import CkptDrainOperator

@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.replication.actions import dead_letters

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.receipt import Receipt
 from tests.chaos.havoc.run_spec import Errand
 from tests.integration.connectors.kafka.kafka_sink_support import Stored, stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, put

@@ -8,9 +8,10 @@ from shutil import copyfile
 import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate

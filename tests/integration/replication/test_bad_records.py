@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SourceError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.actions.fenced_actions import adopt

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink

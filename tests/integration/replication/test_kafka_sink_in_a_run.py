@@ -14,7 +14,7 @@ from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import SinkChangedError
 from airflow_provider_ckpt.core.wave import BatchTask

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.operators._markdown import unsettled_sections
 from airflow_provider_ckpt.replication.actions.actions import ActionContext
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store, recover

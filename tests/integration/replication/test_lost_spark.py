@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import EngineError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.engine_protocol import Check

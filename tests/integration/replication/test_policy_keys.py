@@ -13,8 +13,9 @@ import psycopg2
 import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchState, Counts
+from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.acquire import acquire

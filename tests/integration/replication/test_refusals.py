@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -12,8 +12,8 @@ import psycopg2
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerUnavailableError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.roles import LedgerRoles

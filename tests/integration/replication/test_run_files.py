@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from airflow_provider_ckpt.replication.observe.lag import lag

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.actions import ActionKind
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Counts
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.replication.actions.dead_letters import make_action

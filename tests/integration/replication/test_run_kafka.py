@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, put, transaction
 from tests.services.kafka import KafkaBroker

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
 from tests.chaos.havoc.ground import Ground
 from tests.integration.connectors.kafka.kafka_sink_support import stored

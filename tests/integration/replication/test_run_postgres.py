@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import BatchState, Counts
+from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType
+from airflow_provider_ckpt.core.receipt import Counts
 from tests.chaos.evidence import gather, judge
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, OffsetCommitError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.acquire import acquire

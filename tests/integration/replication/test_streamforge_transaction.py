@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.receipt import Counts
 from tests.chaos.havoc.ground import Ground
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.proxy import Break

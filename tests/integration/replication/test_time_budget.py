@@ -9,7 +9,8 @@ from itertools import takewhile
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
+from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import DeadlineError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, LeaseBusyError, StaleEpochError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.run.acquire import acquire

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.serialization.serialized_objects import BaseSerialization
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.sensors.attention import CkptDeadLettersSensor, CkptHeldBatchesSensor
 from airflow_provider_ckpt.sensors.base import CkptSensor
 from airflow_provider_ckpt.sensors.checkpoint import CkptCheckpointSensor

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.kafka.client import COLUMNS
-from airflow_provider_ckpt.connectors.protocols import RecordShape
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.transform import apply, original_columns
 from airflow_provider_ckpt.spark.transform.decode import flat_json_decoder

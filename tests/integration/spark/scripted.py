@@ -20,10 +20,15 @@ from pyspark import cloudpickle
 from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
-from airflow_provider_ckpt.connectors.protocols import POSITION, ROW_NUMBER, Connection, RecordShape, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
+from airflow_provider_ckpt.connectors.sum_identity import checked_counts
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 
@@ -143,7 +148,7 @@ class ScriptedWriter:
         with Path(self._log).open("a") as file:
             file.write(json.dumps(line) + "\n")
         outcome, verdict = _VERDICTS[task.instruction]
-        counts = content.counts(task, DeadLetterQueue(), found)
+        counts = checked_counts(content, task, DeadLetterQueue(), found)
         receipt = Receipt(task.key, task.range, verdict, 1, task.attempt, counts, datetime.now(UTC))
         return Outcome(task.key, task.attempt, outcome, receipt)
 

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.protocols import RecordShape, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.sql import NEVER_RAISING, cannot_raise, literal, quote

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorType, InvalidTransformError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.spark.transform.python_function import pack
 from airflow_provider_ckpt.spark.wave import check_transform, run_wave

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark.lane.deliver import Lane
 from airflow_provider_ckpt.spark.lane.gather import GatheredBatch

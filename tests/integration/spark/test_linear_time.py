@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import RecordShape
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.lane.stack_traces import _SPARK_ERROR
 from airflow_provider_ckpt.spark.transform import apply

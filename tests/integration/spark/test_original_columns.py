@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
-from airflow_provider_ckpt.connectors.protocols import RecordShape
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.spark.sql import quote
 from airflow_provider_ckpt.spark.transform import original_columns
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from tests.chaos.havoc.accounts import Found, balance
 from tests.chaos.havoc.records import Fate, Record, id_in
 

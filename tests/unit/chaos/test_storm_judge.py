@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from tests.chaos.storm.evidence import LOST, STALE_ACCEPTED, VIOLATION, Evidence, Fault
 from tests.chaos.storm.journal import Entry, Expect, Is
 from tests.chaos.storm.judge import judge

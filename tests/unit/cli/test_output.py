@@ -7,7 +7,7 @@ import io
 import pytest
 
 from airflow_provider_ckpt.cli.output import format_cell, write_document, write_json, write_table, write_yaml
-from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.core.routes import Route
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.config.delivery import DeadLetterDestination
-from airflow_provider_ckpt.config.flow import SinkSection, SourceSection, Transform
 from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.config.transform import Transform
 from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction, ErrorType
 from airflow_provider_ckpt.core.policy import DeliveryPolicy, OnExhausted

@@ -11,8 +11,10 @@ import pytest
 from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_store import WriterWithDeadLetterStore
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sum_identity import checked_counts
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -24,6 +26,7 @@ from airflow_provider_ckpt.core.errors import (
     SinkError,
 )
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 TASK = BatchTask(BatchKey(1, "p", 0), Range(0, 10), 1)
@@ -67,7 +70,7 @@ class Journal:
                 content.original(dict.fromkeys(bad, BAD))
         except CkptError as error:
             return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
-        self.claimed = content.counts(task, QUEUE)
+        self.claimed = checked_counts(content, task, QUEUE)
         self.events.append(("claimed", content.rows.column(ROW_NUMBER).to_pylist()))
         receipt = Receipt(
             task.key, task.range, Verdict.DELIVERED, 1, task.attempt, self.claimed, datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,11 +7,12 @@ import errno
 import pytest
 from confluent_kafka import KafkaError
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import to_error_info as kafka_error
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.postgres.client import error_info as postgres_error
-from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.core.batch import Batch, BatchKey
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
 from airflow_provider_ckpt.core.policy import DeliveryPolicy, FailRun, HaltRun, RejectBatch, RetryBatch, decide
 from airflow_provider_ckpt.core.ranges import Range

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
-from airflow_provider_ckpt.core.batch import Counts, Verdict
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
+from airflow_provider_ckpt.core.receipt import Counts, Verdict
 from airflow_provider_ckpt.core.sink_comparison import DifferenceKind, LedgerSnapshot, compare_receipts, compare_rows
 from tests.unit.core.test_sink_comparison import EACH, receipt, recorded, settled, total
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.core.batch import Receipt
+    from airflow_provider_ckpt.core.receipt import Receipt
 
 
 def accepting(ledger: LedgerSnapshot, *receipts: Receipt) -> AcceptedSink:

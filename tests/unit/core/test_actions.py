@@ -9,11 +9,15 @@ from copy import deepcopy
 import pytest
 
 from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, Action, ActionKind, apply
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Instruction, Verdict
+from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.pipeline_phases import PipelineState, SideKind
+from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Verdict
+from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.side_partitions import re_read
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, fail, partition_of, receipt_of
 
@@ -70,7 +74,7 @@ def sent(partition: Partition) -> None:
 
 def superseded(partition: Partition) -> None:
     """Given way to an imported receipt."""
-    partition.import_receipts([receipt_of(Batch(OTHER_OWNER, Range(12, 18), attempts=1))])
+    import_receipts(partition, [receipt_of(Batch(OTHER_OWNER, Range(12, 18), attempts=1))])
 
 
 def below(partition: Partition) -> None:
@@ -291,7 +295,7 @@ class TestRewind:
 
     def test_a_side_partition_is_not_rewound(self) -> None:
         machine = self.two()
-        made, _ = machine.re_read(SideKind.REPLAY, "p", Range(0, 5))
+        made, _ = re_read(machine, SideKind.REPLAY, "p", Range(0, 5))
 
         with pytest.raises(LedgerStateError, match=f"cannot rewind {made.id}"):
             apply(machine, Action(ActionKind.REWIND, positions={made.id: 0}), reason="bad transform")

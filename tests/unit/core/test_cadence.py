@@ -7,7 +7,8 @@ from collections.abc import Collection
 import pytest
 
 from airflow_provider_ckpt.config.delivery import CommitStrategy
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
+from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.cadence import SettleCadence, movable
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range

@@ -7,7 +7,10 @@ from itertools import permutations
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Verdict
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.receipt import Verdict
+from airflow_provider_ckpt.core.receipt_import import import_receipts
 from tests.unit.core.machines import ack, begin, begin_all, fail, partition_of, receipt_of
 
 
@@ -16,7 +19,7 @@ def test_beginning_a_cancelled_batch_again_frees_an_earlier_range_that_was_resol
     begin_all(partition)
     partition.cancel(partition.sending(1))
     late = replace(receipt_of(partition.batches[0]), key=BatchKey(1, "p", 2))
-    partition.import_receipts([late])
+    import_receipts(partition, [late])
     assert partition.committed == 0
 
     begin(partition, 1)

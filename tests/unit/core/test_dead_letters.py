@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind, apply
-from airflow_provider_ckpt.core.batch import BatchKey, side_generation
+from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import (
     REPLAYABLE,
     DeadLetters,
     DeadLetterState,
     IndexEntry,
-    Replay,
     RereadRange,
     Selection,
     find_replayed,
@@ -32,6 +32,7 @@ from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.side_partitions import restore_replay
 from tests.unit.core.machines import NOW
 
 
@@ -224,8 +225,8 @@ def test_discarding_says_how_many_of_each_batch() -> None:
 def test_a_forgotten_replay_gets_its_number_back() -> None:
     machine = PipelineState([Partition("p")], generation=7)
 
-    older, _ = machine.recall("p", 4, Replay((dead_letters(),)))
-    newer, _ = machine.recall("p", 9, Replay((dead_letters(),)))
+    older, _ = restore_replay(machine, "p", 4, Replay((dead_letters(),)))
+    newer, _ = restore_replay(machine, "p", 9, Replay((dead_letters(),)))
 
     assert (older.id, newer.id, machine.generation) == ("dlq:4:p", "dlq:9:p", 9)
     assert [side_generation(name) for name in ("dlq:4:p", "p", "dlq:x:p")] == [4, 0, 0]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.invariants import (
     STALE_EPOCH,
     STATE_CHECKS,
@@ -18,8 +19,10 @@ from airflow_provider_ckpt.core.invariants import (
     step_violations,
 )
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, begin_all, partition_of
 
@@ -255,7 +258,7 @@ class TestSteps:
         before.phase = after.phase = Phase.DRAINING
         sent = before.batches[1]
 
-        after.import_receipts([receipt(sent, Verdict.DELIVERED)])
+        import_receipts(after, [receipt(sent, Verdict.DELIVERED)])
 
         assert step_violations(before, after) == []
 

@@ -9,9 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 
 longs = st.integers(-(2**63), 2**63 - 2)

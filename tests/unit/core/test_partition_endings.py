@@ -8,10 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Instruction
+from airflow_provider_ckpt.core.batch import BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.tickets import InFlightTicket, PlannedTicket
 from tests.unit.core.machines import BROKEN, NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
@@ -168,7 +170,7 @@ def test_a_receipt_that_the_ledger_does_not_know_moves_seq_and_plan_past_it() ->
     begin(partition, 0)
     foreign = replace(receipt_of(partition.batches[0]), key=BatchKey(1, "p", 4), range=Range(20, 30))
 
-    partition.import_receipts([foreign])
+    import_receipts(partition, [foreign])
 
     assert (partition.next_seq, partition.planned_end, partition.committed) == (5, 30, 0)
     assert partition.gaps() == [Range(10, 20)]
@@ -182,7 +184,7 @@ def test_a_receipt_with_another_range_supersedes_our_batch_and_the_rest_is_plann
     begin_all(partition)
     restored = replace(receipt_of(partition.batches[0]), range=Range(0, 15))
 
-    partition.import_receipts([restored])
+    import_receipts(partition, [restored])
 
     assert partition.committed == 15
     assert partition.batches[1].state is BatchState.SUPERSEDED
@@ -199,7 +201,7 @@ def test_an_imported_receipt_below_the_checkpoint_is_not_kept() -> None:
     old = replace(receipt_of(partition.batches[0]), key=BatchKey(1, "p", 7), range=Range(2, 5))
     ack(partition, 0)
 
-    partition.import_receipts([old])
+    import_receipts(partition, [old])
 
     assert (partition.committed, partition.next_seq, partition.gaps()) == (10, 8, [])
     assert partition.batches == {}

@@ -13,9 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from airflow_provider_ckpt.core.batch import BLOCKING, Batch, BatchKey, BatchState, Instruction, Verdict
+from airflow_provider_ckpt.core.batch import BLOCKING, Batch, BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Verdict
+from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.tickets import InFlightTicket, PlannedTicket
 from tests.unit.core.machines import NOW, begin, fail, receipt_of
 
@@ -141,7 +144,7 @@ class Interleavings(RuleBasedStateMachine):
         key = BatchKey(1, "p", self.partition.next_seq + ahead)
         foreign = Batch(key, span, attempts=1)
         self.resolve(foreign)
-        self.partition.import_receipts([receipt_of(foreign)])
+        import_receipts(self.partition, [receipt_of(foreign)])
 
     @rule()
     def restart(self) -> None:

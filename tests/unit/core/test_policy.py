@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, Instruction
+from airflow_provider_ckpt.core.batch import Batch, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import (
@@ -21,10 +22,8 @@ from airflow_provider_ckpt.core.policy import (
     RejectBatch,
     RetryBatch,
     RetryPolicy,
-    Route,
     SkipBatch,
     decide,
-    routes,
 )
 from airflow_provider_ckpt.core.ranges import Range
 from tests.unit.core.machines import BROKEN, NOW
@@ -235,22 +234,3 @@ def test_with_dead_letters_off_an_error_that_calls_for_one_halts(error: ErrorInf
     assert action is not ErrorAction.DEAD_LETTER
     if default_action(error) is ErrorAction.DEAD_LETTER:
         assert action is ErrorAction.HALT
-
-
-# routes
-
-
-@pytest.mark.parametrize(
-    ("dead_lettered", "waiting", "held", "expected"),
-    [
-        (0, 0, 0, [Route.DONE]),
-        (5, 0, 0, [Route.DEAD_LETTERS, Route.DONE]),
-        (0, 1, 0, [Route.RETRY]),
-        (5, 1, 2, [Route.DEAD_LETTERS, Route.RETRY, Route.HOLD]),
-        (0, 0, 1, [Route.HOLD]),
-    ],
-)
-def test_a_run_leads_to_all_that_it_needs_and_to_done_if_nothing_waits(
-    dead_lettered: int, waiting: int, held: int, expected: list[Route]
-) -> None:
-    assert routes(dead_lettered=dead_lettered, waiting=waiting, held=held) == expected

@@ -7,22 +7,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.low_watermark import expiry_events, low_watermark
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.recovery import (
     MissingRange,
     MissingReason,
     PartitionAccount,
-    PartitionSnapshot,
     RangeReading,
     UnreadRecords,
     comparable_readings,
-    deletable_snapshots,
-    expiry_events,
     find_missing,
-    low_watermark,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -257,19 +257,3 @@ class TestLate:
     def test_overlapping_receipts_name_each_position_once(self) -> None:
         known = account(receipt(0, 20), receipt(10, 30))
         assert [span for span, *_ in self.ask(known, late={0: 1, 10: 1})] == [Range(0, 20), Range(20, 30)]
-
-
-class TestMarks:
-    """Which marks of the past are kept."""
-
-    def test_the_newest_up_to_the_cutoff_and_the_last_of_each_hour(self) -> None:
-        cutoff, thin = NOW - timedelta(days=2), NOW - timedelta(days=1)
-        minutes = [0, 10, 70, 80, 2000, 2010, 4310, 4320]
-        marks = [NOW - timedelta(days=3) + timedelta(minutes=n) for n in minutes]
-        gone = deletable_snapshots(marks, cutoff=cutoff, thin_before=thin)
-        kept = [minute for minute, mark in zip(minutes, marks, strict=True) if mark not in gone]
-        assert kept == [80, 2010, 4310, 4320]
-
-    def test_young_ones_all_stay(self) -> None:
-        marks = [NOW + timedelta(minutes=n) for n in range(10)]
-        assert deletable_snapshots(marks, cutoff=NOW - timedelta(days=2), thin_before=NOW - timedelta(days=1)) == []

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute, without_blocked
 

@@ -10,7 +10,8 @@ from itertools import islice
 import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import RecordShape, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.core.wave import Wave
 from airflow_provider_ckpt.engines import connect_session

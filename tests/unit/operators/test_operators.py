@@ -20,7 +20,6 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_provider_ckpt.assets import pipeline as pipeline_assets
 from airflow_provider_ckpt.assets.pipeline import RUNS
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     ConfigError,
@@ -31,6 +30,7 @@ from airflow_provider_ckpt.core.errors import (
     SinkError,
     StaleEpochError,
 )
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators.base import CkptOperator, CkptTaskError, airflow_error
 from airflow_provider_ckpt.operators.outcomes import describe_dead_letter_location

@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 
 PIPELINE: dict[str, Any] = {

@@ -17,8 +17,9 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLet
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Instruction
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome

@@ -12,7 +12,7 @@ from deltalake.schema import PrimitiveType
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.sink_protocol import Committer, Sink, SinkContext, Writer
 from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredLetter
 from tests.integration.connectors.delta.delta_support import ids, letter_lines, pipeline
 

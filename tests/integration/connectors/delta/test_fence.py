@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.protocols import Claims
+from airflow_provider_ckpt.connectors.sink_protocol import Claims
 from airflow_provider_ckpt.core.errors import FencedError
 from tests.integration.connectors.delta.delta_support import (
     LEDGER,

@@ -15,7 +15,7 @@ from deltalake.schema import PrimitiveType
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import Outcome

@@ -17,7 +17,8 @@ from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.local.filesystem import write_durably
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, SinkChangedError, SinkError, default_action
 from tests.integration.connectors.delta.delta_support import LEDGER, Run, before, expected, ids, once
 

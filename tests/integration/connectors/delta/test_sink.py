@@ -15,11 +15,11 @@ from deltalake.schema import PrimitiveType
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, IoError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Verdict
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta.delta_support import (
     LEDGER,

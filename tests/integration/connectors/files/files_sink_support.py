@@ -16,8 +16,8 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta.delta_support import content, task
 

@@ -9,8 +9,9 @@ import pytest
 
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.protocols import PlanRequest, RangeToPlan
-from airflow_provider_ckpt.core.batch import BatchKey, Instruction
+from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

@@ -21,8 +21,8 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files import parquet_file, parquet_source
 from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, RangeToPlan, SourceFile
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, PlanRequest, RangeToPlan, SourceFile
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

@@ -22,8 +22,8 @@ from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest, RangeToPlan, SourceFile
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import Plan, PlanRequest, RangeToPlan, SourceFile
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.files import staging as files_staged
 from airflow_provider_ckpt.connectors.files.discovery import discover
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from tests.integration.connectors.delta.delta_support import content, expected, letter_lines, task

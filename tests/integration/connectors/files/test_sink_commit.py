@@ -20,11 +20,11 @@ from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.local import dead_letters as files_letters
 from airflow_provider_ckpt.connectors.local.filesystem import make_private_directory
-from airflow_provider_ckpt.connectors.protocols import Claims, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import FencedError
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta.delta_support import (
     SIZE,

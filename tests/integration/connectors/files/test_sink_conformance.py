@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
-from airflow_provider_ckpt.connectors.protocols import Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
 from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredLetter
 from tests.integration.connectors.delta.delta_support import letter_lines
 from tests.integration.connectors.files.files_sink_support import ids, pipeline

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.protocols import Reader, RecordShape, Source
+from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
 from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
 from tests.integration.connectors.files.files_support import parquet_pipeline, pipeline, put, put_rows
 

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.iceberg.committer import IcebergCommitter
 from airflow_provider_ckpt.connectors.iceberg.sink import IcebergSink
 from airflow_provider_ckpt.connectors.iceberg.writer import IcebergWriter
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta.delta_support import LEDGER, content, growing, task
 from tests.services.iceberg import IcebergService

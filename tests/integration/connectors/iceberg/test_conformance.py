@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField
 from airflow_provider_ckpt.connectors.iceberg.committer import IcebergCommitter
 from airflow_provider_ckpt.connectors.iceberg.sink import IcebergSink
 from airflow_provider_ckpt.connectors.iceberg.writer import IcebergWriter
-from airflow_provider_ckpt.connectors.protocols import Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.sink_protocol import Committer, Sink, SinkContext, Writer
 from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredLetter
 from tests.integration.connectors.iceberg.iceberg_support import TABLE, ids, letter_lines, pipeline
 from tests.services.iceberg import IcebergService

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_ckpt.connectors.protocols import Claims
+from airflow_provider_ckpt.connectors.sink_protocol import Claims
 from airflow_provider_ckpt.core.errors import FencedError
 from tests.integration.connectors.delta.delta_support import LEDGER, Killed, after, before, expected, kill, once
 from tests.integration.connectors.iceberg.iceberg_support import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 from tests.integration.connectors.delta.delta_support import before, expected, once

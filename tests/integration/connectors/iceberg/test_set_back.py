@@ -13,7 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, SinkChangedError, default_action
 from tests.integration.connectors.delta.delta_support import LEDGER, before, expected, once
 from tests.integration.connectors.iceberg.iceberg_support import TABLE, Run, ids, place

@@ -27,10 +27,10 @@ from pyiceberg.transforms import (
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestamptzType
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Verdict
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta.delta_support import (
     LEDGER,

@@ -7,17 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc.reader import JdbcReader
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
-from airflow_provider_ckpt.connectors.protocols import (
-    POSITION,
-    Connection,
-    PlanRequest,
-    RangeToPlan,
-    RecordShape,
-    SinkContext,
-)
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, PlanRequest, RangeToPlan, RecordShape
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import jdbc

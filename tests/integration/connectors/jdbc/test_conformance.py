@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import client
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
-from airflow_provider_ckpt.connectors.protocols import Connection, Reader, RecordShape, Source
+from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
 from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
 from tests.integration.connectors.jdbc.jdbc_support import SparkReader, pipeline
 from tests.services.jdbc import H2Database, H2Server, to_postgres

@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING
 import psycopg2
 import pytest
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import source as planning
 from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, MIN_POSITION
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
-from airflow_provider_ckpt.connectors.protocols import Connection, PlanRequest, RangeToPlan
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Wave

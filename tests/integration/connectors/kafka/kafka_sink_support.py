@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEADER
 from airflow_provider_ckpt.connectors.kafka.receipts import ReceiptsTopicState, receipts_topic
 from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
-from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
 from tests.integration.connectors.conformance_sink import SinkHarness, StoredLetter
 from tests.integration.connectors.kafka.kafka_support import connection_to
 from tests.services.kafka import KafkaBroker

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.reader import KafkaReader
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Plan, PlanRequest, RangeToPlan
-from airflow_provider_ckpt.core.batch import BatchKey, Instruction
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, Plan, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 from tests.services.kafka import PASSWORD, USER, KafkaBroker

@@ -16,10 +16,11 @@ from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEAD
 from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
+from airflow_provider_ckpt.core.receipt import Counts
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, dead_letter, ids, task
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness, stored
 from tests.integration.connectors.kafka.kafka_support import connection_to

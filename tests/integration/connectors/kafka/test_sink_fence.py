@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProduc
 from airflow_provider_ckpt.connectors.kafka.receipts import UsedId, id_key, receipt_key, transactional_id
 from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ErrorType, FencedError
 from airflow_provider_ckpt.core.wave import Outcome

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic
-from airflow_provider_ckpt.connectors.protocols import Claims, SinkContext, SinkWithWitness
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext, SinkWithWitness
 from airflow_provider_ckpt.core.errors import ConfigError
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, task
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.kafka.deserialize import UNREADABLE_HEADERS
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.protocols import (
+from airflow_provider_ckpt.connectors.source_protocol import (
     POSITION,
     SOURCE_END,
     PlannedBatch,

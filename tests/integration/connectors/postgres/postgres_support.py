@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.connection import Connection
 
 
 def connection(dsn: str, **changes: Any) -> Connection:

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.connectors.postgres.dead_letter_store import PostgresDeadLetterStore
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, ids, task

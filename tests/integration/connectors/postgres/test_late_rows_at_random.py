@@ -13,9 +13,9 @@ import pytest
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, RangeToPlan
 from airflow_provider_ckpt.connectors.record_positions import RecordPositions, find_surplus
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import not_covered

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
-from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.integration.connectors.postgres.test_writer import CONTEXT, Lane, delivered

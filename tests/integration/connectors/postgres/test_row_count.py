@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction
+from airflow_provider_ckpt.core.receipt import Counts
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.integration.connectors.postgres.test_writer import Lane, delivered, error_of
 from tests.services.postgres import PostgresServer

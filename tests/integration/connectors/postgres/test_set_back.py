@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres import client
-from airflow_provider_ckpt.connectors.protocols import SinkWithWitness
+from airflow_provider_ckpt.connectors.sink_protocol import SinkWithWitness
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.postgres.test_sink import TargetHarness
 from tests.services.tables import execute, scalar

@@ -13,8 +13,8 @@ import pytest
 
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
-from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest, RangeToPlan, Reader, RecordShape, Source
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import Plan, PlanRequest, RangeToPlan, Reader, RecordShape, Source
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

@@ -21,10 +21,13 @@ from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER, PlanRequest, RangeToPlan, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark.lane.gather import numbered
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline

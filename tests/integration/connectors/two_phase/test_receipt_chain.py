@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ReceiptsUnreadableError, default_action
-from airflow_provider_ckpt.core.receipts import KnownReceipts
+from airflow_provider_ckpt.core.receipt import KnownReceipts
 from tests.integration.connectors.delta import delta_support
 from tests.integration.connectors.delta.delta_support import LEDGER, content, expected, task
 from tests.integration.connectors.iceberg import iceberg_support

@@ -9,8 +9,8 @@ import pytest
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLetterStore
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, IoError
 from airflow_provider_ckpt.core.ranges import Range

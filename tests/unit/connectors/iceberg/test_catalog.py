@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 
 

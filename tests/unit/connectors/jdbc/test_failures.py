@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, java_errors, missing_class, sql_error
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType, default_action
 
 SQL = ("java.sql.SQLException", "java.lang.Exception", "java.lang.Throwable")

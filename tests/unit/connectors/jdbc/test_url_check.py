@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc.url_check import check, without_secrets
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 
 

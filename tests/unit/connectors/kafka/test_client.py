@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, record_error
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import (
     ClientErrors,
     answer_timeout,
@@ -22,7 +23,6 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     require_connection,
     to_error_info,
 )
-from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import (
     ConfigError,
     ErrorAction,

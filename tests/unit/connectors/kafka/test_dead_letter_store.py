@@ -8,10 +8,11 @@ import pytest
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka import dead_letter_store
 from airflow_provider_ckpt.connectors.kafka.dead_letter_store import KafkaDeadLetterStore
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

@@ -21,10 +21,11 @@ from airflow_provider_ckpt.connectors.kafka.receipts import (
     refuse_receipts_topics,
     transactional_id,
 )
-from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
 OURS, THEIRS = "ours", "theirs"
 

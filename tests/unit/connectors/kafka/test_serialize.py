@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors import json_encoding
 from airflow_provider_ckpt.connectors.kafka.serialize import have_message_columns, to_lists, to_messages
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic
 from airflow_provider_ckpt.connectors.kafka.size_limits import always_refused, possibly_refused
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 
 SETTINGS = {
     "cleanup.policy": "delete",

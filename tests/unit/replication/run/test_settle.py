@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import (
     ErrorType,
     LedgerUnavailableError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 
 

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, RecordShape, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

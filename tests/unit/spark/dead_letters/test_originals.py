@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

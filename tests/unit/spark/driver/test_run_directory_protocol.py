@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import Connection, RecordShape, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave

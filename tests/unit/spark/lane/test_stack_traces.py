@@ -7,8 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark.lane.utf8 import invalid_utf8
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ErrorType, InvalidTransformError
 from airflow_provider_ckpt.spark.transform import python_function
 from airflow_provider_ckpt.spark.transform.python_function import FunctionResult

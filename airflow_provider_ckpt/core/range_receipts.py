@@ -5,28 +5,14 @@ Their number grows with the gaps between them, not with the batches (an idea of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
 
-from airflow_provider_ckpt.core.batch import Batch, BatchState, Counts
+from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.ranges import Range
-
-
-class KnownReceipts(NamedTuple):
-    """The part of a partition whose receipts the ledger knows; the sink need not return those again.
-
-    :param generation: receipts of older generations are known, those of newer ones are not
-    :param position: receipts of this generation are known if they end here or before
-    """
-
-    generation: int
-    position: int
-
-    def covers(self, generation: int, end: int) -> bool:
-        """Return whether the ledger knows the receipt with a generation and an end position."""
-        return end <= self.position if generation == self.generation else generation < self.generation
+from airflow_provider_ckpt.core.receipt import Counts, Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +101,36 @@ def _sum(group: list[RangeReceipt]) -> RangeReceipt:
         sum(item.sent for item in group),
         max((item.at for item in group if item.at is not None), default=None),
     )
+
+
+Place = tuple[int, str]
+"""A generation and a partition."""
+
+
+def by_place(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeReceipt]]:
+    """Range receipts by generation and partition."""
+    found: dict[Place, list[RangeReceipt]] = {}
+    for item in items:
+        found.setdefault((item.generation, item.partition), []).append(item)
+    return found
+
+
+class ReceiptsByRange:
+    """The range receipts of one partition and generation, and the sink's receipts that went into each."""
+
+    def __init__(self, items: Iterable[RangeReceipt]) -> None:
+        self._items = sorted(items, key=lambda item: item.range)
+        self._starts = [item.range.start for item in self._items]
+        self._taken: list[list[Receipt]] = [[] for _ in self._items]
+
+    def take(self, receipt: Receipt) -> bool:
+        """Put a receipt with the range receipt that covers it; return whether one does."""
+        at = bisect_right(self._starts, receipt.range.start) - 1
+        if at < 0 or receipt.range.end > self._items[at].range.end:
+            return False
+        self._taken[at].append(receipt)
+        return True
+
+    def pairs(self) -> Iterator[tuple[RangeReceipt, Sequence[Receipt]]]:
+        """Each range receipt with the receipts that it covers, in order."""
+        yield from zip(self._items, self._taken, strict=True)

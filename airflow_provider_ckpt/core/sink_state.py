@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch_key import BatchKey
 
 
 class SinkDifference(StrEnum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range, merge
-from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
+from airflow_provider_ckpt.core.receipt import Counts
 
 
 def receipt(start: int, end: int, batches: int = 1) -> RangeReceipt:

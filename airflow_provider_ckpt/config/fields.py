@@ -1,0 +1,76 @@
+"""Types of the fields in a pipeline's declaration, and the base class of its sections."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from airflow_provider_ckpt.config.characters import for_message
+
+
+def _not_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_not_bool), Field(le=2**63 - 1)]
+"""A whole number that fits a 64-bit column; rejects ``true``, which pydantic alone would read as 1."""
+
+Milliseconds = Annotated[int, BeforeValidator(_not_bool), Field(le=2**31 - 1)]
+"""A number of milliseconds, 24 days at most."""
+
+Number = Annotated[float, BeforeValidator(_not_bool)]
+"""A number with or without decimals."""
+
+
+class Section(BaseModel):
+    """Base of all parts of a declaration: immutable; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _values_as_text(values: object) -> object:
+    """Convert the numbers and booleans of a mapping to text as it is written in YAML."""
+    if not isinstance(values, Mapping):
+        return values
+    return {key: _value_as_text(value) for key, value in values.items()}
+
+
+def _value_as_text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) and math.isfinite(value) else value
+
+
+TextMapping = Annotated[dict[str, str], BeforeValidator(_values_as_text)]
+"""A mapping of texts; numbers and booleans are converted to text."""
+
+
+def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    for at, name in enumerate(names):
+        if not name.strip():
+            raise ValueError("holds an empty name; leave it out")
+        if name in names[:at]:
+            raise ValueError(f"names {for_message(name)} twice; leave one out")
+    return names
+
+
+ColumnNames = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
+"""Distinct names of columns."""
+
+
+def require_keys(section: Section, kind: str, names: tuple[str, ...]) -> None:
+    """Raise an error if a key that a type of source or sink requires is missing.
+
+    :param section: the source or sink
+    :param kind: its type
+    :param names: the keys that this type requires
+    :raises ValueError: naming the first missing key
+    """
+    for name in names:
+        if not getattr(section, name):
+            raise ValueError(f"type: {kind} needs {name}")

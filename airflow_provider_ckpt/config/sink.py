@@ -1,0 +1,80 @@
+"""Model of a pipeline's sink.
+
+Keys and defaults are those of the table in the docs. Keys that a type of sink requires or does not support are checked
+here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from airflow_provider_ckpt.config.fields import ColumnNames, Section, require_keys
+
+
+class SinkSection(Section):
+    """Sink of records.
+
+    :param type: ``postgres``, ``delta``, ``iceberg``, ``kafka`` or ``files``
+    :param connection: Airflow connection id
+    :param table: ``schema.table`` or ``table`` (postgres); ``namespace.table`` (iceberg)
+    :param path: the table's directory (delta), or the directory that receives a file for each batch (files)
+    :param topic: the topic's name (kafka)
+    :param format: format of the files: ``jsonl``, ``csv`` or ``parquet`` (files)
+    :param files_may_go: whether readers remove files from the directory, so that a missing file is no loss (files)
+    :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
+    :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
+    :param rows_may_differ: whether the target may take more or fewer rows than are sent, since a trigger, a rule or a
+        policy of it says so (postgres)
+    :param may_be_emptied: whether somebody empties the target on purpose, so that rows which are gone are no loss
+        (postgres)
+    :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns`` (delta, iceberg)
+    """
+
+    type: Literal["postgres", "delta", "iceberg", "kafka", "files"]
+    connection: str | None = None
+    table: str | None = None
+    path: str | None = None
+    topic: str | None = None
+    format: Literal["jsonl", "csv", "parquet"] | None = None
+    files_may_go: bool = False
+    mode: Literal["append", "upsert"] = "append"
+    key: ColumnNames = ()
+    rows_may_differ: bool = False
+    may_be_emptied: bool = False
+    schema_evolution: Literal["refuse", "add_columns"] = "refuse"
+
+    @model_validator(mode="after")
+    def _needs(self) -> Self:
+        needs = {
+            "postgres": ("connection", "table"),
+            "delta": ("path",),
+            "kafka": ("connection", "topic"),
+            "files": ("path", "format"),
+            "iceberg": ("connection", "table"),
+        }
+        require_keys(self, self.type, needs[self.type])
+        if self.type == "iceberg" and not all((self.table or "").partition(".")):
+            raise ValueError("the table of an iceberg sink is namespace.table")
+        if self.mode == "upsert" and not self.key:
+            raise ValueError("mode: upsert needs key, the columns that identify a row")
+        if self.key and self.mode == "append" and self.type == "postgres":
+            raise ValueError(
+                "key is for mode: upsert, and append would double rows; write mode: upsert, or leave key out"
+            )
+        if self.key and self.mode == "append" and self.type != "kafka":
+            raise ValueError(f"key is not supported by the {self.type} sink, which appends rows; leave it out")
+        if self.mode == "upsert" and self.type != "postgres":
+            raise ValueError(f"mode: upsert is not supported by the {self.type} sink; use append")
+        for key, types in (("rows_may_differ", ("postgres",)), ("may_be_emptied", ("postgres", "kafka"))):
+            if getattr(self, key) and self.type not in types:
+                raise ValueError(f"{key} is not supported by the {self.type} sink; leave it out")
+        if self.grows and self.type not in ("delta", "iceberg"):
+            raise ValueError(f"schema_evolution: add_columns is not supported by the {self.type} sink; use refuse")
+        return self
+
+    @property
+    def grows(self) -> bool:
+        """Return whether columns that the table lacks are added to it."""
+        return self.schema_evolution == "add_columns"

@@ -1,0 +1,30 @@
+"""Address and credentials of a source or sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Address and credentials of a source or sink: an Airflow connection, reduced to what drivers need."""
+
+    id: str
+    type: str
+    host: str | None = None
+    port: int | None = None
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    schema: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict with the password: only for files of mode 0600 and Spark's own channels."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Connection:
+        """Return the connection that :meth:`to_json` wrote."""
+        return cls(**data)

@@ -1,0 +1,192 @@
+"""Interfaces of sinks; one conformance suite tests every connector's sink against them.
+
+:class:`Sink` runs in the process that holds the lease (no Spark, light imports), :class:`Writer` inside a lane on a
+Spark executor. Neither knows Airflow or the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, StoredDeadLetter
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.file_lists import FileList
+
+ROW_NUMBER = "__number"
+"""Name of the int64 column that numbers a batch's rows, first in a writer's rows; several rows may share a position."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """Identity of the writer: part of every key in the sink."""
+
+    ledger: str
+    pipeline: str
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """State of a pipeline in its sink before a run takes over.
+
+    :param epoch: highest epoch of its fence, 0 if none
+    :param ledgers: ids of all ledgers that have receipts or a fence there for this pipeline
+    :param target: identity of the target, which changes if it is recreated under the same name (system identifier and
+        table oid; Delta table id; Iceberg UUID; topic id); None if it does not exist yet
+    :param set_back: sentence with evidence from the sink itself that delivered rows are gone although their receipts
+        exist (truncated, rolled back …); None if there is no such evidence
+    :param gone: batches of those rows, if :meth:`Sink.receipts` leaves out their receipts
+    """
+
+    epoch: int = 0
+    ledgers: frozenset[str] = frozenset()
+    target: str | None = None
+    set_back: str | None = None
+    gone: frozenset[BatchKey] = frozenset()
+
+
+class Sink(Protocol):
+    """Control side of a sink. Errors are :class:`SinkError`, :class:`IoError` or :class:`ConfigError`."""
+
+    exactly_once: bool
+
+    @property
+    def location(self) -> str:
+        """Address of the target, without secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
+
+    def check(self, *, create: bool = True) -> None:
+        """Raise an error if the sink cannot be reached, or the target is missing or not writable.
+
+        :param create: whether to create the tables, topics or directories of the bookkeeping; if not, nothing is
+            changed
+        """
+
+    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Raise an error, before anything is sent, if rows of these columns cannot be written to the target as it is.
+
+        :param columns: name and Spark SQL type, in order
+        :raises ConfigError: naming the columns and what to do
+        """
+
+    def claims(self) -> Claims:
+        """Return the fence, the ledgers that have receipts, and the target's identity."""
+
+    def fence(self, epoch: int) -> None:
+        """Raise the fence to an epoch: when this returns, no transaction of an older epoch can commit any more.
+
+        :raises FencedError: if the sink has a newer epoch
+        """
+
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
+        """Yield this ledger's receipts for the pipeline that the ledger does not know yet, in the order of their keys.
+
+        They are final once :meth:`fence` has returned.
+
+        :param known: what the ledger knows, by partition; all receipts of other partitions are yielded
+        :raises ReceiptsUnreadableError: after the readable ones, if others are gone or damaged
+        """
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Return the batches that have no receipt here, or whose rows the sink knows to be gone.
+
+        :param keys: batches of this ledger and pipeline whose receipt the ledger has seen
+        """
+
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
+        """Yield the dead letters of some attempts, attempt by attempt in the order given, each in a stable order.
+
+        The caller passes attempts that a receipt names; what any other attempt left does not count.
+        """
+
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """Store which dead letters a side partition sends, before any of them is sent, in case the ledger is lost."""
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """Return the stored replays of these side partitions; those that never sent anything are left out."""
+
+    def store_file_list(self, files: FileList) -> None:
+        """Store a list of discovered files before anything of them is sent, in case the ledger is lost or restored."""
+
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """Return the stored lists of files that begin at an ordinal or later, in any order."""
+
+    def target_rows(self, *, exact: bool = False) -> int | None:
+        """Return the number of rows in the target, or None if it is not known.
+
+        :param exact: count them whatever it costs; otherwise only if it is cheap
+        """
+
+    def close(self) -> None:
+        """Close connections."""
+
+
+@runtime_checkable
+class FileBasedSink(Protocol):
+    """A sink whose target consists of files that can be lost one by one, which its row count does not show."""
+
+    def damaged_files(self) -> Iterator[str]:
+        """Yield a sentence for each file of the target that is missing or not as it was written."""
+
+
+@runtime_checkable
+class SinkWithWitness(Protocol):
+    """A sink that detects, by a witness stored with the fence, that rows are gone although their receipts exist."""
+
+    def store_witness(self, epoch: int) -> None:
+        """Store a witness of the target as it is now, if the fence is still at this epoch.
+
+        :param epoch: epoch of the run, which has delivered something
+        """
+
+
+@runtime_checkable
+class ComparesTargets(Protocol):
+    """A sink that describes how the target's identity differs from the one that was written to."""
+
+    def compare_targets(self, before: str, now: str) -> str | None:
+        """Return the parts that differ and ordinary reasons, as a clause; None if the identities cannot be compared.
+
+        :param before: identity of the target that was written
+        :param now: identity of the target as it is
+        """
+
+
+class Writer(Protocol):
+    """Writing side of a sink, one per lane; keeps its connection across batches."""
+
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+        """Claim the task's verdict and carry out its effect, in one transaction.
+
+        ``deliver`` writes the rows and dead letters; ``reject`` gets all records as ``content.letters`` and no rows;
+        ``void`` gets nothing. If a receipt exists already, nothing is written; the outcome has that receipt and
+        ``found``. A two-phase sink returns ``staged``. A failed batch raises nothing: the outcome is ``failed`` with
+        the error, and what was written is rolled back.
+
+        :param task: the batch, its attempt and instruction
+        :param content: its rows and dead letters
+        :raises FencedError: if the fence is at a newer epoch
+        """
+
+    def close(self) -> None:
+        """Close connections."""
+
+
+class Committer(Protocol):
+    """Second phase of a two-phase sink; runs once a wave in the process that called Spark."""
+
+    def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Commit staged batches, and return the final outcome of each.
+
+        In a pinned pipeline the committed batches are a contiguous prefix of each partition: after a batch that failed,
+        later ones of its partition are not attempted. In any other pipeline, batches are independent.
+
+        :raises FencedError: if the fence is at a newer epoch
+        """

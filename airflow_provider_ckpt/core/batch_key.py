@@ -1,0 +1,96 @@
+"""The key of a batch, and the ids of side partitions, which state their purpose, generation and source partition."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class SideKind(StrEnum):
+    """Purpose of a side partition; the first part of its id."""
+
+    RECOVERY = "recovery"
+    REPLAY = "replay"
+    DLQ = "dlq"
+
+
+_SIDE_PARTITION = re.compile(rf"(?P<kind>{'|'.join(SideKind)}):(?P<generation>[0-9]+):(?P<source>.+)", re.DOTALL)
+
+
+def side_partition(kind: SideKind, generation: int, source: str) -> str:
+    """Return the id of a side partition.
+
+    :param kind: its purpose
+    :param generation: its generation
+    :param source: the id of the source partition
+    """
+    return f"{kind}:{generation}:{source}"
+
+
+def side_kind(partition: str) -> SideKind | None:
+    """Return the purpose of a side partition; None for a source partition."""
+    found = _SIDE_PARTITION.match(partition)
+    return SideKind(found["kind"]) if found else None
+
+
+def side_generation(partition: str) -> int:
+    """Return the generation in a side partition's name; 0 for a source partition."""
+    found = _SIDE_PARTITION.match(partition)
+    return int(found["generation"]) if found else 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BatchKey:
+    """Key of a batch inside its pipeline.
+
+    :param generation: grows with every rewind, from 1
+    :param partition: the source partition's id
+    :param seq: grows by one per partition and generation, from 0; never reused
+    """
+
+    generation: int
+    partition: str
+    seq: int
+
+    @property
+    def side(self) -> bool:
+        """Return whether the batch belongs to a side partition, which reads a range of a source partition again."""
+        return side_kind(self.partition) is not None
+
+    @property
+    def dead_letters(self) -> bool:
+        """Return whether the batch replays dead letters; its positions then number dead letters, not source records."""
+        return side_kind(self.partition) is SideKind.DLQ
+
+    @property
+    def source(self) -> str:
+        """The id of the source partition that the batch's records come from."""
+        found = _SIDE_PARTITION.match(self.partition)
+        return self.partition if found is None else found["source"]
+
+    def __str__(self) -> str:
+        return f"{self.partition}#{self.seq}" + (f"@{self.generation}" if self.generation > 1 else "")
+
+    @classmethod
+    def parse(cls, text: str, *, generation: int | None = None) -> BatchKey:
+        """Parse ``partition#seq`` or ``partition#seq@generation``.
+
+        :param text: the text that a user wrote
+        :param generation: the generation if the text names none; 1 by default
+        :raises ValueError: if the text has another form
+        """
+        found = re.fullmatch(r"(?P<partition>.+)#(?P<seq>[0-9]+)(?:@(?P<generation>[0-9]+))?", text, re.DOTALL)
+        if found is None:
+            raise ValueError(f"{text!r} is no batch; write partition#seq, as `airflow ckpt status` shows it")
+        return cls(int(found["generation"] or generation or 1), found["partition"], int(found["seq"]))
+
+    def to_json(self) -> list[Any]:
+        """Return a JSON-ready list; :meth:`from_json` is its inverse."""
+        return [self.generation, self.partition, self.seq]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> BatchKey:
+        """Restore a key from the output of :meth:`to_json`."""
+        return cls(int(data[0]), str(data[1]), int(data[2]))

@@ -1,0 +1,59 @@
+"""The low watermark, which follows the checkpoint at the distance of the recovery window (semantics, section 5).
+
+Recovery compares nothing below it with the source. An unresolved range that it must pass becomes an event, and
+continues to block the checkpoint.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_ckpt.core.batch import RESOLVED, BatchState
+from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
+from airflow_provider_ckpt.core.partition_view import PartitionView
+from airflow_provider_ckpt.core.ranges import Range, subtract
+from airflow_provider_ckpt.core.tickets import Event
+
+EXPIRED = "expired_unreceipted"
+"""Kind of the event for a range without a receipt that the recovery window, or the source's retention, has passed."""
+
+
+def low_watermark(low: int, committed: int, was: PartitionSnapshot | None) -> int:
+    """Return the new low watermark: the position of the checkpoint one recovery window ago.
+
+    If batches that were planned then still block the checkpoint, the low watermark passes them as well, because the
+    window limits what recovery compares; :func:`expiry_events` reports them. The low watermark never moves back.
+
+    :param low: the low watermark so far
+    :param committed: the checkpoint
+    :param was: snapshot of the partition one window ago, in this generation; None if there is none
+    """
+    if was is None:
+        return low
+    return max(low, was.planned_end if was.planned_end > committed else was.committed)
+
+
+def expiry_events(partition: PartitionView, low: int, to: int) -> list[Event]:
+    """Return an event for each unresolved range that the low watermark passes.
+
+    These ranges continue to block the checkpoint, so nothing is skipped, but recovery does not compare them any more.
+
+    :param partition: the partition
+    :param low: the low watermark so far
+    :param to: the new low watermark
+    """
+    start = max(low, partition.committed)
+    if to <= start:
+        return []
+    resolved = [batch.range for batch in partition.batches.values() if batch.state in RESOLVED]
+    owners = [batch for batch in partition.batches.values() if batch.state not in (*RESOLVED, BatchState.SUPERSEDED)]
+    events = []
+    for gap in subtract(Range(start, to), resolved):
+        owned = [
+            (Range(max(batch.range.start, gap.start), min(batch.range.end, gap.end)), batch.key.seq)
+            for batch in owners
+            if batch.range.overlaps(gap)
+        ]
+        free = [(span, None) for span in subtract(gap, (span for span, _ in owned))]
+        for span, seq in sorted([*owned, *free], key=lambda item: item[0]):
+            detail = {"range": [span.start, span.end]}
+            events.append(Event(EXPIRED, partition.id, partition.generation, seq, detail))
+    return events

@@ -1,0 +1,35 @@
+"""Snapshots of a partition at earlier times, and the ones of them that can be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """Snapshot of a partition's positions at some time."""
+
+    generation: int
+    committed: int
+    planned_end: int
+
+
+def deletable_snapshots(marks: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
+    """Return the times of a partition's snapshots that can be deleted.
+
+    The newest snapshot before the cutoff remains, because it shows how the partition was at the cutoff. Between the
+    cutoff and ``thin_before``, the last snapshot of each hour remains.
+
+    :param marks: times of all snapshots, in order
+    :param cutoff: earliest time for which a snapshot is still needed
+    :param thin_before: snapshots before this time are reduced to one an hour
+    """
+    gone: list[datetime] = []
+    for mark, later in pairwise(marks):
+        same_hour = mark.replace(minute=0, second=0, microsecond=0) == later.replace(minute=0, second=0, microsecond=0)
+        if later <= cutoff or (later < thin_before and same_hour):
+            gone.append(mark)
+    return gone

@@ -1,0 +1,135 @@
+"""The receipt of a batch: the sink's proof of the batch's verdict, with record counts (semantics, sections 1 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.ranges import Range
+
+
+class Verdict(StrEnum):
+    """Final result of a batch, as its receipt states it.
+
+    ``delivered``; ``rejected``: all of its records are dead letters; ``void``: skipped.
+    """
+
+    DELIVERED = "delivered"
+    REJECTED = "rejected"
+    VOID = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Record counts of one batch; ``SumIdentity`` is read = delivered + filtered + dead_lettered."""
+
+    read: int = 0
+    delivered: int = 0
+    filtered: int = 0
+    dead_lettered: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """Return whether ``SumIdentity`` holds and no count is negative."""
+        fates = (self.delivered, self.filtered, self.dead_lettered)
+        return min(fates) >= 0 and self.read == sum(fates)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.read + other.read,
+            self.delivered + other.delivered,
+            self.filtered + other.filtered,
+            self.dead_lettered + other.dead_lettered,
+        )
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(
+            self.read - other.read,
+            self.delivered - other.delivered,
+            self.filtered - other.filtered,
+            self.dead_lettered - other.dead_lettered,
+        )
+
+    def to_json(self) -> dict[str, int]:
+        """Return a JSON-ready dict in a fixed order."""
+        return {
+            "read": self.read,
+            "delivered": self.delivered,
+            "filtered": self.filtered,
+            "dead_lettered": self.dead_lettered,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The sink's proof of a batch's verdict, written in the same transaction as the batch's rows.
+
+    :param key: the batch
+    :param range: the source positions that the batch covers
+    :param verdict: the batch's verdict
+    :param epoch: the epoch of the run that wrote the receipt
+    :param attempt: the number of the attempt that wrote the receipt, from 1
+    :param counts: record counts of the batch
+    :param at: when the receipt was claimed, UTC
+    :param bound: the source's closed bound when the batch was planned, as a position, if the source has one
+    :param positions: positions of the records that were read, encoded by the sink for ``recover``; not stored in the
+        ledger
+    """
+
+    key: BatchKey
+    range: Range
+    verdict: Verdict
+    epoch: int
+    attempt: int
+    counts: Counts
+    at: datetime
+    bound: int | None = None
+    positions: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        return {
+            "key": self.key.to_json(),
+            "range": [self.range.start, self.range.end],
+            "verdict": self.verdict.value,
+            "epoch": self.epoch,
+            "attempt": self.attempt,
+            "counts": self.counts.to_json(),
+            "at": self.at.isoformat(),
+            "bound": self.bound,
+            **({} if self.positions is None else {"positions": self.positions}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Receipt:
+        """Restore a receipt from the output of :meth:`to_json`."""
+        return cls(
+            BatchKey.from_json(data["key"]),
+            Range(*data["range"]),
+            Verdict(data["verdict"]),
+            data["epoch"],
+            data["attempt"],
+            Counts(**data["counts"]),
+            datetime.fromisoformat(data["at"]),
+            data.get("bound"),
+            data.get("positions"),
+        )
+
+
+class KnownReceipts(NamedTuple):
+    """The part of a partition whose receipts the ledger knows; the sink need not return those again.
+
+    :param generation: receipts of older generations are known, those of newer ones are not
+    :param position: receipts of this generation are known if they end here or before
+    """
+
+    generation: int
+    position: int
+
+    def covers(self, generation: int, end: int) -> bool:
+        """Return whether the ledger knows the receipt with a generation and an end position."""
+        return end <= self.position if generation == self.generation else generation < self.generation

@@ -1,0 +1,40 @@
+"""Rewind a partition: start a new generation at an earlier position (semantics, section 2)."""
+
+from __future__ import annotations
+
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.tickets import Event
+
+
+def rewind(partition: Partition, to: int, *, generation: int, reason: str) -> list[Event]:
+    """Start a new generation at an earlier position; unresolved batches of this generation are superseded.
+
+    Batches that were resolved beyond the checkpoint go to ``passed``: they keep their verdicts, and the new generation
+    reads their ranges again.
+
+    :param partition: the partition, which is changed
+    :param to: the first position to read again, at most ``committed``
+    :param generation: the new generation, greater than the partition's
+    :param reason: the reason, stored in the event
+    :return: the events
+    :raises LedgerStateError: if the position is after the checkpoint, because records would be skipped, or the
+        generation is not a new one
+    """
+    if to > partition.committed or generation <= partition.generation:
+        raise LedgerStateError(
+            f"the checkpoint of partition {partition.id!r} is {partition.committed} in generation "
+            f"{partition.generation}; it cannot be rewound to {to} in generation {generation}.",
+            position=to,
+            hint="Give a position at or before the checkpoint; to skip records after it, skip their batches.",
+        )
+    events: list[Event] = []
+    for seq in partition.blocking:
+        events += partition.supersede(seq)
+    before = {"generation": partition.generation, "committed": partition.committed}
+    partition.passed += partition.pending_acks.values()
+    partition.batches = {}
+    partition.generation, partition.next_seq = generation, 0
+    partition.base = partition.committed = partition.planned_end = to
+    detail = {"before": before, "after": {"generation": generation, "committed": to}, "reason": reason}
+    return [*events, Event("rewound", partition.id, generation, None, detail)]
