@@ -112,13 +112,13 @@ def export(args: Namespace) -> dict[str, Any]:
 @command(write_result)
 def replay(args: Namespace) -> dict[str, Any]:
     """Request a replay of dead letters, by the next run or the one that holds the lease."""
-    return _act(args, ActionKind.REPLAY_LETTERS)
+    return _act(args, ActionKind.REPLAY_DEAD_LETTERS)
 
 
 @command(write_result)
 def discard(args: Namespace) -> dict[str, Any]:
     """Mark dead letters as discarded; the sink still stores them."""
-    return _act(args, ActionKind.DISCARD_LETTERS, required_by="dlq discard")
+    return _act(args, ActionKind.DISCARD_DEAD_LETTERS, required_by="dlq discard")
 
 
 def _act(args: Namespace, kind: ActionKind, *, required_by: str | None = None) -> dict[str, Any]:

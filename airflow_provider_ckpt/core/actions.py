@@ -25,7 +25,11 @@ from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket
 
 
 class ActionKind(StrEnum):
-    """Kinds of actions that change a pipeline."""
+    """Kinds of actions that change a pipeline, from a user's request to the ledger's audit log.
+
+    ``resend_to_sink`` and ``keep_sink`` accept a changed sink: the first sends again what it has lost, the second
+    continues from the checkpoint.
+    """
 
     HOLD = "hold"
     RELEASE = "release"
@@ -38,16 +42,17 @@ class ActionKind(StrEnum):
     REWIND = "rewind"
     REPLAY = "replay"
     RECOVER = "recover"
-    REPLAY_LETTERS = "replay_letters"
-    DISCARD_LETTERS = "discard_letters"
-    ACCEPT_SINK = "accept_sink"
+    REPLAY_DEAD_LETTERS = "replay_dead_letters"
+    DISCARD_DEAD_LETTERS = "discard_dead_letters"
+    RESEND_TO_SINK = "resend_to_sink"
+    KEEP_SINK = "keep_sink"
     MOVE = "move"
 
 
 NEED_NEW_EPOCH = frozenset({ActionKind.FORCE_STOP, ActionKind.REWIND})
 """Actions that are applied only under a new epoch: the sink must be fenced and its receipts read first."""
 
-NEED_RECEIPTS_READ = NEED_NEW_EPOCH | {ActionKind.REPLAY, ActionKind.RECOVER, ActionKind.REPLAY_LETTERS}
+NEED_RECEIPTS_READ = NEED_NEW_EPOCH | {ActionKind.REPLAY, ActionKind.RECOVER, ActionKind.REPLAY_DEAD_LETTERS}
 """Actions that are applied only after the sink's receipts have been read.
 
 All of them except force stop start a generation. A ledger restored from a backup may have lost generations whose
@@ -57,13 +62,18 @@ receipts are in the sink; if their numbers were used again, new batches would be
 PHASE_ACTIONS = frozenset({ActionKind.DRAIN, ActionKind.STOP, ActionKind.FORCE_STOP, ActionKind.RESUME})
 """Actions that change the pipeline's phase; if the pipeline is in that phase already, only an event is recorded."""
 
-DEAD_LETTER_ACTIONS = frozenset({ActionKind.REPLAY_LETTERS, ActionKind.DISCARD_LETTERS})
+DEAD_LETTER_ACTIONS = frozenset({ActionKind.REPLAY_DEAD_LETTERS, ActionKind.DISCARD_DEAD_LETTERS})
 """Actions on dead letters; the ledger's index decides which of the selected dead letters are still parked."""
 
-SINK_ACTIONS = frozenset({ActionKind.ACCEPT_SINK, ActionKind.MOVE})
+SINK_ACTIONS = frozenset({ActionKind.RESEND_TO_SINK, ActionKind.KEEP_SINK, ActionKind.MOVE})
 """Actions that are never stored: the command acquires the lease, compares and fences the sink, and reconciles."""
 
-NEED_REASON = SINK_ACTIONS | {ActionKind.SKIP, ActionKind.DISCARD_LETTERS, ActionKind.REWIND, ActionKind.FORCE_STOP}
+NEED_REASON = SINK_ACTIONS | {
+    ActionKind.SKIP,
+    ActionKind.DISCARD_DEAD_LETTERS,
+    ActionKind.REWIND,
+    ActionKind.FORCE_STOP,
+}
 """Actions that require a reason, because they give records up or send records again."""
 
 _SIDE_KINDS = {ActionKind.REPLAY: SideKind.REPLAY, ActionKind.RECOVER: SideKind.RECOVERY}
@@ -73,17 +83,18 @@ _SIDE_KINDS = {ActionKind.REPLAY: SideKind.REPLAY, ActionKind.RECOVER: SideKind.
 class Action:
     """One action on a pipeline, with its arguments.
 
-    :param batches: for hold, release, skip and cancel; for release, none means all that are held; for acts of the sink:
-        those of which nobody can tell whether they were delivered, which are held
-    :param positions: for rewind and accept: by partition, the first position to read again
-    :param ranges: for replay, recover and accept: source partitions, each with a stretch to read once more
-    :param dead_letters: for acts on dead letters: which, oldest first; for accept: those whose replay the sink has lost
-    :param newest_first: for their replay: begin with the newest
-    :param unreachable: for move: the sink so far cannot be asked any more what it has received
-    :param with_replayed: for replay: read dead letters again that a replay of their own has delivered
-    :param resend: for accept: the sink's receipts told what to send again; they are asked once more behind the lease
-    :param states: for recover: by source partition, what the next planning is to compare the source with
-    :param taken_back: for rewind and accept: side partitions of dead letters whose records are read again, and which
+    :param batches: for hold, release, skip and cancel; for release, none means all that are held; for actions on the
+        sink: batches that are held because it is unknown whether they were delivered
+    :param positions: for rewind and resend: by partition, the first position to read again
+    :param ranges: for replay, recover and resend: source partitions, each with a range to read again
+    :param dead_letters: for actions on dead letters: the dead letters, oldest first; for resend: those whose replay the
+        sink has lost
+    :param newest_first: for a replay of dead letters: the newest comes first
+    :param unreachable: for move: the previous sink can no longer be asked what it has received
+    :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
+    :param from_receipts: for resend: the sink's receipts show what to send again; they are read again under the lease
+    :param states: for recover: by source partition, what the next planning compares the source with
+    :param taken_back: for rewind and resend: side partitions of dead letters whose records are read again, and which
         give up what they have not delivered
     """
 
@@ -95,7 +106,7 @@ class Action:
     newest_first: bool = False
     unreachable: bool = False
     with_replayed: bool = False
-    resend: bool = False
+    from_receipts: bool = False
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     taken_back: tuple[str, ...] = ()
 
@@ -110,7 +121,7 @@ class Action:
             "newest_first": self.newest_first,
             "unreachable": self.unreachable,
             "with_replayed": self.with_replayed,
-            **({"resend": True} if self.resend else {}),
+            **({"from_receipts": True} if self.from_receipts else {}),
             **({"states": {name: dict(state) for name, state in self.states.items()}} if self.states else {}),
             **({"taken_back": list(self.taken_back)} if self.taken_back else {}),
         }
@@ -127,7 +138,7 @@ class Action:
             data.get("newest_first", False),
             data.get("unreachable", False),
             data.get("with_replayed", False),
-            data.get("resend", False),
+            data.get("from_receipts", False),
             data.get("states", {}),
             tuple(data.get("taken_back", ())),
         )
@@ -148,7 +159,7 @@ def apply(machine: PipelineState, action: Action, *, reason: str) -> list[Event]
         ActionKind.RESUME: machine.resume,
     }
     if action.kind in SINK_ACTIONS:
-        return _accept_sink(machine, action, reason)
+        return _change_sink(machine, action, reason)
     if action.kind in phases:
         return phases[action.kind](reason=reason)
     if action.kind is ActionKind.REWIND:
@@ -177,8 +188,8 @@ def require_reason(kind: str, actor: str | None, reason: str | None, *, required
         raise ConfigError(f"{name}: reason is missing.", hint="Give a reason; the audit log stores it.")
 
 
-def _accept_sink(machine: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Plan what the sink has lost once more, and hold the batches that it may contain without a receipt."""
+def _change_sink(machine: PipelineState, action: Action, reason: str) -> list[Event]:
+    """Read again what the sink has lost, and hold the batches that it may contain without a receipt."""
     steps = [_batch_step(machine, ActionKind.HOLD, key, reason) for key in action.batches]
     for name, span in action.ranges:
         side_partitions.require_resolved(machine, name, span)
@@ -241,11 +252,11 @@ def _act_on_dead_letters(machine: PipelineState, action: Action, reason: str) ->
     for dead_letters in action.dead_letters:
         by_source.setdefault(dead_letters.key.source, []).append(dead_letters)
     chosen = [(machine.partition(name), found) for name, found in sorted(by_source.items())]
-    if action.kind is ActionKind.REPLAY_LETTERS:
+    if action.kind is ActionKind.REPLAY_DEAD_LETTERS:
         replays = [(origin.id, Replay.of(found, newest_first=action.newest_first)) for origin, found in chosen]
         return [event for name, replay in replays for event in side_partitions.replay(machine, name, replay)[1]]
     return [
-        Event("letters_discarded", key.partition, key.generation, key.seq, {"records": records, "reason": reason})
+        Event("dead_letters_discarded", key.partition, key.generation, key.seq, {"records": records, "reason": reason})
         for key, records in sorted(_records_by_batch(action.dead_letters).items())
     ]
 

@@ -20,8 +20,8 @@ _WARNINGS: Mapping[ActionKind, str] = {
     ActionKind.REWIND: "Everything from this position on is read and delivered **again**: "
     "an append sink gets it twice.",
     ActionKind.SKIP: "The records of these batches are **not delivered**, and not dead-lettered either.",
-    ActionKind.ACCEPT_SINK: "The sink is taken as it is now. "
-    "What it has lost and is not read again **stays lost** there.",
+    ActionKind.RESEND_TO_SINK: "The sink is accepted as it is now, and what it has lost is sent **again**.",
+    ActionKind.KEEP_SINK: "The sink is accepted as it is now. What it has lost **stays lost** there.",
     ActionKind.MOVE: "What was delivered so far **stays** in the present sink; the next run continues in another one.",
     ActionKind.FORCE_STOP: "The run that holds the lease is fenced at once. "
     "Nothing runs until the pipeline is resumed.",

@@ -160,15 +160,13 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         }
 
     def _ask(self) -> ActionRequest:
-        from airflow_provider_ckpt.replication.actions.proposals import ActionRequest, RequestKind
+        from airflow_provider_ckpt.core.actions import ActionKind
+        from airflow_provider_ckpt.replication.actions.proposals import REQUESTABLE, ActionRequest
 
-        try:
-            action = RequestKind(self.action)
-        except ValueError:
-            known = ", ".join(RequestKind)
-            raise ConfigError(f"there is no action {self.action!r}.", hint=f"Known: {known}.") from None
+        if self.action not in REQUESTABLE:
+            raise ConfigError(f"there is no action {self.action!r}.", hint=f"Known: {', '.join(REQUESTABLE)}.")
         return ActionRequest(
-            action,
+            ActionKind(self.action),
             _templates.optional_text(self.partition),
             _templates.whole_number("to_position", self.to_position),
             _templates.optional_text(self.to_time),

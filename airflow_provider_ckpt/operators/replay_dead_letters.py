@@ -79,7 +79,7 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
         from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters
 
         return act_on_dead_letters(
-            context, ActionKind.REPLAY_LETTERS, self._selection(), _templates.free_text(self.query)
+            context, ActionKind.REPLAY_DEAD_LETTERS, self._selection(), _templates.free_text(self.query)
         )
 
     def _selection(self) -> Selection:

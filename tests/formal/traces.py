@@ -175,7 +175,7 @@ def _replay(part: Partition, event: Mapping[str, Any], left: Partition) -> None:
 _WITHOUT_EFFECT = frozenset(
     {
         *("ack_duplicate", "ack_spurious", "outcome_ignored", "unconfirmed"),
-        *("expired_unreceipted", "side_partition_started", "letters_discarded", "phase_unchanged"),
+        *("expired_unreceipted", "side_partition_started", "dead_letters_discarded", "phase_unchanged"),
     }
 )
 """What happens to the index, to a new partition, or not at all."""

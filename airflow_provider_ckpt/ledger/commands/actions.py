@@ -32,8 +32,8 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 _I = tables.stored_action.c
 
-_READ_ON = frozenset({ActionKind.REWIND, ActionKind.ACCEPT_SINK})
-"""Acts after which positions are read again together with what follows them."""
+_READ_ON = frozenset({ActionKind.REWIND, ActionKind.RESEND_TO_SINK})
+"""Actions after which positions are read again together with what follows them."""
 
 
 def store_action(
@@ -231,9 +231,9 @@ def _update_source_states(work: UnitOfWork, action: Action) -> None:
 def _update_dead_letter_index(work: UnitOfWork, action: Action, events: Sequence[Event]) -> None:
     """Update the index of dead letters after an action."""
     connection, pipeline = work.connection, work.lease.pipeline
-    if action.kind is ActionKind.ACCEPT_SINK:
+    if action.kind is ActionKind.RESEND_TO_SINK:
         dead_letters.park_lost_replays(connection, pipeline, action.dead_letters)
-    if action.kind is ActionKind.DISCARD_LETTERS:
+    if action.kind is ActionKind.DISCARD_DEAD_LETTERS:
         dead_letters.set_state(connection, pipeline, action.dead_letters, DeadLetterState.DISCARDED)
     for event in events:
         if event.kind == "side_partition_started" and "state" in event.detail:

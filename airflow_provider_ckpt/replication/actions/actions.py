@@ -132,7 +132,7 @@ def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any
 
     :raises LedgerStateError: if the action does not fit
     """
-    if action.kind is not ActionKind.ACCEPT_SINK:
+    if action.kind is ActionKind.MOVE:
         return apply_in_ledger(context, action)
     return result_document(
         context, sink_changes.try_acceptance(context.setup(), action, actor=context.actor, reason=context.reason)
@@ -188,7 +188,7 @@ def act_on_dead_letters(
     action = dead_letters.make_action(context.setup(), kind, selection, query)
     if not action.dead_letters:
         result = _empty_document(context, action)
-    elif kind is ActionKind.REPLAY_LETTERS:
+    elif kind is ActionKind.REPLAY_DEAD_LETTERS:
         result = apply_behind_fence(context, action)
         if result["applied"]:
             result["next"] = "the next run sends them"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
 from typing import Any
 
 from airflow_provider_ckpt.core.actions import NEED_RECEIPTS_READ, SINK_ACTIONS, Action, ActionKind
@@ -34,26 +33,11 @@ _MAX_DEAD_LETTER_RANGES = 5_000
 """Maximum number of dead letter ranges in a proposal, which travels by XCom and so is stored in Airflow's database."""
 
 
-class RequestKind(StrEnum):
-    """Kinds of actions that a user can request to repair a pipeline."""
-
-    RECOVER = "recover"
-    REWIND = "rewind"
-    REPLAY_DEAD_LETTERS = "replay_dead_letters"
-    RELEASE = "release"
-    SKIP = "skip"
-    FORCE_STOP = "force_stop"
-    RESUME = "resume"
-    RESEND_TO_SINK = "resend_to_sink"
-    KEEP_SINK = "keep_sink"
-    MOVE = "move"
-
-
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
     """Request for an action; fields that its kind does not take must be empty.
 
-    :param action: kind of the action
+    :param action: kind of the action, one of :data:`REQUESTABLE`
     :param partition: for rewind and resend, the source partition
     :param to_position: for rewind and resend, the first position to read again
     :param to_time: for rewind, the time whose checkpoint to return to
@@ -62,7 +46,7 @@ class ActionRequest:
     :param stop_at: for replay, maximum number of dead letters
     """
 
-    action: RequestKind
+    action: ActionKind
     partition: str | None = None
     to_position: int | None = None
     to_time: str | None = None
@@ -71,18 +55,22 @@ class ActionRequest:
     stop_at: int | None = None
 
 
-_FIELDS_TAKEN: Mapping[RequestKind, frozenset[str]] = {
-    RequestKind.RECOVER: frozenset(),
-    RequestKind.REWIND: frozenset({"partition", "to_position", "to_time"}),
-    RequestKind.REPLAY_DEAD_LETTERS: frozenset({"batches", "error_types", "stop_at"}),
-    RequestKind.RELEASE: frozenset({"batches"}),
-    RequestKind.SKIP: frozenset({"batches"}),
-    RequestKind.FORCE_STOP: frozenset(),
-    RequestKind.RESUME: frozenset(),
-    RequestKind.RESEND_TO_SINK: frozenset({"partition", "to_position"}),
-    RequestKind.KEEP_SINK: frozenset(),
-    RequestKind.MOVE: frozenset(),
+_FIELDS_TAKEN: Mapping[ActionKind, frozenset[str]] = {
+    ActionKind.RECOVER: frozenset(),
+    ActionKind.REWIND: frozenset({"partition", "to_position", "to_time"}),
+    ActionKind.REPLAY_DEAD_LETTERS: frozenset({"batches", "error_types", "stop_at"}),
+    ActionKind.RELEASE: frozenset({"batches"}),
+    ActionKind.SKIP: frozenset({"batches"}),
+    ActionKind.FORCE_STOP: frozenset(),
+    ActionKind.RESUME: frozenset(),
+    ActionKind.RESEND_TO_SINK: frozenset({"partition", "to_position"}),
+    ActionKind.KEEP_SINK: frozenset(),
+    ActionKind.MOVE: frozenset(),
 }
+
+
+REQUESTABLE = tuple(_FIELDS_TAKEN)
+"""Kinds of actions that can be requested, in the order of the form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +99,7 @@ def propose(context: ActionContext, ask: ActionRequest) -> ProposedAction:
             pipeline=context.pipeline,
             hint="Leave that empty, or choose another action.",
         )
-    if ask.action is RequestKind.RECOVER:
+    if ask.action is ActionKind.RECOVER:
         unaccounted = fenced_actions.find_unaccounted(context.setup())
         return ProposedAction(unaccounted.action, unaccounted.open())
     return ProposedAction(_ACTION_MAKERS[ask.action](context, ask))
@@ -150,7 +138,7 @@ def _rewind(context: ActionContext, ask: ActionRequest) -> Action | None:
 
 def _replay(context: ActionContext, ask: ActionRequest) -> Action | None:
     chosen = parse_selection(ask.error_types, ask.batches, None, None, ask.stop_at)
-    action = dead_letters.make_action(context.setup(), ActionKind.REPLAY_LETTERS, chosen)
+    action = dead_letters.make_action(context.setup(), ActionKind.REPLAY_DEAD_LETTERS, chosen)
     if len(action.dead_letters) > _MAX_DEAD_LETTER_RANGES:
         raise ConfigError(
             f"{len(action.dead_letters):,} ranges of dead letters are more than an approval can "
@@ -202,14 +190,14 @@ def _held_batches(context: ActionContext) -> tuple[BatchKey, ...]:
     return parse_batch_keys(batch["batch"] for batch in blocking if batch["state"] == BatchState.HELD)
 
 
-_ACTION_MAKERS: Mapping[RequestKind, Callable[[ActionContext, ActionRequest], Action | None]] = {
-    RequestKind.REWIND: _rewind,
-    RequestKind.REPLAY_DEAD_LETTERS: _replay,
-    RequestKind.RELEASE: _release,
-    RequestKind.SKIP: _skip,
-    RequestKind.FORCE_STOP: _force_stop,
-    RequestKind.RESUME: _resume,
-    RequestKind.RESEND_TO_SINK: _resend,
-    RequestKind.KEEP_SINK: _keep_sink,
-    RequestKind.MOVE: _move,
+_ACTION_MAKERS: Mapping[ActionKind, Callable[[ActionContext, ActionRequest], Action | None]] = {
+    ActionKind.REWIND: _rewind,
+    ActionKind.REPLAY_DEAD_LETTERS: _replay,
+    ActionKind.RELEASE: _release,
+    ActionKind.SKIP: _skip,
+    ActionKind.FORCE_STOP: _force_stop,
+    ActionKind.RESUME: _resume,
+    ActionKind.RESEND_TO_SINK: _resend,
+    ActionKind.KEEP_SINK: _keep_sink,
+    ActionKind.MOVE: _move,
 }

@@ -84,7 +84,7 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
                 if lost
                 else ()
             )
-            return Action(ActionKind.ACCEPT_SINK, batches=unclear)
+            return Action(ActionKind.KEEP_SINK, batches=unclear)
         if setup.pipeline.delivery == "at_most_once":
             raise ConfigError(
                 "with delivery: at_most_once nothing is sent again.",
@@ -95,7 +95,7 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
             _refuse_beyond(
                 setup, _reconciled_partitions(setup, readable_receipts(opened.sink, _known_positions(setup))), start
             )
-            return Action(ActionKind.ACCEPT_SINK, positions=start)
+            return Action(ActionKind.RESEND_TO_SINK, positions=start)
         return _make_resend(setup, opened.sink, evidence)
     finally:
         opened.close()
@@ -154,17 +154,17 @@ def apply_sink_change(
             return ledger.act_under_lease(lease, action, actor=actor, reason=reason, proposal=proposal, accepted=left)
         finally:
             ledger.release(lease)
-    if action.kind is ActionKind.ACCEPT_SINK:
+    moving = action.kind is ActionKind.MOVE
+    if not moving:
         try_acceptance(setup, action, actor=actor, reason=reason)
-    with acquire(setup, accepting=action.kind is ActionKind.ACCEPT_SINK) as run:
-        if action.resend:
+    with acquire(setup, accepting=not moving) as run:
+        if action.from_receipts:
             _refuse_other_losses(setup, run.sink, action)
-        moving = action.kind is ActionKind.MOVE
         accepted = _left_behind(setup) if moving else _accepted(setup, run.sink)
         result = ledger.act_under_lease(
             run.lease, action, actor=actor, reason=reason, proposal=proposal, accepted=accepted
         )
-        if action.kind is ActionKind.ACCEPT_SINK:
+        if not moving:
             claims = run.sink.claims()
             ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, claims.target, run.sink.location))
         ledger.release(run.lease)
@@ -230,7 +230,11 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
     )
     dead_letters = _lost_replays(records, lost)
     return Action(
-        ActionKind.ACCEPT_SINK, positions=lost.positions, ranges=lost.ranges, dead_letters=dead_letters, resend=True
+        ActionKind.RESEND_TO_SINK,
+        positions=lost.positions,
+        ranges=lost.ranges,
+        dead_letters=dead_letters,
+        from_receipts=True,
     )
 
 

@@ -196,8 +196,8 @@ def test_letters_are_discarded_for_a_reason(ckpt: Ckpt, events: Events) -> None:
     assert "discarded" in ckpt.table("dlq", "discard", "events", "--stop-at", "1", "--reason", "junk", "--dry-run")
     assert ckpt.json("status", "events")["dead_letters"] == {"MessageDeserialization": 1, "TransformEvaluation": 2}
     kinds = {event["kind"]: event for event in ckpt.json("status", "events")["events"]}
-    assert kinds["discard_letters"]["detail"]["reason"] == "junk"
-    assert kinds["discard_letters"]["actor"].startswith("cli:")
+    assert kinds["discard_dead_letters"]["detail"]["reason"] == "junk"
+    assert kinds["discard_dead_letters"]["actor"].startswith("cli:")
     assert events.ids()
 
 

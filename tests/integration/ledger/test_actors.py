@@ -42,7 +42,7 @@ def test_what_takes_the_lease_or_the_history_needs_both(acts: Acts) -> None:
 
 
 def test_an_action_of_the_sink_is_never_stored(acts: Acts) -> None:
-    for kind in (ActionKind.ACCEPT_SINK, ActionKind.MOVE):
+    for kind in (ActionKind.RESEND_TO_SINK, ActionKind.KEEP_SINK, ActionKind.MOVE):
         with pytest.raises(LedgerStateError, match="not carried out by the ledger alone"):
             acts.ledger.action("orders", Action(kind), actor="ann", reason="because")
     assert acts.ledger.intents("orders") == []

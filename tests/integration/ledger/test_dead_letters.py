@@ -52,7 +52,7 @@ def states(ledger: Ledger) -> dict[str, int]:
 def replay(acts: Acts, selection: Selection | None = None) -> str:
     """Ask for a replay, and plan it as one batch; its side partition."""
     before = set(acts.ledger.partitions("orders"))
-    result = acts.action(ActionKind.REPLAY_LETTERS, dead_letters=chosen(acts, selection))
+    result = acts.action(ActionKind.REPLAY_DEAD_LETTERS, dead_letters=chosen(acts, selection))
     assert result.refusal is None
     (side,) = set(acts.ledger.partitions("orders")) - before
     return side
@@ -90,9 +90,9 @@ def test_a_replay_takes_its_letters_and_its_receipt_says_what_became_of_them(act
 def test_of_two_replays_of_one_selection_the_second_finds_nothing(acts: Acts) -> None:
     dead_letters = chosen(acts)
 
-    first = acts.action(ActionKind.REPLAY_LETTERS, dead_letters=dead_letters)
-    second = acts.action(ActionKind.REPLAY_LETTERS, dead_letters=dead_letters)
-    overlapping = acts.action(ActionKind.DISCARD_LETTERS, dead_letters=dead_letters)
+    first = acts.action(ActionKind.REPLAY_DEAD_LETTERS, dead_letters=dead_letters)
+    second = acts.action(ActionKind.REPLAY_DEAD_LETTERS, dead_letters=dead_letters)
+    overlapping = acts.action(ActionKind.DISCARD_DEAD_LETTERS, dead_letters=dead_letters)
 
     assert first.applied
     assert [second.applied, overlapping.applied] == [False, False]
@@ -138,7 +138,7 @@ def test_what_a_rewind_reads_again_is_neither_replayed_nor_discarded(acts: Acts)
     acts.action(ActionKind.REWIND, positions={"t": 10})
 
     assert {item.key.seq for item in chosen(acts)} == {0}
-    result = acts.action(ActionKind.REPLAY_LETTERS, dead_letters=dead_letters)
+    result = acts.action(ActionKind.REPLAY_DEAD_LETTERS, dead_letters=dead_letters)
 
     assert (result.applied, states(acts.ledger)) == (True, {"replaying": 5, "parked": 5})
 
@@ -232,7 +232,7 @@ def test_an_index_that_was_wholly_decided_goes_down_and_up_again(empty_url: str)
     with Ledger.open(empty_url) as ledger:
         acts = Acts(ledger).start("t")
         parked(acts)
-        acts.action(ActionKind.DISCARD_LETTERS, dead_letters=chosen(acts, Selection(types=frozenset({"Sink"}))))
+        acts.action(ActionKind.DISCARD_DEAD_LETTERS, dead_letters=chosen(acts, Selection(types=frozenset({"Sink"}))))
         before = [(e.dead_letters, e.state, e.at) for e in ledger.dead_letters("orders").entries]
         ledger.release(acts.lease)
     migrate.downgrade(empty_url, "0002")
@@ -339,7 +339,7 @@ def test_letters_that_were_parked_again_and_then_delivered_are_not_read_again(ac
 
 def test_an_acceptance_that_sends_records_again_takes_back_the_replay_of_their_letters(acts: Acts) -> None:
     side = replay(acts)
-    action = Action(ActionKind.ACCEPT_SINK, positions={"t": 10}, resend=True)
+    action = Action(ActionKind.RESEND_TO_SINK, positions={"t": 10}, from_receipts=True)
 
     result = acts.ledger.act_under_lease(acts.lease, action, actor="ann", reason="restored")
 

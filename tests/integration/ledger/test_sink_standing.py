@@ -117,7 +117,7 @@ def test_a_side_partition_that_has_ended_is_not_asked_for_in_every_run_for_ever(
     assert [key.partition for key in expected(acts)] == ["t"]
 
 
-@pytest.mark.parametrize("kind", [ActionKind.ACCEPT_SINK, ActionKind.MOVE])
+@pytest.mark.parametrize("kind", [ActionKind.KEEP_SINK, ActionKind.MOVE])
 def test_a_receipt_beyond_the_checkpoint_that_was_accepted_as_lost_is_expected_no_more(
     acts: Acts, kind: ActionKind
 ) -> None:

@@ -121,7 +121,9 @@ def test_a_stop_is_ended_by_a_resume(people: People) -> None:
 
 def test_a_replay_of_more_than_an_approval_carries_is_refused(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     many = tuple(DeadLetters(BatchKey(1, people.partition, seq), "Sink", 0, 1, 1, 1) for seq in range(5001))
-    monkeypatch.setattr(dead_letters, "make_action", lambda *_: Action(ActionKind.REPLAY_LETTERS, dead_letters=many))
+    monkeypatch.setattr(
+        dead_letters, "make_action", lambda *_: Action(ActionKind.REPLAY_DEAD_LETTERS, dead_letters=many)
+    )
 
     with pytest.raises(AirflowFailException, match="5,001 ranges of dead letters are more than an approval can name"):
         Chain(people, action="replay_dead_letters").preview()

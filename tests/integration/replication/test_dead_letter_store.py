@@ -100,7 +100,7 @@ def test_letters_are_kept_found_and_replayed_once(orders: Replication, place: Pl
     assert json.loads(by_position[150].value or b"")["id"] == 150
 
     execute(orders.dsn, "ALTER TABLE target DROP CONSTRAINT fine")
-    action = make_action(setup, ActionKind.REPLAY_LETTERS, Selection())
+    action = make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, Selection())
     apply_fenced_or_store(setup, action, actor="ann", reason="mended")
     again = elsewhere.run()
 

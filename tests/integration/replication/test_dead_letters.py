@@ -63,7 +63,7 @@ def replay(stock: Replication, selection: Selection = ALL) -> ActionResult:
     """What `airflow ckpt dlq replay` does."""
     setup = stock.setup()
     return apply_fenced_or_store(
-        setup, make_action(setup, ActionKind.REPLAY_LETTERS, selection), actor="ann", reason="mended"
+        setup, make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, selection), actor="ann", reason="mended"
     )
 
 
@@ -104,7 +104,7 @@ def test_fifty_bad_rows_are_mended_replayed_once_and_never_again(stock: Replicat
     assert again.route == ["done"]
     assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
     assert states(stock) == {"replayed": 50}
-    assert make_action(stock.setup(), ActionKind.REPLAY_LETTERS, ALL).dead_letters == ()
+    assert make_action(stock.setup(), ActionKind.REPLAY_DEAD_LETTERS, ALL).dead_letters == ()
     assert stock.run().records == Counts()
     assert clean(stock)
 
@@ -113,7 +113,7 @@ def test_a_replay_that_is_asked_for_twice_delivers_once(stock: Replication) -> N
     stock.run()
     mend(stock)
     setup = stock.setup()
-    action = make_action(setup, ActionKind.REPLAY_LETTERS, ALL)
+    action = make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, ALL)
 
     apply_fenced(setup, action, actor="ann", reason="mended")
     with pytest.raises(LedgerStateError, match="parked any more"):
@@ -208,7 +208,7 @@ def test_letters_are_discarded_by_name_and_stay_in_the_sink(stock: Replication) 
     stock.run()
     mend(stock)
     batch = frozenset({BatchKey(1, "public.items", 3)})
-    action = make_action(stock.setup(), ActionKind.DISCARD_LETTERS, Selection(batches=batch))
+    action = make_action(stock.setup(), ActionKind.DISCARD_DEAD_LETTERS, Selection(batches=batch))
 
     result = stock.ledger.action("orders", action, actor="ann", reason="test orders")
     replay(stock)
@@ -217,7 +217,7 @@ def test_letters_are_discarded_by_name_and_stay_in_the_sink(stock: Replication) 
     assert result.after["dead_letters"] == {"discarded": 5}
     assert states(stock) == {"replayed": 45, "discarded": 5}
     assert scalar(stock.dsn, "SELECT count(*) FROM ckpt_sink_dead_letter") == 50
-    events = [event for event in stock.ledger.events("orders") if event["kind"] == "discard_letters"]
+    events = [event for event in stock.ledger.events("orders") if event["kind"] == "discard_dead_letters"]
     assert [(event["actor"], event["detail"]["reason"]) for event in events] == [("ann", "test orders")]
     assert clean(stock)
 
@@ -375,7 +375,7 @@ def test_letters_beside_a_range_that_was_read_again_are_delivered_by_their_posit
     read_again(stock, 1, 51)
     stock.run()
     assert delivered_as_they_are(stock) == [*(i for i in range(1, ROWS + 1) if i % 20 != 7 or i < 51)]
-    assert not make_action(stock.setup(), ActionKind.REPLAY_LETTERS, ALL).dead_letters
+    assert not make_action(stock.setup(), ActionKind.REPLAY_DEAD_LETTERS, ALL).dead_letters
 
     known = load_index(stock.setup()).entries
     positions = [

@@ -99,7 +99,7 @@ def test_dead_letters_with_such_times_are_replayed_as_they_were(terms: Replicati
 
     setup = terms.setup()
     apply_fenced_or_store(
-        setup, make_action(setup, ActionKind.REPLAY_LETTERS, Selection()), actor="ann", reason="mended"
+        setup, make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, Selection()), actor="ann", reason="mended"
     )
 
     assert terms.run().records == Counts(4, 4, 0, 0)

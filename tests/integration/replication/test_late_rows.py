@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.operators._markdown import unsettled_sections
 from airflow_provider_ckpt.replication.actions.actions import ActionContext
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store, recover
-from airflow_provider_ckpt.replication.actions.proposals import ActionRequest, RequestKind, propose
+from airflow_provider_ckpt.replication.actions.proposals import ActionRequest, propose
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute, scalar
 
@@ -355,7 +355,7 @@ class TestTold:
         execute(unpacked.dsn, "UPDATE ckpt_sink_receipt SET positions = NULL")
 
         proposed = propose(
-            ActionContext(unpacked.ledger, "orders", unpacked.setup, "ann"), ActionRequest(RequestKind.RECOVER)
+            ActionContext(unpacked.ledger, "orders", unpacked.setup, "ann"), ActionRequest(ActionKind.RECOVER)
         )
         body = "\n\n".join(unsettled_sections(proposed.open))
 

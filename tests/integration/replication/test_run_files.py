@@ -147,7 +147,9 @@ def test_bad_records_lie_beside_the_directory_and_are_replayed_once(folders: Fol
     chosen = Selection(types=frozenset({"TransformEvaluation"}))
     mended = folders.replication
     setup = mended.setup()
-    apply_fenced_or_store(setup, make_action(setup, ActionKind.REPLAY_LETTERS, chosen), actor="ann", reason="mended")
+    apply_fenced_or_store(
+        setup, make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, chosen), actor="ann", reason="mended"
+    )
     again = mended.run()
 
     assert summary.records == Counts(20, 18, 0, 2)
@@ -170,7 +172,7 @@ def test_a_rejected_row_of_a_parquet_file_is_replayed_with_all_its_columns(folde
     setup = copied.setup()
     (found,) = [kept.dead_letter for _, kept in read_contents(setup, load_index(setup).entries)]
     apply_fenced_or_store(
-        setup, make_action(setup, ActionKind.REPLAY_LETTERS, Selection()), actor="ann", reason="mended"
+        setup, make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, Selection()), actor="ann", reason="mended"
     )
 
     assert found.headers["x-ckpt-source-file"] == str(folders.inbox / "a.parquet")
@@ -201,7 +203,7 @@ def test_times_that_python_has_not_come_out_of_the_lists_of_a_rejected_row_and_g
     }
     mended = replication.changed(transform={**transform, "where": "id > 0"})
     apply_fenced_or_store(
-        mended.setup(), make_action(setup, ActionKind.REPLAY_LETTERS, Selection()), actor="ann", reason="mended"
+        mended.setup(), make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, Selection()), actor="ann", reason="mended"
     )
 
     assert mended.run().records == Counts(1, 1, 0, 0)

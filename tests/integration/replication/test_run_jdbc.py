@@ -97,7 +97,7 @@ def test_what_transform_and_target_refuse_becomes_dead_letters_with_the_row_as_i
 
     execute(bought.dsn, "ALTER TABLE ratios DROP CONSTRAINT ratios_id_check")
     setup = pipeline.setup()
-    action = make_action(setup, ActionKind.REPLAY_LETTERS, Selection(types=frozenset({ErrorType.SINK})))
+    action = make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, Selection(types=frozenset({ErrorType.SINK})))
     apply_fenced_or_store(setup, action, actor="ann", reason="mended")
     assert pipeline.run().records == Counts(9, 9, 0, 0)
     assert scalar(bought.dsn, "SELECT count(*) FROM ratios WHERE id % 100 = 7") == 9

@@ -292,7 +292,11 @@ def accept(orders: Replication, *, resend: bool, start: dict[str, int] | None = 
     asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "restored")
     answer = change_sink(asked, sink_changes.make_acceptance(setup, resend=resend, start=start))
     assert answer["applied"]
-    [event] = [event for event in orders.ledger.events("orders") if event["kind"] == "accept_sink"]
+    [event] = [
+        event
+        for event in orders.ledger.events("orders")
+        if event["kind"] == ("resend_to_sink" if resend else "keep_sink")
+    ]
     assert (event["actor"], event["detail"]["reason"]) == ("test:person", "restored")
     return str(answer["next"])
 
@@ -567,7 +571,7 @@ def test_a_position_beyond_the_checkpoint_is_refused_before_a_truncated_sink_is_
 def test_an_act_that_does_not_fit_is_refused_before_a_truncated_sink_is_fenced(orders: Replication) -> None:
     orders.run()
     execute(orders.dsn, "TRUNCATE target")
-    action = Action(ActionKind.ACCEPT_SINK, batches=(BatchKey(1, "public.orders", 9),))
+    action = Action(ActionKind.KEEP_SINK, batches=(BatchKey(1, "public.orders", 9),))
 
     with pytest.raises(LedgerStateError):
         sink_changes.apply_sink_change(orders.setup(), action, actor="test:person", reason="restored")

@@ -97,7 +97,7 @@ def done(scene: Scene) -> list[tuple[str, str]]:
     return [(event["kind"], event["actor"]) for event in events if event["kind"] in KINDS]
 
 
-KINDS = {"rewind", "force_stop", "skip", "release", "recover", "replay_letters"}
+KINDS = {"rewind", "force_stop", "skip", "release", "recover", "replay_dead_letters"}
 FORGED = {"approved": True, "user": "ada"}
 
 

@@ -302,7 +302,7 @@ class TestRewind:
 
 
 class TestTakenBack:
-    @pytest.mark.parametrize("kind", [ActionKind.REWIND, ActionKind.ACCEPT_SINK])
+    @pytest.mark.parametrize("kind", [ActionKind.REWIND, ActionKind.RESEND_TO_SINK])
     @pytest.mark.parametrize("planned_to", [0, 4, 10])
     def test_what_a_replay_has_not_delivered_is_given_up_with_the_act(self, kind: ActionKind, planned_to: int) -> None:
         machine = machine_with(delivered)
@@ -355,4 +355,8 @@ def test_only_rewind_and_force_stop_wait_for_the_fence() -> None:
 
 
 def test_what_numbers_a_generation_waits_for_someone_who_has_read_the_receipts() -> None:
-    assert {ActionKind.REPLAY, ActionKind.RECOVER, ActionKind.REPLAY_LETTERS} == NEED_RECEIPTS_READ - NEED_NEW_EPOCH
+    assert {
+        ActionKind.REPLAY,
+        ActionKind.RECOVER,
+        ActionKind.REPLAY_DEAD_LETTERS,
+    } == NEED_RECEIPTS_READ - NEED_NEW_EPOCH

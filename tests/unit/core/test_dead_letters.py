@@ -188,7 +188,7 @@ def test_a_replay_is_a_side_partition_of_its_own_for_each_source() -> None:
         dead_letters(0, 4, partition="q"),
         dead_letters(0, 5, partition="dlq:1:p"),
     )
-    action = Action(ActionKind.REPLAY_LETTERS, dead_letters=chosen)
+    action = Action(ActionKind.REPLAY_DEAD_LETTERS, dead_letters=chosen)
 
     events = apply(machine, Action.from_json(action.to_json()), reason="mended")
 
@@ -201,7 +201,7 @@ def test_a_replay_is_a_side_partition_of_its_own_for_each_source() -> None:
     assert machine.generation == 3
 
 
-@pytest.mark.parametrize("kind", [ActionKind.REPLAY_LETTERS, ActionKind.DISCARD_LETTERS])
+@pytest.mark.parametrize("kind", [ActionKind.REPLAY_DEAD_LETTERS, ActionKind.DISCARD_DEAD_LETTERS])
 def test_an_act_on_no_letters_is_refused(kind: ActionKind) -> None:
     machine = PipelineState([Partition("p")])
 
@@ -214,7 +214,8 @@ def test_an_act_on_no_letters_is_refused(kind: ActionKind) -> None:
 def test_discarding_says_how_many_of_each_batch() -> None:
     machine = PipelineState([Partition("p")])
     action = Action(
-        ActionKind.DISCARD_LETTERS, dead_letters=(dead_letters(0, 3), dead_letters(0, 4, kind="Io"), dead_letters(1, 5))
+        ActionKind.DISCARD_DEAD_LETTERS,
+        dead_letters=(dead_letters(0, 3), dead_letters(0, 4, kind="Io"), dead_letters(1, 5)),
     )
 
     events = apply(machine, action, reason="tests")

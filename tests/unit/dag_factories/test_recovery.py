@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.operators._markdown import escape
 from airflow_provider_ckpt.operators.approval import CkptApprovalOperator
-from airflow_provider_ckpt.replication.actions.proposals import RequestKind
+from airflow_provider_ckpt.replication.actions.proposals import REQUESTABLE
 
 
 def test_the_form_offers_the_declared_pipelines_and_every_remedy(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_the_form_offers_the_declared_pipelines_and_every_remedy(tmp_path: Path)
     params = recovery_dag("care", pipelines=tmp_path).params
 
     assert params.get_param("pipeline").schema["enum"] == ["flights", "orders"]
-    assert params.get_param("action").schema["enum"] == [action.value for action in RequestKind]
+    assert params.get_param("action").schema["enum"] == list(REQUESTABLE)
 
 
 @pytest.mark.parametrize(
