@@ -7,6 +7,7 @@ from typing import Any
 from airflow.cli.cli_config import ARG_VERBOSE, Arg
 
 from airflow_provider_ckpt.core.numbers import whole
+from airflow_provider_ckpt.core.ranges import START
 
 
 def arg(*flags: str, **options: Any) -> Arg:
@@ -15,8 +16,8 @@ def arg(*flags: str, **options: Any) -> Arg:
 
 
 def position(text: str) -> int:
-    """A source position; tables set thousands apart, so a person may paste one with its commas."""
-    return whole(text.replace(",", ""))
+    """Parse a source position as tables show it: with or without commas, or ``start``."""
+    return START if text == "start" else whole(text.replace(",", ""))
 
 
 FILE = arg("file", help="the pipeline's YAML file")

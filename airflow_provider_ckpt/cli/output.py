@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from airflow_provider_ckpt.core.ranges import position_text
+
 _MAX_ROWS = 100
 """Maximum number of rows in a table; JSON and YAML contain all of them."""
 
@@ -65,13 +67,16 @@ def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[st
 
 
 def format_cell(value: Any) -> str:
-    """Format a value as a table cell: thousands separators, lists with commas, unprintable characters replaced."""
+    """Format a value as a table cell: thousands separators, lists with commas, unprintable characters replaced.
+
+    A number that is :data:`~airflow_provider_ckpt.core.ranges.START` is a position, since nothing is counted as far.
+    """
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        return position_text(value, ",")
     if isinstance(value, float):
         return f"{value:,.1f}"
     if isinstance(value, Mapping):

@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.runner import FailedError, command
+from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.routes import Route
 
 
@@ -19,7 +20,10 @@ def _table(summary: dict[str, Any], out: TextIO) -> None:
         ("batches", summary["batches"]),
         (
             "checkpoint",
-            {part: f"{moved['before']} → {moved['after']}" for part, moved in summary["checkpoint"].items()},
+            {
+                part: f"{position_text(moved['before'])} → {position_text(moved['after'])}"
+                for part, moved in summary["checkpoint"].items()
+            },
         ),
         ("errors", summary["errors"]),
         ("rows in the target", summary["target_rows"]),

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from airflow_provider_ckpt.cli.actions import action_context, write_result
+from airflow_provider_ckpt.cli.arguments import position as parse_position
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.numbers import whole
 from airflow_provider_ckpt.replication.actions import sink_changes
 from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
 from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
@@ -40,7 +40,7 @@ def _positions(asked: ActionContext, texts: Iterable[str]) -> dict[str, int]:
     for text in texts:
         partition, _, number = text.rpartition("=")
         try:
-            position = whole(number.replace(",", ""))
+            position = parse_position(number)
         except ValueError:
             raise ConfigError(f"--from {text}: {number!r} is not a position.", hint="Write [PARTITION=]N.") from None
         found |= resolve_positions(asked, RewindTarget(position), partition or None)

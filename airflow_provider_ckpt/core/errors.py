@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_ckpt.core.ranges import position_text
+
 
 class ErrorAction(StrEnum):
     """Reaction of the delivery policy to an error."""
@@ -178,9 +180,10 @@ class CkptError(Exception):
             self.recoverable = recoverable
 
     def __str__(self) -> str:
+        position = position_text(self.position) if isinstance(self.position, int) else self.position
         where = [
             f"{name} {value}"
-            for name, value in (("pipeline", self.pipeline), ("batch", self.batch), ("position", self.position))
+            for name, value in (("pipeline", self.pipeline), ("batch", self.batch), ("position", position))
             if value is not None
         ]
         return f"[{self.type.value}] " + (", ".join(where) + ": " if where else "") + self._message_with_hint()

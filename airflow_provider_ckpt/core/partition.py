@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.checkpoint import next_checkpoint
 from airflow_provider_ckpt.core.errors import ErrorInfo, LedgerStateError
 from airflow_provider_ckpt.core.partition_view import PartitionView
-from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
 
@@ -39,7 +39,7 @@ class Partition(PartitionView):
             gap.start <= span.start and span.end <= gap.end for gap in self.gaps()
         ):
             raise LedgerStateError(
-                f"range {span} does not continue what is planned, which ends at {self.planned_end}",
+                f"range {span} does not continue what is planned, which ends at {position_text(self.planned_end)}",
                 batch=self._name(self.next_seq),
                 position=span.start,
             )

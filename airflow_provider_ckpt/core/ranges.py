@@ -9,6 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+START = -(2**63)
+"""The position before all others, from which a source with a cursor is read first; users see it as ``start``."""
+
+
+def position_text(position: int, form: str = "d") -> str:
+    """Return a position as users see it.
+
+    :param position: the position
+    :param form: format of a number, such as ``,`` for thousands separators
+    """
+    return "start" if position == START else format(position, form)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
@@ -27,7 +39,7 @@ class Range:
             raise ValueError(f"a range must not be empty: [{self.start}, {self.end})")
 
     def __str__(self) -> str:
-        return f"[{self.start}, {self.end})"
+        return f"[{position_text(self.start)}, {position_text(self.end)})"
 
     def overlaps(self, other: Range) -> bool:
         """Return whether the two ranges share a position."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.tickets import Event
 
 
@@ -23,7 +24,7 @@ def rewind(partition: Partition, to: int, *, generation: int, reason: str) -> li
     """
     if to > partition.committed or generation <= partition.generation:
         raise LedgerStateError(
-            f"the checkpoint of partition {partition.id!r} is {partition.committed} in generation "
+            f"the checkpoint of partition {partition.id!r} is {position_text(partition.committed)} in generation "
             f"{partition.generation}; it cannot be rewound to {to} in generation {generation}.",
             position=to,
             hint="Give a position at or before the checkpoint; to skip records after it, skip their batches.",

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.pipeline_phases import PipelineState
-from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.tickets import Event
 
 
@@ -44,8 +44,8 @@ def check_re_read(machine: PipelineState, source: str, span: Range) -> None:
         raise LedgerStateError(f"{source!r} is a side partition.", hint="Name the source partition itself.")
     if span.end > origin.committed:
         raise LedgerStateError(
-            f"{span} of partition {source!r} reaches beyond the checkpoint, {origin.committed}: records beyond it "
-            "are still to be delivered.",
+            f"{span} of partition {source!r} reaches beyond the checkpoint, {position_text(origin.committed)}: records "
+            "beyond it are still to be delivered.",
             position=origin.committed,
             hint="End the range at the checkpoint.",
         )
@@ -75,7 +75,9 @@ def require_resolved(machine: PipelineState, source: str, span: Range) -> None:
     origin = machine.partition(source)
     mine = [batch.key for batch in origin.blocking.values() if batch.range.overlaps(span)]
     if origin.limit is not None or span.end > origin.planned_end or mine:
-        owner = f"batch {mine[0]} owns a part of it" if mine else f"the plan ends at {origin.planned_end}"
+        owner = (
+            f"batch {mine[0]} owns a part of it" if mine else f"the plan ends at {position_text(origin.planned_end)}"
+        )
         raise LedgerStateError(f"{span} of partition {source!r} is still to be delivered: {owner}.")
 
 

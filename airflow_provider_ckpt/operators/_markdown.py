@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, Action, ActionKind
 from airflow_provider_ckpt.core.proposals import Proposal
+from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.replication.actions.actions import change_rows
 
 _SPECIAL_CHARACTERS = re.compile(r"([!-/:-@\[-`{-~])")
@@ -61,7 +62,7 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
     :param document: result document; that of a recovery's preview has the keys ``left`` and ``alarms``
     """
     left = [
-        (item["partition"], f"{item['range'][0]} up to {item['range'][1]} (exclusive)", item["reason"])
+        (item["partition"], f"{position_text(item['range'][0])} up to {item['range'][1]} (exclusive)", item["reason"])
         for item in document.get("left", ())
     ]
     yield _table(("left, not read again as a whole", "", "reason"), left)
@@ -76,7 +77,7 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
     for name, span in action.ranges:
-        yield f"read again from {name}", f"from {span.start}", f"up to {span.end} (exclusive)"
+        yield f"read again from {name}", f"from {position_text(span.start)}", f"up to {span.end} (exclusive)"
     for dead_letters in action.dead_letters:
         yield f"dead letters of {dead_letters.key}", dead_letters.error_type, f"{dead_letters.records} records"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.proposals import ProposalState
+from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
@@ -108,7 +109,8 @@ class CkptReportOperator(CkptNamedOperator):
         }
         asked = f"{found.proposal.action.kind.value} of pipeline {pipeline}" if found else f"pipeline {pipeline}"
         self.log.info("%s: %s", asked, report["outcome"])
-        self.log.info("The pipeline now: %s", {name: report[name] for name in ("phase", "checkpoint", "batches")})
+        checkpoint = {name: position_text(position) for name, position in report["checkpoint"].items()}
+        self.log.info("The pipeline now: %s, batches %s, checkpoint %s", report["phase"], report["batches"], checkpoint)
         return report
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._named import CkptNamedOperator
@@ -64,7 +66,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         """Check the condition once."""
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
             met, seen = self.condition().check(ledger, self.pipeline_name, partial(self._setup, context, ledger))
-        self.log.info("%s: %s", "met" if met else "not yet", seen)
+        self.log.info("%s: %s", "met" if met else "not yet", _as_text(seen))
         return PokeReturnValue(is_done=met, xcom_value={"pipeline": self.pipeline_name, **seen})
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # as Airflow calls it
@@ -93,3 +95,9 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
                 every=self.poke_interval,
             )
         self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+
+
+def _as_text(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a check has seen for the log, with positions as users see them."""
+    checkpoint = {name: position_text(position) for name, position in seen.get("checkpoint", {}).items()}
+    return {**seen, "checkpoint": checkpoint} if checkpoint else dict(seen)

@@ -13,9 +13,6 @@ from enum import StrEnum
 MICROSECONDS_A_DAY = 86_400_000_000
 """Microseconds of a day."""
 
-MIN_POSITION = -(2**63)
-"""Position before all others, for any cursor."""
-
 
 class CursorKind(StrEnum):
     """Type of a cursor column; a position is the number itself, or microseconds since 1970-01-01."""

@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 
 from airflow_provider_ckpt.connectors.jdbc.column_types import (
     MICROSECONDS_A_DAY,
-    MIN_POSITION,
     Column,
     CursorKind,
     DriverColumn,
     to_spark_column,
 )
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
-from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.ranges import START, Range
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # of the database's times, which may have no zone
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -121,7 +120,7 @@ class Dialect:
         :param span: the range
         """
         upper = f"{cursor} < {position_constant(kind, span.end)}"
-        return upper if span.start <= MIN_POSITION else f"{cursor} >= {position_constant(kind, span.start)} AND {upper}"
+        return upper if span.start <= START else f"{cursor} >= {position_constant(kind, span.start)} AND {upper}"
 
     def identity(self, table: str) -> str | None:
         """Return a query for the identity of a table, which changes if it is recreated; None if the database has none.

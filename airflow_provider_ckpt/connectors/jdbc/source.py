@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import query
 from airflow_provider_ckpt.connectors.jdbc.client import Database, require_connection
-from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, MIN_POSITION, CursorKind
+from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.split import batch_records, empty_batch, split
 from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
@@ -30,7 +30,7 @@ from airflow_provider_ckpt.connectors.source_protocol import (
 )
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.ranges import START, Range
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -87,7 +87,7 @@ class JdbcSource:
         if isinstance(start_from, int):
             return Start(start_from)
         greatest = self._table().greatest() if start_from == "latest" else None
-        return Start(MIN_POSITION if greatest is None else greatest + 1)
+        return Start(START if greatest is None else greatest + 1)
 
     def shape(self) -> RecordShape:
         """Return the table's columns (or those that the pipeline names) and their Spark types."""

@@ -43,16 +43,6 @@ MICROSECONDS_A_DAY = 86_400_000_000
 FIRST_DAY = -2_440_588
 """PostgreSQL's first date (4714-11-24 BC), in days since 1970-01-01."""
 
-MIN_POSITION = {
-    CursorKind.INT2: -(2**15),
-    CursorKind.INT4: -(2**31),
-    CursorKind.INT8: -(2**63),
-    CursorKind.DATE: FIRST_DAY * MICROSECONDS_A_DAY,
-    CursorKind.TIMESTAMP: FIRST_DAY * MICROSECONDS_A_DAY,
-    CursorKind.TIMESTAMPTZ: FIRST_DAY * MICROSECONDS_A_DAY,
-}
-"""Smallest position of each cursor type."""
-
 
 def position_sql(kind: CursorKind, column: str) -> str:
     """Return the SQL expression of a cursor value's position, exact on every server version.

@@ -26,7 +26,6 @@ from airflow_provider_ckpt.connectors.postgres.closed_bound import (
     wait_until_closed,
 )
 from airflow_provider_ckpt.connectors.postgres.column_types import (
-    MIN_POSITION,
     SPARK_TYPES,
     CursorKind,
     position_sql,
@@ -49,7 +48,7 @@ from airflow_provider_ckpt.connectors.source_protocol import (
     Start,
 )
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
-from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.ranges import START, Range
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
@@ -113,19 +112,19 @@ class PostgresSource:
             return [SourcePartition(table.label, table_identity(fetch, table.oid))]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
-        """Return the base: a given position, one past the greatest for ``latest``, the type's least for ``earliest``.
+        """Return the base: a given position, one past the greatest for ``latest``, :data:`START` for ``earliest``.
 
         The smallest visible position is not used, since an uncommitted transaction may have smaller ones.
         """
         if isinstance(start_from, int):
             return Start(start_from)
+        if start_from == "earliest":
+            return Start(START)
         with self._session() as fetch:
             table = self._table(fetch)
-            least = MIN_POSITION[CursorKind(table.by_name[self._cursor].base_type)]
-            if start_from == "earliest":
-                return Start(least)
             greatest = greatest_position(fetch, table, self._cursor)
-            return Start(candidate_position(fetch, table, self._cursor, greatest) or least)
+            latest = candidate_position(fetch, table, self._cursor, greatest)
+            return Start(START if latest is None else latest)
 
     def shape(self) -> RecordShape:
         """Return the table's columns, or those that the pipeline names, and their Spark types."""

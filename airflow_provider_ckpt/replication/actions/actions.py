@@ -16,6 +16,7 @@ from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, Selection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
+from airflow_provider_ckpt.core.ranges import START, position_text
 from airflow_provider_ckpt.replication.actions import dead_letters, sink_changes
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
 from airflow_provider_ckpt.replication.owner import is_dead, is_held
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.types import ActionResult
     from airflow_provider_ckpt.replication.setup import PipelineContext
-
-
-_LEAST_POSITION = -(2**63)
-"""Start of a partition that has no first position of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ def _describe_resend(action: Action) -> str:
         parts = ["the next run delivers to the sink that it declares, from the checkpoint on"]
     else:
         parts = [
-            f"{name} is sent again from {'its beginning' if position == _LEAST_POSITION else position} on"
+            f"{name} is sent again from {'its beginning' if position == START else position} on"
             for name, position in sorted(action.positions.items())
         ]
         parts += [f"{span} of {name} is sent again" for name, span in action.ranges]
@@ -309,7 +306,11 @@ def change_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
             yield f"sink {name}", str(was), str(after["sink"][name] or "as the next run finds it")
     for name, was in before["checkpoint"].items():
         now = after["checkpoint"][name]
-        yield f"checkpoint of {name}", f"{was[1]} (generation {was[0]})", f"{now[1]} (generation {now[0]})"
+        yield f"checkpoint of {name}", _checkpoint_text(*was), _checkpoint_text(*now)
+
+
+def _checkpoint_text(generation: int, position: int) -> str:
+    return f"{position_text(position)} (generation {generation})"
 
 
 def _empty_document(context: ActionContext, action: Action) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
-from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.resending import ResendPlan, find_lost
 from airflow_provider_ckpt.core.sink_state import (
@@ -263,7 +263,7 @@ def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord
         committed = records[partition].partition.committed if partition in records else position
         if position > committed:
             raise LedgerStateError(
-                f"{position:,} of {partition} lies beyond its checkpoint, {committed:,}.",
+                f"{position:,} of {partition} lies beyond its checkpoint, {position_text(committed, ',')}.",
                 pipeline=setup.pipeline.name,
                 position=position,
                 hint="Name the first position whose rows are gone; what lies beyond the checkpoint is sent anyway.",

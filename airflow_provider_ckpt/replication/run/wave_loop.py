@@ -21,6 +21,7 @@ from airflow_provider_ckpt.core.errors import (
     LedgerUnavailableError,
 )
 from airflow_provider_ckpt.core.policy import RetryBatch
+from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.core.wave import Outcome, Wave, distribute, first_of_each_partition, without_blocked
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine, WaveLostError
@@ -266,7 +267,8 @@ class WaveLoop:
             f"{read:,}",
             seconds,
             f"{read / max(seconds, 1e-9):,.0f}",
-            ", ".join(f"{name}: {at}" for name, at in sorted(settlement.checkpoint.items())) or "unchanged",
+            ", ".join(f"{name}: {position_text(at)}" for name, at in sorted(settlement.checkpoint.items()))
+            or "unchanged",
         )
         if settlement.halted is not None:
             raise self._halt(settlement.halted, outcomes)

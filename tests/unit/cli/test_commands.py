@@ -14,6 +14,7 @@ from airflow.cli.cli_parser import get_parser
 
 from airflow_provider_ckpt.cli.arguments import COMMON
 from airflow_provider_ckpt.cli.commands import get_ckpt_commands
+from airflow_provider_ckpt.core.ranges import START
 
 DOCS = (Path(__file__).parents[3] / "docs/cli.rst").read_text("utf-8")
 CHANGING = {
@@ -102,9 +103,11 @@ def test_a_person_who_overrides_must_say_why(words: str) -> None:
 
 
 def test_a_position_may_be_pasted_from_a_table() -> None:
-    line = "ckpt rewind orders --to-position 336,776 --reason again"
+    def parsed(text: str) -> object:
+        return get_parser().parse_args(f"ckpt rewind orders --to-position {text} --reason again".split()).to_position
 
-    assert get_parser().parse_args(line.split()).to_position == 336_776
+    assert parsed("336,776") == 336_776
+    assert parsed("start") == START
 
 
 @pytest.mark.parametrize(

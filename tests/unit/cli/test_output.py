@@ -7,6 +7,7 @@ import io
 import pytest
 
 from airflow_provider_ckpt.cli.output import format_cell, write_document, write_json, write_table, write_yaml
+from airflow_provider_ckpt.core.ranges import START
 from airflow_provider_ckpt.core.routes import Route
 
 
@@ -14,6 +15,8 @@ from airflow_provider_ckpt.core.routes import Route
     ("value", "cell"),
     [
         (1234567, "1,234,567"),
+        (START, "start"),
+        ({"orders": [START, 1000]}, "orders start, 1,000"),
         (2.345, "2.3"),
         (True, "yes"),
         (None, "-"),

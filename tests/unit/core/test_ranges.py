@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.ranges import Range, contiguous_end, merge, subtract
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.ranges import START, Range, contiguous_end, merge, position_text, subtract
 
 ranges = st.builds(lambda start, size: Range(start, start + size), st.integers(-30, 30), st.integers(1, 12))
 many = st.lists(ranges, max_size=8)
@@ -24,6 +25,16 @@ def test_an_empty_range_is_refused() -> None:
         Range(4, 4)
     with pytest.raises(ValueError, match=r"\[5, 4\)"):
         Range(5, 4)
+
+
+def test_the_position_before_all_others_is_shown_as_start() -> None:
+    assert [position_text(START), position_text(START + 1), position_text(1234, ",")] == [
+        "start",
+        "-9223372036854775807",
+        "1,234",
+    ]
+    assert str(Range(START, 10)) == "[start, 10)"
+    assert str(LedgerStateError("it is gone.", position=START)) == "[Processing] position start: it is gone."
 
 
 @given(ranges, ranges)

@@ -1,0 +1,63 @@
+"""A pipeline that has not begun: users see ``start`` in place of the position before all others."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from airflow_provider_ckpt.cli import run
+from airflow_provider_ckpt.core.ranges import START
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.replication.run.summary import RunSummary
+from tests.integration.airflow.ckpt import Ckpt
+from tests.integration.ledger.ledger_driver import Acts
+
+
+@pytest.fixture
+def orders(ledger: Ledger) -> Acts:
+    """Pipeline ``orders`` on a source with a cursor; its first batch is planned."""
+    return Acts(ledger).start("t", base=START)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status orders",
+        "inspect orders",
+        "inspect orders t",
+        "inspect orders t#0",
+        "audit orders",
+        "pipeline show orders",
+    ],
+)
+def test_no_table_shows_the_least_number(ckpt: Ckpt, orders: Acts, command: str) -> None:
+    orders.plan(1000)
+
+    shown = ckpt.table(*command.split())
+
+    assert "start" in shown.split() or "start," in shown.split()
+    assert "922" not in shown
+
+
+def test_json_keeps_the_number(ckpt: Ckpt, orders: Acts) -> None:
+    assert ckpt.json("status", orders.lease.pipeline)["partitions"][0]["committed"] == START
+
+
+def test_a_rewind_to_it_is_shown_by_its_name(ckpt: Ckpt, orders: Acts) -> None:
+    orders.deliver(2000)
+    orders.ledger.release(orders.lease)
+
+    shown = ckpt.table("rewind", "orders", "--to-position", "start", "--reason=wrong rates", "--dry-run")
+
+    assert "2000 (generation 1)" in shown
+    assert "start (generation 2)" in shown
+
+
+def test_the_summary_of_the_first_run_begins_there() -> None:
+    summary = RunSummary("orders", 1, checkpoint={"t": {"before": START, "after": 1000}})
+
+    out = io.StringIO()
+    run._table(summary.to_json(), out)
+
+    assert "start → 1000" in out.getvalue()

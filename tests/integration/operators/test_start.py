@@ -1,0 +1,60 @@
+"""A pipeline that has not begun: logs and previews of tasks show ``start`` as its checkpoint."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, BaseOperator
+
+from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.proposals import Proposal
+from airflow_provider_ckpt.core.ranges import START
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.operators._markdown import approval_body
+from airflow_provider_ckpt.operators.carry_out import CkptReportOperator
+from airflow_provider_ckpt.replication.actions.actions import ActionContext
+from airflow_provider_ckpt.replication.actions.proposals import preview
+from airflow_provider_ckpt.sensors.checkpoint import CkptCheckpointSensor
+from tests.integration.ledger.ledger_driver import Acts
+
+
+@pytest.fixture
+def orders(ledger: Ledger) -> Acts:
+    """Pipeline ``orders`` on a source with a cursor; nothing is planned."""
+    return Acts(ledger).start("t", base=START)
+
+
+def execute(task: BaseOperator, method: str = "execute") -> Any:
+    context: Any = {"dag_run": SimpleNamespace(dag_id="care", run_id="one"), "ti": SimpleNamespace(map_index=-1)}
+    return getattr(task, method)(context)
+
+
+def test_a_preview_of_a_rewind_to_it_names_it(orders: Acts) -> None:
+    orders.deliver(2000)
+    orders.ledger.release(orders.lease)
+    action = Action(ActionKind.REWIND, positions={"t": START})
+    context = ActionContext(orders.ledger, "orders", lambda: pytest.fail("the ledger is enough"), "ann", "wrong rates")
+
+    body = approval_body(
+        Proposal.new("orders", action, origin="care/one/preview", actor="ann", reason="wrong rates"),
+        preview(context, action),
+    )
+
+    assert "| checkpoint of t | 2000 \\(generation 1\\) | start \\(generation 2\\) |" in body
+
+
+def test_the_report_and_the_sensor_log_it_and_return_the_number(orders: Acts, caplog: pytest.LogCaptureFixture) -> None:
+    assert orders.partition("t").committed == START
+    with DAG("care", schedule=None):
+        report = CkptReportOperator(task_id="report", pipeline="orders", preview="preview")
+        sensor = CkptCheckpointSensor(task_id="wait", pipeline="orders", position=1)
+
+    with caplog.at_level("INFO"):
+        found, seen = execute(report), execute(sensor, "poke")
+
+    assert found["checkpoint"] == seen.xcom_value["checkpoint"] == {"t": START}
+    assert "checkpoint {'t': 'start'}" in caplog.text
+    assert "not yet: {'checkpoint': {'t': 'start'}}" in caplog.text
+    assert "922" not in caplog.text
