@@ -59,7 +59,7 @@ class Run:
     :param opened: its source and sink
     :ivar summary: what this process did in the run
     :ivar measuring: its metrics, which go to the setup's meter
-    :ivar source_recognised: whether the source was compared with the one that the ledger knows
+    :ivar source_verified: whether the source was compared with the one that the ledger knows
     :ivar unconfirmed: number of batches sent at most once without a receipt
     :ivar bounds: newest closed bound of each source partition that has one
     """
