@@ -23,13 +23,13 @@ import pytest
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import source as planning
-from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, MIN_POSITION
+from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
 from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType, SourceError
-from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.ranges import START, Range
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.wave import run_wave
@@ -172,11 +172,11 @@ def test_rows_of_one_cursor_value_are_never_torn_apart(postgres_database: str) -
         "INSERT INTO tied SELECT n FROM unnest(ARRAY[1, 2, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5, 6]) AS n",
     )
     with closing(JdbcSource(pipeline("tied", "id"), to_postgres(postgres_database))) as source:
-        plan = source.plan(PlanRequest([RangeToPlan("tied", MIN_POSITION)], 3, 10**9))
+        plan = source.plan(PlanRequest([RangeToPlan("tied", START)], 3, 10**9))
         little = source.plan(PlanRequest([RangeToPlan("tied", 3)], 3, 1))
 
     assert [(batch.range, batch.records) for batch in plan.batches] == [
-        (Range(MIN_POSITION, 4), 9), (Range(4, 6), 3), (Range(6, 7), 1),
+        (Range(START, 4), 9), (Range(4, 6), 3), (Range(6, 7), 1),
     ]  # fmt: skip
     assert [(batch.range, batch.records) for batch in little.batches] == [(Range(3, 4), 7)]
     assert little.more
@@ -250,7 +250,7 @@ def test_a_cursor_that_holds_infinity_or_null_is_refused(postgres_database: str)
         closing(JdbcSource(pipeline("endless", "at"), connection)) as source,
         pytest.raises(SourceError, match="infin"),
     ):
-        source.plan(PlanRequest([RangeToPlan("endless", MIN_POSITION)], 3, 10**9))
+        source.plan(PlanRequest([RangeToPlan("endless", START)], 3, 10**9))
     with closing(JdbcSource(pipeline("endless", "id"), connection)) as source, pytest.raises(ConfigError, match="NULL"):
         source.check()
 
@@ -262,7 +262,7 @@ def test_the_present_day_of_a_date_cursor_waits_until_it_is_over(postgres_databa
         "INSERT INTO daily VALUES ('2024-01-01'), ((now() AT TIME ZONE 'Etc/GMT-14')::date)",
     )
     with closing(JdbcSource(pipeline("daily", "day"), to_postgres(postgres_database))) as source:
-        plan = source.plan(PlanRequest([RangeToPlan("daily", MIN_POSITION)], None, 10**9))
+        plan = source.plan(PlanRequest([RangeToPlan("daily", START)], None, 10**9))
 
     assert [batch.records for batch in plan.batches] == [1]
     assert 0 <= datetime.now(UTC).timestamp() * 1_000_000 - plan.bounds["daily"] < 3 * MICROSECONDS_A_DAY
@@ -282,13 +282,13 @@ def test_what_is_committed_while_a_bound_stands_is_below_it(
 
         monkeypatch.setattr(planning, "time", SimpleNamespace(sleep=commit_meanwhile, time=time.time))
         with closing(JdbcSource(pipeline("slow", "id", close_wait="3s"), to_postgres(postgres_database))) as source:
-            look = source.plan(PlanRequest([RangeToPlan("slow", MIN_POSITION)], None, 1, look=True))
+            look = source.plan(PlanRequest([RangeToPlan("slow", START)], None, 1, look=True))
             assert (look.bounds, waited) == ({"slow": 6}, [])
-            plan = source.plan(PlanRequest([RangeToPlan("slow", MIN_POSITION)], None, 10**9))
-            again = source.plan(PlanRequest([RangeToPlan("slow", MIN_POSITION)], None, 10**9, states=plan.states))
+            plan = source.plan(PlanRequest([RangeToPlan("slow", START)], None, 10**9))
+            again = source.plan(PlanRequest([RangeToPlan("slow", START)], None, 10**9, states=plan.states))
             nothing = source.plan(PlanRequest([RangeToPlan("slow", 6)], None, 10**9, states=plan.states))
 
-    assert [(batch.range, batch.records) for batch in plan.batches] == [(Range(MIN_POSITION, 6), 2)]
+    assert [(batch.range, batch.records) for batch in plan.batches] == [(Range(START, 6), 2)]
     assert (again.batches, nothing.batches) == (plan.batches, [])
     assert waited == [3.0]
 

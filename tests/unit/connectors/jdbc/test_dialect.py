@@ -6,14 +6,13 @@ import pytest
 
 from airflow_provider_ckpt.connectors.jdbc.column_types import (
     MICROSECONDS_A_DAY,
-    MIN_POSITION,
     Column,
     CursorKind,
     DriverColumn,
 )
 from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect, position_constant, split_name
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
-from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.ranges import START, Range
 
 POSTGRES, H2, MYSQL = Dialect("PostgreSQL", '"'), Dialect("H2", '"'), Dialect("MySQL", "`")
 NOON = 12 * 3_600_000_000
@@ -43,7 +42,7 @@ def test_a_position_that_no_time_has_is_refused() -> None:
 
 def test_a_range_is_half_open_and_has_no_lower_edge_where_it_begins_before_everything() -> None:
     assert H2.within(CursorKind.NUMBER, '"id"', Range(3, 7)) == '"id" >= 3 AND "id" < 7'
-    assert H2.within(CursorKind.NUMBER, '"id"', Range(MIN_POSITION, 7)) == '"id" < 7'
+    assert H2.within(CursorKind.NUMBER, '"id"', Range(START, 7)) == '"id" < 7'
 
 
 @pytest.mark.parametrize(
