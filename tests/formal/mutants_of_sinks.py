@@ -18,8 +18,8 @@ _LOST_NODE = "tests/integration/connectors/two_phase/test_receipt_chain.py::Test
 OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: the fence does not wait for whoever holds it",
-        "connectors/postgres/sink.py",
-        "PostgresSink._raise",
+        "connectors/postgres/fence.py",
+        "_raise",
         "return False",
         "return True",
         test=f"{_POSTGRES}::TestFence::test_it_ends_a_transaction_of_an_older_epoch_that_does_not_end_by_itself",
@@ -52,8 +52,8 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: the fence can be lowered",
-        "connectors/postgres/sink.py",
-        "PostgresSink._raise",
+        "connectors/postgres/fence.py",
+        "fence",
         "held[0][0] > epoch",
         "held[0][0] < epoch",
         test=f"{_POSTGRES}::TestConformance::test_a_fence_is_never_lowered[append]",

@@ -13,12 +13,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "airflow_provider_ckpt"
 
-OTHER_NOUN = {
-    ("fence", "connectors/kafka/sink.py"),
-    ("fence", "connectors/postgres/sink.py"),
-}
-"""Rules whose noun is not in their file's name, because the file holds other rules too."""
-
 
 class Rule(NamedTuple):
     """A row of the table.
@@ -98,4 +92,4 @@ def test_the_file_defines_the_name(rule: Rule) -> None:
 def test_a_file_is_named_after_its_rule() -> None:
     other = {(rule.noun, rule.file) for rule in RULES if not words(rule.noun) <= words(Path(rule.file).stem)}
 
-    assert other == OTHER_NOUN
+    assert not other

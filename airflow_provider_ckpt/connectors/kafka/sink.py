@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
@@ -20,18 +18,16 @@ from airflow_provider_ckpt.connectors.kafka.client import (
 )
 from airflow_provider_ckpt.connectors.kafka.committed_reader import read_committed
 from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import DeadLetterReader
-from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, transaction_timeout, write_records
+from airflow_provider_ckpt.connectors.kafka.fence import KafkaFence
+from airflow_provider_ckpt.connectors.kafka.producers import transaction_timeout, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import (
     ReceiptsTopicState,
-    epoch_key,
     file_list_key,
     file_list_value,
     receipts_topic,
     refuse_receipts_topics,
     replay_key,
     replay_value,
-    time_value,
-    transactional_id,
 )
 from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
 from airflow_provider_ckpt.connectors.kafka.serialize import refuse_unfit_columns
@@ -42,16 +38,13 @@ from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import ConfigError, FencedError
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 log = logging.getLogger(__name__)
-
-_PARALLEL_FENCES = 8
-"""Number of transactional ids that the fence initialises in parallel, since each takes a few round trips."""
 
 
 class KafkaSink:
@@ -67,6 +60,7 @@ class KafkaSink:
         self._context = context
         self._receipts = require_topic(receipts_topic(context.pipeline), "the receipts topic", pipeline.name)
         self._seconds = answer_timeout(self._connection)
+        self._fence = KafkaFence(self._connection, context, self._receipts)
         self._topics: SinkTopicsClient | None = None
         self._logs = TargetLogReader(self._connection, pipeline.name, may_be_emptied=pipeline.sink.may_be_emptied)
 
@@ -128,24 +122,17 @@ class KafkaSink:
             books = reading.books
         noted = books.target
         if books.newest == epoch and (noted is None or self._logs.lost(target, TargetLogEnds.from_json(noted)) is None):
-            self._note_epoch(epoch, seen)
+            self._fence.note_epoch(epoch, seen)
 
     def fence(self, epoch: int) -> None:
-        """Record the epoch, then end all lanes that may still write under an older one. See :meth:`Sink.fence`.
-
-        A lane records the transactional id that it will use, initialises it, and then reads epochs. So a lane whose id
-        was recorded too late to be ended here reads the newer epoch and stops.
-        """
+        """Record the epoch, then end all lanes that may still write under an older one. See :meth:`Sink.fence`."""
         with closing(self._reading(committed=False)) as reading:
-            books = reading.books
-            self._read_to_end(reading)
-            self._refuse_older(books, epoch)
-            target = self._ask().find(self._name)
-            self._note_epoch(epoch, None if target is None else self._logs.now(target, self._ask()))
-            self._read_to_end(reading)
-            self._refuse_older(books, epoch)
-            self._end_older_producers([used.partition for used in books.ids])
-            write_records(self._connection, self._receipts, [(key, None) for key in books.below(epoch)])
+
+            def read() -> ReceiptsTopicState:
+                self._read_to_end(reading)
+                return reading.books
+
+            self._fence.fence(epoch, read, self._target_ends)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield this ledger's receipts that it does not know yet. See :meth:`Sink.receipts`."""
@@ -238,6 +225,10 @@ class KafkaSink:
         """Close the connection."""
         self._topics = None
 
+    def _target_ends(self) -> TargetLogEnds | None:
+        target = self._ask().find(self._name)
+        return None if target is None else self._logs.now(target, self._ask())
+
     def _ask(self) -> SinkTopicsClient:
         if self._topics is None:
             self._topics = SinkTopicsClient(self._connection, self._pipeline.name)
@@ -279,27 +270,3 @@ class KafkaSink:
     def _read_to_end(self, reading: ReceiptsReader) -> None:
         end = self._ask().end(self._receipts)
         reading.to(end, self._seconds + transaction_timeout(self._connection))
-
-    def _note_epoch(self, epoch: int, seen: TargetLogEnds | None) -> None:
-        """Write the record of an epoch, with what the target's log holds. A newer epoch's counts all the same."""
-        value = time_value(datetime.now(UTC), None if seen is None else seen.to_json())
-        write_records(self._connection, self._receipts, [(epoch_key(self._context.ledger, epoch), value)])
-
-    def _refuse_older(self, books: ReceiptsTopicState, epoch: int) -> None:
-        if books.newest > epoch:
-            raise FencedError(
-                f"the sink holds epoch {books.newest} of this pipeline, so epoch {epoch} may not write any more.",
-                pipeline=self._pipeline.name,
-                hint="A newer run has taken over; nothing needs to be done.",
-            )
-
-    def _end_older_producers(self, partitions: Sequence[str]) -> None:
-        """Initialise the transactional ids of source partitions, which ends their users."""
-        wanted = sorted(set(partitions))
-
-        def end(partition: str) -> None:
-            TransactionalProducer(self._connection, transactional_id(self._context, partition), self._receipts).close()
-
-        with ThreadPoolExecutor(_PARALLEL_FENCES, thread_name_prefix="ckpt-fence") as pool:
-            for done in [pool.submit(end, partition) for partition in wanted]:
-                done.result()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,9 @@ from airflow_provider_ckpt.connectors.postgres.durability import (
     warn_of_risky_server,
     with_durable_commit,
 )
+from airflow_provider_ckpt.connectors.postgres.fence import fence
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity
-from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables, session_prefix, to_receipt
+from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables, to_receipt
 from airflow_provider_ckpt.connectors.postgres.schema_check import HAS_FILLING_TRIGGER, refuse_unsuitable_columns
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
 from airflow_provider_ckpt.connectors.postgres.target_rules import refuse_altering_target, refuse_unwritable_target
@@ -34,19 +34,13 @@ from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 log = logging.getLogger(__name__)
-
-_LOCK_TIMEOUT_MS = 2000
-"""Milliseconds that raising the fence waits for older transactions before it ends their sessions."""
-
-_FENCE_SECONDS = 60.0
-"""Seconds for which raising the fence is retried."""
 
 _NOTHING_KNOWN = KnownReceipts(0, 0)
 """Known receipts of a partition of which the ledger knows none; generations are numbered from 1."""
@@ -59,14 +53,6 @@ _RIGHTS_HINT = (
     "`airflow ckpt db roles sink` prints what the role needs; name each pipeline that runs as that role by --pipeline."
 )
 _SIZE_AND_RIGHT = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
-_END_OLDER_SESSIONS = """
-SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_database()
-  AND left(application_name, length({0}::text)) = {0}::text
-  AND substr(application_name, length({0}::text) + 1) ~ '^[0-9]{{1,18}}$'
-  AND CASE WHEN left(application_name, length({0}::text)) = {0}::text
-           THEN substr(application_name, length({0}::text) + 1)::bigint END < {1}::bigint
-"""
 
 
 class PostgresSink:
@@ -138,20 +124,14 @@ class PostgresSink:
 
     def fence(self, epoch: int) -> None:
         """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`."""
-        deadline = time.monotonic() + _FENCE_SECONDS
         with self._session("raising the fence") as fetch:
-            books = BookkeepingTables(self._target(fetch).schema)
+            table = self._target(fetch)
+            books = BookkeepingTables(table.schema)
             create_tables(fetch, books, self._connection.id, self._pipeline)
-            while not self._raise(fetch, books, epoch):
-                fetch(_END_OLDER_SESSIONS, [session_prefix(self._context), epoch])
-                if time.monotonic() > deadline:
-                    raise SinkError(
-                        f"the fence of {self._name} is held by another transaction for {_FENCE_SECONDS:.0f} s.",
-                        pipeline=self._pipeline,
-                        sqlstate="55P03",
-                        recoverable=True,
-                        hint="See pg_stat_activity for sessions named ckpt:…, and end them.",
-                    )
+            if fence(fetch, books, self._context, epoch, self._name):
+                seen = target_witness.take_witness(fetch, table, self._upsert)
+                self._warn_of_removed_partitions(fetch, books, seen)
+                self._store_witness(fetch, books, epoch, seen)
 
     def store_witness(self, epoch: int) -> None:
         """Store a witness of the target; see :class:`SinkWithWitness`.
@@ -306,31 +286,6 @@ class PostgresSink:
         """Store a witness, unless the fence has a newer epoch."""
         mine = [self._context.ledger, self._context.pipeline]
         fetch(with_durable_commit(books.store_witness), [*mine, epoch, json.dumps(seen)])
-
-    def _raise(self, fetch: Fetch, books: BookkeepingTables, epoch: int) -> bool:
-        """Try to raise the fence; return whether it has ``epoch`` now, False if another transaction interfered."""
-        import psycopg2
-
-        key = [self._context.ledger, self._context.pipeline]
-        held = fetch(books.fence_epoch, key)
-        if held and held[0][0] >= epoch:
-            if held[0][0] > epoch:
-                raise FencedError(
-                    f"the sink holds epoch {held[0][0]} of this pipeline, so epoch {epoch} may not write any more.",
-                    pipeline=self._pipeline,
-                    hint="A newer run has taken over; nothing needs to be done.",
-                )
-            return True
-        statement = f"SELECT pg_catalog.set_config('lock_timeout', '{_LOCK_TIMEOUT_MS}ms', true); {books.raise_fence}"
-        try:
-            raised_now = bool(fetch(with_durable_commit(statement), [*key, epoch]))
-        except psycopg2.errors.LockNotAvailable:
-            return False
-        if raised_now:
-            seen = target_witness.take_witness(fetch, self._target(fetch), self._upsert)
-            self._warn_of_removed_partitions(fetch, books, seen)
-            self._store_witness(fetch, books, epoch, seen)
-        return raised_now
 
     def _warn_of_removed_partitions(self, fetch: Fetch, books: BookkeepingTables, seen: Mapping[str, Any]) -> None:
         """Log a warning about partitions that were detached from the target; a run is not refused for them."""

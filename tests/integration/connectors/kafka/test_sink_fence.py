@@ -130,9 +130,9 @@ class TestRaces:
     def test_a_run_whose_record_comes_late_does_not_lower_the_fence(
         self, harness: TopicHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from airflow_provider_ckpt.connectors.kafka import sink as sink_module
+        from airflow_provider_ckpt.connectors.kafka import fence as fence_module
 
-        gate = Gate(monkeypatch, sink_module, "write_records")
+        gate = Gate(monkeypatch, fence_module, "write_records")
         raised: list[Exception] = []
 
         def fence() -> None:

@@ -1,0 +1,79 @@
+"""Fence of the kafka sink: a record of the epoch, then the end of all producers of older epochs.
+
+A lane records the transactional id that it will use, initialises it, and then reads epochs. So a lane whose id was
+recorded too late to be ended by the fence reads the newer epoch and stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, write_records
+from airflow_provider_ckpt.connectors.kafka.receipts import ReceiptsTopicState, epoch_key, time_value, transactional_id
+from airflow_provider_ckpt.connectors.kafka.target_log import TargetLogEnds
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.errors import FencedError
+
+_PARALLEL_FENCES = 8
+"""Number of transactional ids that the fence initialises in parallel, since each takes a few round trips."""
+
+
+class KafkaFence:
+    """Fence of one pipeline in its receipts topic.
+
+    :param connection: the sink's connection
+    :param context: ledger and pipeline
+    :param topic: name of the receipts topic
+    """
+
+    def __init__(self, connection: Connection, context: SinkContext, topic: str) -> None:
+        self._connection = connection
+        self._context = context
+        self._topic = topic
+
+    def fence(
+        self, epoch: int, read: Callable[[], ReceiptsTopicState], look: Callable[[], TargetLogEnds | None]
+    ) -> None:
+        """Record the epoch, then end all lanes that may still write under an older one.
+
+        :param epoch: the new epoch
+        :param read: returns the state of the receipts topic, read to its end
+        :param look: returns the ends of the target's log; None if there is no target
+        :raises FencedError: if the topic holds a newer epoch
+        """
+        self._refuse_older(read(), epoch)
+        self.note_epoch(epoch, look())
+        books = read()
+        self._refuse_older(books, epoch)
+        self._end_older_producers([used.partition for used in books.ids])
+        write_records(self._connection, self._topic, [(key, None) for key in books.below(epoch)])
+
+    def note_epoch(self, epoch: int, seen: TargetLogEnds | None) -> None:
+        """Write the record of an epoch, with the ends of the target's log; that of a newer epoch remains valid.
+
+        :param epoch: the epoch
+        :param seen: the ends of the target's log; None if there is no target
+        """
+        value = time_value(datetime.now(UTC), None if seen is None else seen.to_json())
+        write_records(self._connection, self._topic, [(epoch_key(self._context.ledger, epoch), value)])
+
+    def _refuse_older(self, books: ReceiptsTopicState, epoch: int) -> None:
+        if books.newest > epoch:
+            raise FencedError(
+                f"the sink holds epoch {books.newest} of this pipeline, so epoch {epoch} may not write any more.",
+                pipeline=self._context.pipeline,
+                hint="A newer run has taken over; nothing needs to be done.",
+            )
+
+    def _end_older_producers(self, partitions: Sequence[str]) -> None:
+        """Initialise the transactional ids of source partitions, which ends their users."""
+
+        def end(partition: str) -> None:
+            TransactionalProducer(self._connection, transactional_id(self._context, partition), self._topic).close()
+
+        with ThreadPoolExecutor(_PARALLEL_FENCES, thread_name_prefix="ckpt-fence") as pool:
+            for done in [pool.submit(end, partition) for partition in sorted(set(partitions))]:
+                done.result()

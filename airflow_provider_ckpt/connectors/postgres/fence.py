@@ -1,0 +1,77 @@
+"""Fence of the postgres sink: a row of the bookkeeping that each claim locks and compares with its own epoch.
+
+A lane holds the row to the end of its transaction, so raising the fence waits for the lanes of older epochs. A session
+that still holds the row after a while is ended.
+"""
+
+from __future__ import annotations
+
+import time
+
+from airflow_provider_ckpt.connectors.postgres.durability import with_durable_commit
+from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, session_prefix
+from airflow_provider_ckpt.connectors.postgres.table import Fetch
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.errors import FencedError, SinkError
+
+_LOCK_TIMEOUT_MS = 2000
+"""Milliseconds that raising the fence waits for older transactions before it ends their sessions."""
+
+_FENCE_SECONDS = 60.0
+"""Seconds for which raising the fence is retried."""
+
+_END_OLDER_SESSIONS = """
+SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_database()
+  AND left(application_name, length({0}::text)) = {0}::text
+  AND substr(application_name, length({0}::text) + 1) ~ '^[0-9]{{1,18}}$'
+  AND CASE WHEN left(application_name, length({0}::text)) = {0}::text
+           THEN substr(application_name, length({0}::text) + 1)::bigint END < {1}::bigint
+"""
+
+
+def fence(fetch: Fetch, books: BookkeepingTables, context: SinkContext, epoch: int, target: str) -> bool:
+    """Raise the fence to an epoch, and end sessions of older epochs that block it for over 2 s.
+
+    :param fetch: the sink's session, in autocommit mode
+    :param books: the bookkeeping tables
+    :param context: ledger and pipeline
+    :param epoch: the new epoch
+    :param target: name of the target table, for messages
+    :return: False if the fence was at this epoch already
+    :raises FencedError: if the fence has a newer epoch
+    :raises SinkError: if another transaction holds the fence for a minute
+    """
+    deadline = time.monotonic() + _FENCE_SECONDS
+    while True:
+        held = fetch(books.fence_epoch, [context.ledger, context.pipeline])
+        if held and held[0][0] >= epoch:
+            if held[0][0] > epoch:
+                raise FencedError(
+                    f"the sink holds epoch {held[0][0]} of this pipeline, so epoch {epoch} may not write any more.",
+                    pipeline=context.pipeline,
+                    hint="A newer run has taken over; nothing needs to be done.",
+                )
+            return False
+        if _raise(fetch, books, context, epoch):
+            return True
+        fetch(_END_OLDER_SESSIONS, [session_prefix(context), epoch])
+        if time.monotonic() > deadline:
+            raise SinkError(
+                f"the fence of {target} is held by another transaction for {_FENCE_SECONDS:.0f} s.",
+                pipeline=context.pipeline,
+                sqlstate="55P03",
+                recoverable=True,
+                hint="See pg_stat_activity for sessions named ckpt:…, and end them.",
+            )
+
+
+def _raise(fetch: Fetch, books: BookkeepingTables, context: SinkContext, epoch: int) -> bool:
+    """Try to raise the fence; return False if another transaction interfered."""
+    import psycopg2
+
+    statement = f"SELECT pg_catalog.set_config('lock_timeout', '{_LOCK_TIMEOUT_MS}ms', true); {books.raise_fence}"
+    try:
+        return bool(fetch(with_durable_commit(statement), [context.ledger, context.pipeline, epoch]))
+    except psycopg2.errors.LockNotAvailable:
+        return False
