@@ -1,4 +1,4 @@
-"""The ledger's index of dead letters, their selection for a replay, and the replay itself (semantics, section 8).
+"""The ledger's index of dead letters: their states, and their selection by a user (semantics, section 8).
 
 An index entry is a run of consecutive dead letters of one batch and one error type, with their state. The sink stores a
 batch's dead letters in an order that never changes, so a first number and a count identify a run, and the index grows
@@ -174,11 +174,12 @@ def find_replayed(
 ) -> list[IndexEntry]:
     """Return the dead letters whose records would be delivered twice if some ranges were read again.
 
-    A replay that has parked as many letters again as it sent has delivered none. Of one that has parked some, the index
-    does not say which, so all count.
+    A replay that has parked as many dead letters again as it sent has delivered none. If it has parked only some, the
+    index does not show which, so all of its dead letters are returned.
 
     :param entries: the whole index
-    :param ranges: source partitions, each with a stretch
+    :param ranges: source partitions, each with a range to read again
+    :param rereads: ranges that were read again before; their dead letters are left out
     """
     entries = list(entries)
     delivered: Counter[str] = Counter()
@@ -199,9 +200,10 @@ def find_replayed(
 
 
 def replaying_within(entries: Iterable[IndexEntry], ranges: Collection[tuple[str, Range]]) -> list[IndexEntry]:
-    """Letters whose replay is not done, and whose records these stretches have read once more.
+    """Return the dead letters whose replay is not complete, and whose records lie in some ranges.
 
-    :param ranges: source partitions, each with a stretch
+    :param entries: the index
+    :param ranges: source partitions, each with a range
     """
     return [
         entry

@@ -41,7 +41,7 @@ class RangeReceipt:
     at: datetime | None = None
 
     def without(self, part: RangeReceipt) -> RangeReceipt:
-        """The rest of the sums, over the same range.
+        """Return the rest of the sums, over the same range.
 
         :param part: sums of batches that are counted in these
         """
@@ -108,7 +108,7 @@ Place = tuple[int, str]
 
 
 def by_place(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeReceipt]]:
-    """Range receipts by generation and partition."""
+    """Return range receipts by generation and partition."""
     found: dict[Place, list[RangeReceipt]] = {}
     for item in items:
         found.setdefault((item.generation, item.partition), []).append(item)
@@ -124,7 +124,7 @@ class ReceiptsByRange:
         self._taken: list[list[Receipt]] = [[] for _ in self._items]
 
     def take(self, receipt: Receipt) -> bool:
-        """Put a receipt with the range receipt that covers it; return whether one does."""
+        """Add a receipt to the range receipt that covers it; return whether there is one."""
         at = bisect_right(self._starts, receipt.range.start) - 1
         if at < 0 or receipt.range.end > self._items[at].range.end:
             return False
@@ -132,5 +132,5 @@ class ReceiptsByRange:
         return True
 
     def pairs(self) -> Iterator[tuple[RangeReceipt, Sequence[Receipt]]]:
-        """Each range receipt with the receipts that it covers, in order."""
+        """Yield each range receipt with the receipts that it covers, in order."""
         yield from zip(self._items, self._taken, strict=True)
