@@ -26,10 +26,10 @@ class SinkCommands(Session):
         with self._reading() as connection:
             return sink_state.expected_receipts(connection, pipeline)
 
-    def store_sink_state(self, lease: Lease, standing: ExpectedSinkState) -> None:
+    def store_sink_state(self, lease: Lease, state: ExpectedSinkState) -> None:
         """Store the state of the sink after its fence was raised to the lease's epoch."""
         with self._command(lease, touch=()) as work:
-            store_state(work, standing)
+            store_state(work, state)
 
     def note_unaccepted(self, lease: Lease, seen: UnfinishedAcceptance) -> None:
         """Store the evidence of a sink that a user is about to accept, before its fence is raised.
