@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.ranges import START
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.integration.airflow.ckpt import Ckpt
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import Acts, delivered
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def orders(ledger: Ledger) -> Acts:
     ],
 )
 def test_no_table_shows_the_least_number(ckpt: Ckpt, orders: Acts, command: str) -> None:
-    orders.plan(1000)
+    orders.plan(1000, records=10)
 
     shown = ckpt.table(*command.split())
 
@@ -45,7 +45,7 @@ def test_json_keeps_the_number(ckpt: Ckpt, orders: Acts) -> None:
 
 
 def test_a_rewind_to_it_is_shown_by_its_name(ckpt: Ckpt, orders: Acts) -> None:
-    orders.deliver(2000)
+    orders.settle(*map(delivered, orders.begin(orders.plan(2000, records=10))))
     orders.ledger.release(orders.lease)
 
     shown = ckpt.table("rewind", "orders", "--to-position", "start", "--reason=wrong rates", "--dry-run")

@@ -28,8 +28,8 @@ UNNAMED = ErrorInfo(ErrorType.GENERIC, "nobody knows")
 
 
 def receipt_of(batch: Batch, verdict: Verdict = Verdict.DELIVERED, *, epoch: int = 1, dead: int = 0) -> Receipt:
-    """The sink's receipt for a batch: one record a position, ``dead`` of them dead-lettered."""
-    size = batch.range.end - batch.range.start
+    """The sink's receipt for a batch: the planned records, ``dead`` of them dead-lettered."""
+    size = batch.range.end - batch.range.start if batch.records is None else batch.records
     if verdict is Verdict.REJECTED:
         dead = size
     counts = Counts() if verdict is Verdict.VOID else Counts(size, size - dead, 0, dead)
@@ -83,12 +83,12 @@ class Acts:
         self.lease = self.ledger.acquire(self.lease.pipeline, owner, TTL)
         return self
 
-    def plan(self, *ends: int, name: str = "t", start: int | None = None) -> list[Batch]:
-        """Plan one batch up to each of ``ends``."""
+    def plan(self, *ends: int, name: str = "t", start: int | None = None, records: int | None = None) -> list[Batch]:
+        """Plan one batch up to each of ``ends``, of so many records, by default one a position."""
         at = self.partition(name).planned_end if start is None else start
         planned = []
         for end in ends:
-            planned.append(PlannedBatch(name, Range(at, end), end - at))
+            planned.append(PlannedBatch(name, Range(at, end), end - at if records is None else records))
             at = end
         return self.ledger.plan(self.lease, Plan(planned), now=self.now)
 
