@@ -54,8 +54,8 @@ OF_SINKS: Sequence[Mutant] = (
         "postgres: the fence can be lowered",
         "connectors/postgres/fence.py",
         "fence",
-        "held[0][0] > epoch",
-        "held[0][0] < epoch",
+        "refuse_if_fenced(fenced, epoch, books.place, context.pipeline)\nif fenced == epoch:\n    return False",
+        "if fenced >= epoch:\n    return False",
         test=f"{_POSTGRES}::TestConformance::test_a_fence_is_never_lowered[append]",
     ),
     Mutant(
@@ -219,11 +219,11 @@ OF_SINKS: Sequence[Mutant] = (
         test=f"{_DELTA_FENCE}::test_a_commit_prepared_before_the_fence_loses_to_it",
     ),
     Mutant(
-        "delta: epochs are compared the wrong way",
-        "connectors/two_phase/version.py",
-        "TableVersion.refuse_if_fenced",
-        "newest > epoch",
-        "newest < epoch",
+        "fence: epochs are compared the wrong way",
+        "connectors/fencing.py",
+        "refuse_if_fenced",
+        "fenced > epoch",
+        "fenced < epoch",
         test=f"{_DELTA}::test_a_fence_refuses_whoever_has_an_older_epoch",
     ),
     Mutant(

@@ -11,9 +11,10 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from airflow_provider_ckpt.connectors import fencing
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, make_private_directory, sync_directory
-from airflow_provider_ckpt.core.errors import FencedError, SinkError
+from airflow_provider_ckpt.core.errors import FencedError
 
 
 def newest_epoch(target: FilesLayout) -> int:
@@ -26,11 +27,7 @@ def refuse_if_fenced(target: FilesLayout, epoch: int) -> None:
 
     :raises FencedError: naming both epochs
     """
-    newest = newest_epoch(target)
-    if newest > epoch:
-        raise FencedError(
-            f"epoch {epoch} is fenced at {target.directory}: epoch {newest} has taken over.", pipeline=target.pipeline
-        )
+    fencing.refuse_if_fenced(newest_epoch(target), epoch, f"the directory {target.directory}", target.pipeline)
 
 
 def refuse_unless_current(target: FilesLayout, epoch: int) -> None:
@@ -39,14 +36,7 @@ def refuse_unless_current(target: FilesLayout, epoch: int) -> None:
     :raises FencedError: if it is at a newer epoch
     :raises SinkError: if it was never raised, or was removed with the directory
     """
-    refuse_if_fenced(target, epoch)
-    newest = newest_epoch(target)
-    if newest < epoch:
-        raise SinkError(
-            f"the sink's fence stands at {newest or 'no epoch'}, not at this writer's epoch {epoch}.",
-            pipeline=target.pipeline,
-            hint="The fence is raised before anything is sent; start a new run.",
-        )
+    fencing.refuse_unless_current(newest_epoch(target), epoch, f"the directory {target.directory}", target.pipeline)
 
 
 def fence(target: FilesLayout, epoch: int) -> None:

@@ -12,7 +12,6 @@ from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedWave
-from airflow_provider_ckpt.core.errors import SinkError
 from airflow_provider_ckpt.core.wave import Outcome
 
 
@@ -36,11 +35,6 @@ class IcebergCommitter(TableCommitter):
     def _open(self, wave: StagedWave) -> IcebergVersion:
         from pyiceberg.schema import Schema
 
-        table = self._address.load()
-        if table is None:
-            raise SinkError(
-                f"the Iceberg table {self._address.name} is gone, and the fence with it.",
-                hint="The fence is raised before anything is sent; start a new run.",
-            )
+        table = self._address.load_fenced()
         schema = Schema.model_validate_json(wave.schema) if wave.schema is not None else None
         return IcebergVersion(self._address, table, schema)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.fencing import wrong_epoch_error
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress, library_errors
 from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
@@ -65,6 +66,17 @@ class TableAddress:
             return None
         except library_errors() as error:
             raise self.error(error, f"open the Iceberg table {self.name}") from None  # the cause may show a secret
+
+    def load_fenced(self) -> Table:
+        """Return the table as it is now; it exists since the fence was raised.
+
+        :raises SinkError: if there is none, and so no fence
+        """
+        table = self.load()
+        if table is None:
+            place = f"the Iceberg table {self.name}, which does not exist,"
+            raise wrong_epoch_error(0, self.context.epoch, place, self.context.pipeline)
+        return table
 
     def create(self) -> Table:
         """Create the table without columns unless it exists; the first wave adds the columns.

@@ -29,7 +29,7 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
@@ -57,14 +57,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
 
     def _fresh(self) -> IcebergVersion:
         if self._version is None:
-            table = self._address.load()
-            if table is None:
-                raise SinkError(
-                    f"the sink's fence stands at no epoch: there is no Iceberg table {self._address.name}.",
-                    pipeline=self._context.pipeline,
-                    hint="The fence is raised before anything is sent; start a new run.",
-                )
-            self._version = IcebergVersion(self._address, table)
+            self._version = IcebergVersion(self._address, self._address.load_fenced())
         return self._version
 
     def _convert_rows(self, rows: pa.Table, version: IcebergVersion) -> pa.Table:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import answer_timeout
+from airflow_provider_ckpt.connectors.kafka.fence import refuse_if_fenced, refuse_unless_current
 from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, transaction_timeout, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import (
     ReceiptsTopicState,
@@ -28,7 +29,6 @@ from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReade
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import FencedError, SinkError
 from airflow_provider_ckpt.core.receipt import Receipt
 
 
@@ -54,7 +54,7 @@ class PartitionClaim:
         books = ReceiptsTopicState(context.ledger, partition)
         with closing(ReceiptsReader(connection, topic, books, committed=True)) as reading:
             reading.read_to_stable_end(seconds)
-            refuse_if_fenced(books, context)
+            refuse_if_fenced(books, context.epoch, context.pipeline)
             used = UsedId(context.epoch, partition)
             if used not in books.ids:
                 write_records(connection, topic, [(id_key(context.ledger, used), time_value(datetime.now(UTC)))])
@@ -63,7 +63,7 @@ class PartitionClaim:
             )
             try:
                 reading.to(topics.end(topic), seconds)
-                self._refuse_unless_current(books)
+                refuse_unless_current(books, context.epoch, context.pipeline)
             except BaseException:
                 self.transactions.close()
                 raise
@@ -80,29 +80,6 @@ class PartitionClaim:
     def close(self) -> None:
         """Close the connection."""
         self.transactions.close()
-
-    def _refuse_unless_current(self, books: ReceiptsTopicState) -> None:
-        refuse_if_fenced(books, self._context)
-        if books.newest < self._context.epoch:
-            raise SinkError(
-                f"the sink's fence stands at {books.newest or 'no epoch'}, not at this writer's epoch "
-                f"{self._context.epoch}.",
-                pipeline=self._context.pipeline,
-                hint="The fence is raised before anything is sent; start a new run.",
-            )
-
-
-def refuse_if_fenced(books: ReceiptsTopicState, context: SinkContext) -> None:
-    """Raise an error if the receipts topic contains a newer epoch of this ledger.
-
-    :raises FencedError: naming both epochs
-    """
-    if books.newest > context.epoch:
-        raise FencedError(
-            f"the sink holds epoch {books.newest} of this pipeline, so epoch {context.epoch} may not write any more.",
-            pipeline=context.pipeline,
-            hint="A newer run has taken over; nothing needs to be done.",
-        )
 
 
 def read_epochs(connection: Connection, topics: SinkTopicsClient, context: SinkContext) -> ReceiptsTopicState:

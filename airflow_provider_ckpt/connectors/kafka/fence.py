@@ -10,15 +10,44 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
+from airflow_provider_ckpt.connectors import fencing
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, write_records
-from airflow_provider_ckpt.connectors.kafka.receipts import ReceiptsTopicState, epoch_key, time_value, transactional_id
+from airflow_provider_ckpt.connectors.kafka.receipts import (
+    ReceiptsTopicState,
+    epoch_key,
+    receipts_topic,
+    time_value,
+    transactional_id,
+)
 from airflow_provider_ckpt.connectors.kafka.target_log import TargetLogEnds
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.errors import FencedError
 
 _PARALLEL_FENCES = 8
 """Number of transactional ids that the fence initialises in parallel, since each takes a few round trips."""
+
+
+def refuse_if_fenced(books: ReceiptsTopicState, epoch: int, pipeline: str) -> None:
+    """Raise an error if the receipts topic contains a newer epoch of this ledger.
+
+    :param books: content of the receipts topic
+    :param epoch: epoch of the run
+    :param pipeline: name of the pipeline
+    :raises FencedError: naming both epochs
+    """
+    fencing.refuse_if_fenced(books.newest, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
+
+
+def refuse_unless_current(books: ReceiptsTopicState, epoch: int, pipeline: str) -> None:
+    """Raise an error unless the newest epoch of this ledger in the receipts topic is the run's.
+
+    :param books: content of the receipts topic
+    :param epoch: epoch of the run
+    :param pipeline: name of the pipeline
+    :raises FencedError: if there is a newer epoch
+    :raises SinkError: if the topic does not contain the run's epoch
+    """
+    fencing.refuse_unless_current(books.newest, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
 
 
 class KafkaFence:
@@ -44,10 +73,10 @@ class KafkaFence:
         :param look: returns the ends of the target's log; None if there is no target
         :raises FencedError: if the topic holds a newer epoch
         """
-        self._refuse_older(read(), epoch)
+        refuse_if_fenced(read(), epoch, self._context.pipeline)
         self.note_epoch(epoch, look())
         books = read()
-        self._refuse_older(books, epoch)
+        refuse_if_fenced(books, epoch, self._context.pipeline)
         self._end_older_producers([used.partition for used in books.ids])
         write_records(self._connection, self._topic, [(key, None) for key in books.below(epoch)])
 
@@ -59,14 +88,6 @@ class KafkaFence:
         """
         value = time_value(datetime.now(UTC), None if seen is None else seen.to_json())
         write_records(self._connection, self._topic, [(epoch_key(self._context.ledger, epoch), value)])
-
-    def _refuse_older(self, books: ReceiptsTopicState, epoch: int) -> None:
-        if books.newest > epoch:
-            raise FencedError(
-                f"the sink holds epoch {books.newest} of this pipeline, so epoch {epoch} may not write any more.",
-                pipeline=self._context.pipeline,
-                hint="A newer run has taken over; nothing needs to be done.",
-            )
 
     def _end_older_producers(self, partitions: Sequence[str]) -> None:
         """Initialise the transactional ids of source partitions, which ends their users."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS, BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim, read_epochs, refuse_if_fenced
+from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim, read_epochs
 from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
 from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
+from airflow_provider_ckpt.connectors.kafka.fence import refuse_if_fenced
 from airflow_provider_ckpt.connectors.kafka.producers import may_be_fenced
 from airflow_provider_ckpt.connectors.kafka.receipts import receipt_key, receipt_value, receipts_topic
 from airflow_provider_ckpt.connectors.kafka.sender import Sender
@@ -243,7 +244,8 @@ class KafkaWriter:
             self.close()
             return info
         try:
-            refuse_if_fenced(read_epochs(self._connection, self._topics or self._fresh(), self._context), self._context)
+            books = read_epochs(self._connection, self._topics or self._fresh(), self._context)
+            refuse_if_fenced(books, self._context.epoch, self._context.pipeline)
         except FencedError:
             raise
         except CkptError as unreachable:

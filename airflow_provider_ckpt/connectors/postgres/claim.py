@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider_ckpt.connectors.fencing import wrong_epoch_error
 from airflow_provider_ckpt.connectors.postgres.client import literal, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import CkptError, FencedError, SinkError
 from airflow_provider_ckpt.core.receipt import Receipt
 
 _UNIQUE_VIOLATION, _NOT_NULL_VIOLATION = "23505", "23502"
@@ -50,28 +50,7 @@ def begin_with_claim(
             return False
         if sqlstate_of(error) == _NOT_NULL_VIOLATION:
             cursor.executescript("ROLLBACK")
-            raise _refused_claim_error(key, context, books, cursor) from error
+            fenced = fenced_epoch(adbc_fetch(cursor), books, context)
+            raise wrong_epoch_error(fenced, context.epoch, books.place, context.pipeline) from error
         raise
     return True
-
-
-def fenced_error(context: SinkContext, epoch: int) -> FencedError:
-    """Return the error of a writer whose epoch is older than the fence's."""
-    return FencedError(
-        f"the sink holds epoch {epoch} of this pipeline, so epoch {context.epoch} may not write any more.",
-        pipeline=context.pipeline,
-        hint="A newer run has taken over; nothing needs to be done.",
-    )
-
-
-def _refused_claim_error(key: BatchKey, context: SinkContext, books: BookkeepingTables, cursor: Any) -> CkptError:
-    """Return the error of a claim that failed because the fence has another epoch than the writer."""
-    held = adbc_fetch(cursor)(books.fence_epoch, [context.ledger, context.pipeline])
-    if held and held[0][0] > context.epoch:
-        return fenced_error(context, held[0][0])
-    return SinkError(
-        f"the sink's fence stands at {held[0][0] if held else 'no epoch'}, not at this writer's epoch {context.epoch}.",
-        pipeline=context.pipeline,
-        batch=str(key),
-        hint="The fence is raised before anything is sent; start a new run.",
-    )

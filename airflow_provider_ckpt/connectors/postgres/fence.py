@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 
+from airflow_provider_ckpt.connectors.fencing import refuse_if_fenced
 from airflow_provider_ckpt.connectors.postgres.durability import with_durable_commit
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, session_prefix
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.errors import FencedError, SinkError
+from airflow_provider_ckpt.core.errors import SinkError
 
 _LOCK_TIMEOUT_MS = 2000
 """Milliseconds that raising the fence waits for older transactions before it ends their sessions."""
@@ -30,6 +31,17 @@ WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_databa
 """
 
 
+def fenced_epoch(fetch: Fetch, books: BookkeepingTables, context: SinkContext) -> int:
+    """Return the highest epoch that was fenced, 0 if none.
+
+    :param fetch: runs a statement
+    :param books: the bookkeeping tables
+    :param context: ledger and pipeline
+    """
+    rows = fetch(books.fence_epoch, [context.ledger, context.pipeline])
+    return int(rows[0][0]) if rows else 0
+
+
 def fence(fetch: Fetch, books: BookkeepingTables, context: SinkContext, epoch: int, target: str) -> bool:
     """Raise the fence to an epoch, and end sessions of older epochs that block it for over 2 s.
 
@@ -44,14 +56,9 @@ def fence(fetch: Fetch, books: BookkeepingTables, context: SinkContext, epoch: i
     """
     deadline = time.monotonic() + _FENCE_SECONDS
     while True:
-        held = fetch(books.fence_epoch, [context.ledger, context.pipeline])
-        if held and held[0][0] >= epoch:
-            if held[0][0] > epoch:
-                raise FencedError(
-                    f"the sink holds epoch {held[0][0]} of this pipeline, so epoch {epoch} may not write any more.",
-                    pipeline=context.pipeline,
-                    hint="A newer run has taken over; nothing needs to be done.",
-                )
+        fenced = fenced_epoch(fetch, books, context)
+        refuse_if_fenced(fenced, epoch, books.place, context.pipeline)
+        if fenced == epoch:
             return False
         if _raise(fetch, books, context, epoch):
             return True

@@ -50,6 +50,11 @@ class BookkeepingTables:
 
     schema: str
 
+    @property
+    def place(self) -> str:
+        """Description of the schema, for messages."""
+        return f"the schema {self.schema}"
+
     def table(self, name: str) -> str:
         """Return the SQL name of one of :data:`ALL_TABLES`, with braces doubled, since statements are templates."""
         return f"{quote(self.schema)}.{quote(name)}".replace("{", "{{").replace("}", "}}")

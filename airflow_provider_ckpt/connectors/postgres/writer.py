@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS, BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim, fenced_error
+from airflow_provider_ckpt.connectors.fencing import refuse_if_fenced
+from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
 from airflow_provider_ckpt.connectors.postgres.dead_letters import DeadLettersRefusedError, write_dead_letters
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
+from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, session_prefix, to_receipt
 from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER, RowCounter
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
@@ -248,15 +250,14 @@ class PostgresWriter:
             return replace(info, message=f"{info.message}. {_DIFFER_HINT}") if info.sqlstate == ROWS_DIFFER else info
         try:
             target = self._connect()
-            key = [self._context.ledger, self._context.pipeline]
-            held = adbc_fetch(self._cursor)(BookkeepingTables(target.table.schema).fence_epoch, key)
+            books = BookkeepingTables(target.table.schema)
+            fenced = fenced_epoch(adbc_fetch(self._cursor), books, self._context)
         except CkptError as unreachable:
             return unreachable.info
         except Error as again:
             self.close()
             return error_info(again, ErrorType.SINK, doing, lost=True)
-        if held and held[0][0] > self._context.epoch:
-            raise fenced_error(self._context, held[0][0]) from error
+        refuse_if_fenced(fenced, self._context.epoch, books.place, self._pipeline)
         return replace(error_info(error, ErrorType.SINK, doing, lost=True), whole=False)
 
 

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_provider_ckpt.connectors import fencing
 from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
-from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 
 class TableVersion(ABC):
@@ -80,12 +80,7 @@ class TableVersion(ABC):
 
         :raises FencedError: naming both epochs
         """
-        newest = self.epoch
-        if newest > epoch:
-            raise FencedError(
-                f"epoch {epoch} is fenced at {self.layout.table}: epoch {newest} has taken over.",
-                pipeline=self.layout.pipeline,
-            )
+        fencing.refuse_if_fenced(self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline)
 
     def refuse_unless_current(self, epoch: int) -> None:
         """Raise an error unless the fence is at the writer's epoch.
@@ -93,11 +88,4 @@ class TableVersion(ABC):
         :raises FencedError: if it is at a newer epoch
         :raises SinkError: if it was never raised, or was removed with the table
         """
-        self.refuse_if_fenced(epoch)
-        newest = self.epoch
-        if newest < epoch:
-            raise SinkError(
-                f"the sink's fence stands at {newest or 'no epoch'}, not at this writer's epoch {epoch}.",
-                pipeline=self.layout.pipeline,
-                hint="The fence is raised before anything is sent; start a new run.",
-            )
+        fencing.refuse_unless_current(self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline)

@@ -483,7 +483,7 @@ class SinkConformance(ABC):
 
             assert outcome.outcome is AttemptOutcome.FAILED
             assert outcome.error is not None
-            assert "fence stands at no epoch" in outcome.error.message
+            assert "is at no epoch, not at this run's epoch 1" in outcome.error.message
             assert harness.target() == []
 
     def test_a_fence_refuses_whoever_has_an_older_epoch(self, harness: SinkHarness) -> None:

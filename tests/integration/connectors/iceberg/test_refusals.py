@@ -112,7 +112,7 @@ class TestRefusals:
         (outcome,) = run.committer.commit(staged)
 
         assert outcome.error is not None
-        assert "is gone, and the fence with it" in outcome.error.message
+        assert "which does not exist, is at no epoch" in outcome.error.message
         assert run.stage(2)[0].outcome is AttemptOutcome.FAILED
 
     def test_a_table_partitioned_by_a_nested_column_is_refused_at_the_check(self, lake: IcebergService) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.kafka import claim as lane_module
-from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim
 from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import UsedId, id_key, receipt_key, transactional_id
 from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
@@ -28,7 +27,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "notes its transactional id": (lane_module, "write_records"),
     "initialises it": (TransactionalProducer, "__init__"),
     "reads receipts behind that": (ReceiptsReader, "to"),
-    "has compared epochs": (PartitionClaim, "_refuse_unless_current"),
+    "has compared epochs": (lane_module, "refuse_unless_current"),
     "begins its transaction": (KafkaWriter, "_transaction"),
     "commits": (TransactionalProducer, "commit"),
 }
