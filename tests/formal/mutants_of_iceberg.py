@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_ICEBERG = "tests/integration/connectors/iceberg/test_conformance.py::TestNewTable"
-_ICEBERG_FENCE = "tests/integration/connectors/iceberg/test_fence.py::TestFence"
+_TWO_PHASE = "tests/integration/connectors/two_phase"
+_PREPARED = f"{_TWO_PHASE}/test_fence.py::TestFence::test_a_commit_prepared_before_the_fence_is_refused"
+_LOST_ANSWER = (
+    f"{_TWO_PHASE}/test_commit.py::TestLostAnswers::test_an_error_after_the_commit_is_a_commit_and_deletes_nothing"
+)
 _ICEBERG_COMMIT = "tests/integration/connectors/iceberg/test_commit.py"
 
 OF_ICEBERG: Sequence[Mutant] = (
@@ -19,7 +22,7 @@ OF_ICEBERG: Sequence[Mutant] = (
         "if not files:\n"
         "    transaction = self.table.transaction().set_properties(properties)\n"
         "requirements = (*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))",
-        test=f"{_ICEBERG_FENCE}::test_a_commit_prepared_before_the_fence_is_refused",
+        test=f"{_PREPARED}[iceberg-True]",
     ),
     Mutant(
         "iceberg: the library commits, and tries again by itself",
@@ -27,7 +30,7 @@ OF_ICEBERG: Sequence[Mutant] = (
         "IcebergVersion._commit",
         "self.table._do_commit(transaction._updates, requirements)",
         "transaction.commit_transaction()",
-        test=f"{_ICEBERG_FENCE}::test_a_commit_prepared_before_the_fence_is_refused",
+        test=f"{_PREPARED}[iceberg-True]",
     ),
     Mutant(
         "iceberg: a conflict is taken as proof that nothing was committed, and its manifests are removed",
@@ -35,7 +38,7 @@ OF_ICEBERG: Sequence[Mutant] = (
         "IcebergVersion._commit",
         "self.table._do_commit(transaction._updates, requirements)",
         "(self.table.metadata.properties.update({'commit.retry.num-retries': '0'}), transaction.commit_transaction())",
-        test=f"{_ICEBERG_COMMIT}::TestInterruptions::test_an_error_after_the_commit_is_a_commit_and_deletes_nothing",
+        test=f"{_LOST_ANSWER}[iceberg-conflict]",
     ),
     Mutant(
         "iceberg: a commit does not say what it builds on",
@@ -43,7 +46,7 @@ OF_ICEBERG: Sequence[Mutant] = (
         "IcebergVersion._commit",
         "(*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))",
         "AssertTableUUID(uuid=self.table.metadata.table_uuid)",
-        test=f"{_ICEBERG_FENCE}::test_a_commit_prepared_before_the_fence_is_refused",
+        test=f"{_PREPARED}[iceberg-True]",
     ),
     Mutant(
         "iceberg: a table that was dropped and made anew is taken for the old one",
@@ -51,7 +54,7 @@ OF_ICEBERG: Sequence[Mutant] = (
         "IcebergVersion._commit",
         "(*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))",
         "transaction._requirements",
-        test=f"{_ICEBERG_COMMIT}::TestRaces::test_a_table_that_is_made_anew_meanwhile_takes_no_rows_of_ours",
+        test=f"{_ICEBERG_COMMIT}::test_a_table_that_is_made_anew_meanwhile_takes_no_rows_of_ours",
     ),
     Mutant(
         "iceberg: an error of the commit is taken for a commit that did not happen",
@@ -59,7 +62,7 @@ OF_ICEBERG: Sequence[Mutant] = (
         "IcebergVersion._commit",
         "not self._address.moved(self.table)",
         "self.table",
-        test=f"{_ICEBERG_COMMIT}::TestInterruptions::test_an_error_after_the_commit_is_a_commit_and_deletes_nothing",
+        test=f"{_LOST_ANSWER}[iceberg-conflict]",
     ),
     Mutant(
         "iceberg: rows are committed without their receipts",
@@ -67,7 +70,7 @@ OF_ICEBERG: Sequence[Mutant] = (
         "IcebergVersion.commit",
         "{self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}",
         "{self.layout.epoch_property: str(epoch)}",
-        test=f"{_ICEBERG}::test_a_batch_is_delivered_with_its_receipt",
+        test=f"{_TWO_PHASE}/test_conformance.py::TestNewTable::test_a_batch_is_delivered_with_its_receipt[iceberg]",
     ),
     Mutant(
         "two phases: files of a commit whose fate is unknown are removed",
@@ -75,6 +78,6 @@ OF_ICEBERG: Sequence[Mutant] = (
         "StagedWave.discard",
         "index not in self.attempted",
         "True",
-        test=f"{_ICEBERG_COMMIT}::TestInterruptions::test_files_of_a_commit_that_may_still_come_are_kept",
+        test=f"{_ICEBERG_COMMIT}::test_files_of_a_commit_that_may_still_come_are_kept",
     ),
 )

@@ -9,11 +9,12 @@ from tests.formal.mutant import Mutant
 _POSTGRES = "tests/integration/connectors/postgres/test_sink.py"
 _HOSTILE = "tests/integration/connectors/postgres/test_hostile.py::test_a_value_that_postgres_refuses_costs_its_row"
 _BARRIER = "tests/formal/test_sink_rules.py::test_what_waits_inside_a_batch_when_the_fence_rises_never_commits"
-_DELTA = "tests/integration/connectors/delta/test_conformance.py::TestNewTable"
+_TWO_PHASE = "tests/integration/connectors/two_phase"
+_TABLE = f"{_TWO_PHASE}/test_conformance.py::TestNewTable"
 _STREAMFORGE = "tests/integration/replication/test_streamforge.py"
-_DELTA_FENCE = "tests/integration/connectors/delta/test_fence.py::TestFence"
-_DELTA_RESTORE = "tests/integration/connectors/delta/test_set_back.py::TestRestore"
-_LOST_NODE = "tests/integration/connectors/two_phase/test_receipt_chain.py::TestAnOlderNodeThatIsLost"
+_TABLE_FENCE = f"{_TWO_PHASE}/test_fence.py::TestFence"
+_TABLE_RESTORE = f"{_TWO_PHASE}/test_set_back.py::TestRestore"
+_LOST_NODE = f"{_TWO_PHASE}/test_receipt_chain.py::TestAnOlderNodeThatIsLost"
 
 OF_SINKS: Sequence[Mutant] = (
     Mutant(
@@ -216,7 +217,7 @@ OF_SINKS: Sequence[Mutant] = (
         "fence",
         "version.committed_epoch == epoch",
         "epoch",
-        test=f"{_DELTA_FENCE}::test_a_commit_prepared_before_the_fence_loses_to_it",
+        test=f"{_TABLE_FENCE}::test_a_commit_prepared_before_the_fence_is_refused[delta-False]",
     ),
     Mutant(
         "fence: epochs are compared the wrong way",
@@ -224,7 +225,7 @@ OF_SINKS: Sequence[Mutant] = (
         "refuse_if_fenced",
         "fenced > epoch",
         "fenced < epoch",
-        test=f"{_DELTA}::test_a_fence_refuses_whoever_has_an_older_epoch",
+        test=f"{_TABLE}::test_a_fence_refuses_whoever_has_an_older_epoch[delta]",
     ),
     Mutant(
         "delta: a commit does not look at the fence",
@@ -232,7 +233,7 @@ OF_SINKS: Sequence[Mutant] = (
         "TableCommitter._look",
         "if wave.waiting:\n    version.refuse_unless_current(self._context.epoch)",
         "if wave.waiting:\n    pass",
-        test=f"{_DELTA_FENCE}::test_a_stale_epoch_commits_nothing_and_its_files_go",
+        test=f"{_TABLE_FENCE}::test_a_stale_epoch_commits_nothing_and_its_files_go[delta]",
     ),
     Mutant(
         "delta: rows are committed without their receipts",
@@ -240,7 +241,7 @@ OF_SINKS: Sequence[Mutant] = (
         "DeltaVersion.commit",
         "{self.layout.epoch_app: epoch, self.layout.receipts_app: head}",
         "{self.layout.epoch_app: epoch}",
-        test=f"{_DELTA}::test_a_batch_is_delivered_with_its_receipt",
+        test=f"{_TABLE}::test_a_batch_is_delivered_with_its_receipt[delta]",
     ),
     Mutant(
         "delta: a commit leaves out the receipts before it",
@@ -248,7 +249,7 @@ OF_SINKS: Sequence[Mutant] = (
         "ReceiptChain._write",
         "count = ((before or 0) >> _RANDOM_BITS) + 1",
         'document = {**document, "previous": None}\ncount = ((before or 0) >> _RANDOM_BITS) + 1',
-        test=f"{_DELTA}::test_many_batches_go_through_one_writer",
+        test=f"{_TABLE}::test_many_batches_go_through_one_writer[delta]",
     ),
     Mutant(
         "delta: a table that was restored is taken for whole",
@@ -256,7 +257,7 @@ OF_SINKS: Sequence[Mutant] = (
         "find_loss",
         "kept is None or committed <= kept",
         "committed",
-        test=f"{_DELTA_RESTORE}::test_to_an_older_version_is_told_and_the_lost_batches_are_named",
+        test=f"{_TABLE_RESTORE}::test_to_an_older_version_is_told_and_the_lost_batches_are_named[delta-1-lost1]",
     ),
     Mutant(
         "delta: a run goes on in a table that was restored meanwhile",
@@ -264,7 +265,7 @@ OF_SINKS: Sequence[Mutant] = (
         "TableCommitter._look",
         "refuse_loss(version, self._chain(version))",
         "self._chain(version)",
-        test=f"{_DELTA_RESTORE}::test_between_two_waves_stops_the_run_before_its_next_commit",
+        test=f"{_TABLE_RESTORE}::test_between_two_waves_stops_the_run_before_its_next_commit[delta]",
     ),
     Mutant(
         "delta: a fence accepts a restore that nobody has seen",
@@ -272,7 +273,7 @@ OF_SINKS: Sequence[Mutant] = (
         "start_new_chain",
         "found is not None and not accepting",
         "False",
-        test=f"{_DELTA_RESTORE}::test_that_comes_between_look_and_fence_is_not_accepted_unseen",
+        test=f"{_TABLE_RESTORE}::test_that_comes_between_look_and_fence_is_not_accepted_unseen[delta]",
     ),
     Mutant(
         "delta: newer receipts are forgotten with one that is lost",

@@ -13,12 +13,13 @@ from deltalake import DeltaTable
 from pyarrow.parquet import ParquetFile
 
 
-def read_delta(path: Path | str, columns: Sequence[str] | None = None) -> pa.Table:
-    """All rows of the table as it is now.
+def read_delta(path: Path | str, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
+    """All rows of the table.
 
     :param columns: only these, all by default
+    :param version: of the table, the newest by default
     """
-    table = DeltaTable(path)
+    table = DeltaTable(path, version)
     schema = pa.schema(table.schema().to_arrow())
     wanted = list(columns) if columns else schema.names
     names = pa.table(table.get_add_actions())["path"].to_pylist()

@@ -23,8 +23,8 @@ from airflow_provider_ckpt.engines.run_directory import RunDirectory
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import LeaseHolderSide
-from tests.integration.connectors.delta.delta_support import content, task
-from tests.integration.connectors.files.files_sink_support import LEDGER, Run, pipeline, visible
+from tests.integration.connectors.batches import LEDGER, content, task
+from tests.integration.connectors.files.files_sink_support import Run, pipeline, visible
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.iceberg.committer import IcebergCommitter
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
-from tests.integration.connectors.delta.delta_support import Killed, after, kill
+from tests.integration.connectors.interruptions import Killed, after, kill
 from tests.services.iceberg import IcebergService
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger

@@ -19,9 +19,7 @@ from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome
-from tests.integration.connectors.delta.delta_support import content, task
-
-LEDGER = "5f0c0d52-8d2c-4a3e-9a35-0a7c3bb3a001"
+from tests.integration.connectors.batches import LEDGER, content, task
 
 
 def pipeline(directory: Path | str, form: str = "jsonl", *, files_may_go: bool = False, **extra: Any) -> Pipeline:

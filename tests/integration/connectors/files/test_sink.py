@@ -21,8 +21,8 @@ from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
-from tests.integration.connectors.delta.delta_support import content, expected, letter_lines, task
-from tests.integration.connectors.files.files_sink_support import LEDGER, Run, ids, own, pipeline, rows, visible
+from tests.integration.connectors.batches import LEDGER, content, expected, letter_lines, task
+from tests.integration.connectors.files.files_sink_support import Run, ids, own, pipeline, rows, visible
 
 AT = datetime(2024, 2, 29, 12, 30, 45, 123456, UTC)
 

@@ -26,18 +26,9 @@ from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome
-from tests.integration.connectors.delta.delta_support import (
-    SIZE,
-    Killed,
-    after,
-    before,
-    content,
-    expected,
-    kill,
-    once,
-    task,
-)
-from tests.integration.connectors.files.files_sink_support import LEDGER, Run, ids, own, pipeline, visible
+from tests.integration.connectors.batches import LEDGER, SIZE, content, expected, task
+from tests.integration.connectors.files.files_sink_support import Run, ids, own, pipeline, visible
+from tests.integration.connectors.interruptions import Killed, after, before, kill, once
 
 
 @pytest.fixture

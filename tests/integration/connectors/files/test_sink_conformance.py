@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
+from tests.integration.connectors.batches import stored_letters
 from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredLetter
-from tests.integration.connectors.delta.delta_support import letter_lines
 from tests.integration.connectors.files.files_sink_support import ids, pipeline
 
 
@@ -32,21 +31,7 @@ class FilesHarness(SinkHarness):
         return ids(self._directory)
 
     def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
-        counting = {(r.key.seq, r.epoch, r.attempt) for r in self.sink(context).receipts({})}
-        return sorted(
-            (
-                StoredLetter(
-                    line["seq"],
-                    line["position"],
-                    base64.b64decode(line["key_base64"]),
-                    base64.b64decode(line["value_base64"]),
-                    line["error_type"],
-                )
-                for line in letter_lines(self._directory)
-                if (line["seq"], line["epoch"], line["attempt"]) in counting
-            ),
-            key=lambda dead_letter: dead_letter.position,
-        )
+        return stored_letters(self._directory, self.sink(context).receipts({}))
 
 
 class TestFilesSink(SinkConformance):

@@ -11,8 +11,10 @@ import pytest
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
-from tests.integration.connectors.delta.delta_support import before, expected, once
-from tests.integration.connectors.iceberg.iceberg_support import TABLE, Run, data_files, ids, known_files
+from tests.integration.connectors.batches import expected
+from tests.integration.connectors.iceberg.iceberg_harness import TABLE, IcebergHarness
+from tests.integration.connectors.interruptions import before, once
+from tests.integration.connectors.two_phase.harness import Run
 from tests.services.iceberg import IcebergService
 from tests.services.iceberg_rest import TOKEN, RestCatalog, rest_catalog
 
@@ -36,63 +38,67 @@ def server(tmp_path: Path) -> Iterator[RestCatalog]:
 
 
 @pytest.fixture
-def lake(server: RestCatalog) -> RestService:
-    return RestService(server.lake.folder, uri=server.uri)
+def table(server: RestCatalog) -> IcebergHarness:
+    folder = server.lake.folder
+    return IcebergHarness(folder, RestService(folder, uri=server.uri))
 
 
-def test_batches_are_delivered_with_their_receipts(lake: RestService) -> None:
-    run = Run(lake).fence()
+def test_batches_are_delivered_with_their_receipts(table: IcebergHarness) -> None:
+    run = Run(table).fence()
     run.sink.check()
 
     outcomes = [*run.send(0, 1), *run.send(1, 2)]
 
     assert [outcome.found for outcome in outcomes] == [False, False, True, False]
     assert run.receipted == [0, 1, 2]
-    assert ids(lake) == expected(0, 1, 2)
+    assert table.ids() == expected(0, 1, 2)
     assert run.sink.target_rows() == 30
 
 
 def test_a_commit_prepared_before_the_fence_is_refused(
-    lake: RestService, server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+    table: IcebergHarness, server: RestCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stale, new = Run(lake, epoch=1).fence(), Run(lake, epoch=2)
+    stale, new = Run(table, epoch=1).fence(), Run(table, epoch=2)
     staged = stale.stage(0)
     with monkeypatch.context() as patch:
         from pyiceberg.catalog.rest import RestCatalog as Client
 
         patch.setattr(Client, "commit_table", before(Client.commit_table, once(new.fence)))
         with pytest.raises(FencedError):
-            stale.committer.commit(staged)
+            stale.commit(*staged)
 
     assert new.sink.claims().epoch == 2
-    assert (new.receipted, ids(lake), len(data_files(lake))) == ([], [], 1)
+    assert (new.receipted, table.ids(), len(table.files())) == ([], [], 1)
 
 
 @pytest.mark.parametrize("status", [409, 500, 503, 504])
-def test_an_answer_that_is_lost_costs_nothing(lake: RestService, server: RestCatalog, status: int) -> None:
-    run = Run(lake).fence()
+def test_an_answer_that_is_lost_costs_nothing(table: IcebergHarness, server: RestCatalog, status: int) -> None:
+    run = Run(table).fence()
     run.send(0)
 
     server.lose_answers(status)
     (outcome,) = run.send(1)
 
     assert (outcome.outcome, outcome.found) == (AttemptOutcome.DELIVERED, False)
-    assert ids(lake) == expected(0, 1)
-    assert data_files(lake) == known_files(lake)
+    assert table.ids() == expected(0, 1)
+    assert table.files() == table.known_files()
     assert run.send(2)[0].outcome is AttemptOutcome.DELIVERED
 
 
-def test_a_wrong_token_fails_the_sink_as_a_whole_and_is_not_told(lake: RestService) -> None:
+def test_a_wrong_token_fails_the_sink_as_a_whole_and_is_not_told(server: RestCatalog) -> None:
+    folder = server.lake.folder
+    wrong = IcebergHarness(folder, RestService(folder, uri=server.uri, token="wr0ng"))
+
     with pytest.raises(SinkError, match="Correct the connection's secrets") as raised:
-        Run(RestService(lake.folder, uri=lake.uri, token="wr0ng")).sink.check()
+        Run(wrong).sink.check()
 
     assert raised.value.whole
     assert "wr0ng" not in str(raised.value)
 
 
-def test_the_table_is_the_other_catalog_s_too(lake: RestService, server: RestCatalog) -> None:
-    Run(lake).fence().send(0)
+def test_the_table_is_the_other_catalog_s_too(table: IcebergHarness, server: RestCatalog) -> None:
+    Run(table).fence().send(0)
 
-    table = server.lake.table(TABLE)
-    assert table is not None
-    assert table.scan().to_arrow().num_rows == 10
+    opened = server.lake.table(TABLE)
+    assert opened is not None
+    assert opened.scan().to_arrow().num_rows == 10

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,48 +11,13 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ReceiptsUnreadableError, default_action
 from airflow_provider_ckpt.core.receipt import KnownReceipts
-from tests.integration.connectors.delta import delta_support
-from tests.integration.connectors.delta.delta_support import LEDGER, content, expected, task
-from tests.integration.connectors.iceberg import iceberg_support
-from tests.services.iceberg import IcebergService
+from tests.integration.connectors.batches import content, expected, task
+from tests.integration.connectors.two_phase.harness import Run, TableHarness
 
 KEYS = [BatchKey(1, "files", seq) for seq in range(4)]
 
-AnyRun = delta_support.Run | iceberg_support.Run
 
-
-@dataclass
-class Table:
-    """A table of one format.
-
-    :param run: a run of an epoch
-    :param ids: reads the target
-    :param place: its directory
-    """
-
-    run: Callable[[int], AnyRun]
-    ids: Callable[[], list[int]]
-    place: Path
-
-    @property
-    def nodes(self) -> list[Path]:
-        """The files of the chain, the oldest first."""
-        return sorted((self.place / "_ckpt" / LEDGER / "flights/receipts").iterdir())
-
-
-@pytest.fixture(params=["delta", "iceberg"])
-def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
-    """No batch is delivered yet."""
-    if request.param == "delta":
-        path = tmp_path / "flights"
-        return Table(lambda epoch: delta_support.Run(path, epoch), lambda: delta_support.ids(path), path)
-    lake = IcebergService(tmp_path)
-    return Table(
-        lambda epoch: iceberg_support.Run(lake, epoch), lambda: iceberg_support.ids(lake), iceberg_support.place(lake)
-    )
-
-
-def accept(run: AnyRun) -> AnyRun:
+def accept(run: Run) -> Run:
     """Fence a table whose receipts cannot all be read, as it is done once a person has accepted that."""
     with pytest.raises(ReceiptsUnreadableError):
         list(run.sink.receipts({}))
@@ -94,15 +57,15 @@ class TestAnOlderNodeThatIsLost:
     """Four batches in a node each; the second node is lost, so nothing is known of batches 0 and 1."""
 
     @pytest.fixture(params=DAMAGES)
-    def broken(self, table: Table, request: pytest.FixtureRequest) -> Table:
-        run = table.run(1).fence()
+    def broken(self, table: TableHarness, request: pytest.FixtureRequest) -> TableHarness:
+        run = Run(table, epoch=1).fence()
         for seq in range(4):
             run.send(seq)
         request.param(table.nodes[1])
         return table
 
-    def test_is_told_by_its_name_and_by_what_it_held(self, broken: Table) -> None:
-        receipts = broken.run(2).sink.receipts({})
+    def test_is_told_by_its_name_and_by_what_it_held(self, broken: TableHarness) -> None:
+        receipts = Run(broken, epoch=2).sink.receipts({})
 
         assert [next(receipts).key, next(receipts).key] == KEYS[2:]
         with pytest.raises(ReceiptsUnreadableError, match="missing or damaged") as raised:
@@ -114,14 +77,14 @@ class TestAnOlderNodeThatIsLost:
         assert "pipeline flights" in told
         assert "airflow ckpt accept-sink flights --keep" in told
 
-    def test_takes_no_newer_receipt_with_it(self, broken: Table) -> None:
-        sink = broken.run(2).sink
+    def test_takes_no_newer_receipt_with_it(self, broken: TableHarness) -> None:
+        sink = Run(broken, epoch=2).sink
 
         assert sink.claims().set_back is None
         assert sink.missing(KEYS) == KEYS[:2]
 
-    def test_does_not_let_a_batch_in_again_of_which_nothing_is_known(self, broken: Table) -> None:
-        run = broken.run(2).fence()
+    def test_does_not_let_a_batch_in_again_of_which_nothing_is_known(self, broken: TableHarness) -> None:
+        run = Run(broken, epoch=2).fence()
 
         (staged,) = run.stage(0)
 
@@ -131,25 +94,25 @@ class TestAnOlderNodeThatIsLost:
         assert default_action(staged.error) is ErrorAction.HALT
         assert broken.ids() == expected(0, 1, 2, 3)
 
-    def test_is_cut_off_once_a_person_accepts_and_newer_receipts_stay(self, broken: Table) -> None:
-        run = accept(broken.run(2))
+    def test_is_cut_off_once_a_person_accepts_and_newer_receipts_stay(self, broken: TableHarness) -> None:
+        run = accept(Run(broken, epoch=2))
 
         assert run.receipted == [2, 3]
         run.send(3, 4)
         assert broken.ids() == expected(0, 1, 2, 3, 4)
 
-        again = broken.run(3)
+        again = Run(broken, epoch=3)
         assert again.sink.claims().set_back is None
         assert again.fence().receipted == [2, 3, 4]
         assert again.sink.missing([*KEYS[2:], BatchKey(1, "files", 4)]) == []
 
-    def test_may_be_followed_by_another_one(self, broken: Table) -> None:
+    def test_may_be_followed_by_another_one(self, broken: TableHarness) -> None:
         of_batch_2 = broken.nodes[-2]
-        accept(broken.run(2)).send(4)
+        accept(Run(broken, epoch=2)).send(4)
         of_batch_2.unlink()
 
-        assert accept(broken.run(3)).receipted == [3, 4]
-        assert broken.run(4).fence().receipted == [3, 4]
+        assert accept(Run(broken, epoch=3)).receipted == [3, 4]
+        assert Run(broken, epoch=4).fence().receipted == [3, 4]
 
 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -167,18 +130,18 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def test_an_idle_partition_whose_last_receipt_lies_far_back_is_not_looked_up_node_by_node(
-    table: Table, monkeypatch: pytest.MonkeyPatch
+    table: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a run does: look, fence, import, commit, and look again."""
-    first = table.run(1).fence()
+    first = Run(table, epoch=1).fence()
     idle = [first.writer.deliver(task(seq, partition="idle"), content(seq)) for seq in (0, 1)]
-    first.committer.commit(idle)
+    first.commit(*idle)
     for seq in range(60):
         first.send(seq)
-    table.run(2).fence().send(60)
+    Run(table, epoch=2).fence().send(60)
     length = len(table.nodes)
     asked = [BatchKey(1, "idle", 1), BatchKey(1, "idle", 0), BatchKey(1, "files", 60)]
-    run, seen = table.run(3), reads(monkeypatch)
+    run, seen = Run(table, epoch=3), reads(monkeypatch)
 
     run.sink.claims()
     assert run.sink.missing(asked) == []
@@ -192,12 +155,12 @@ def test_an_idle_partition_whose_last_receipt_lies_far_back_is_not_looked_up_nod
     assert len(seen) <= 16
 
 
-def test_a_receipt_that_was_never_there_is_missing_however_far_back(table: Table) -> None:
-    run = table.run(1).fence()
+def test_a_receipt_that_was_never_there_is_missing_however_far_back(table: TableHarness) -> None:
+    run = Run(table, epoch=1).fence()
     run.send(0)
     run.send(2)
-    table.run(2).fence().send(3)
-    sink = table.run(3).sink
+    Run(table, epoch=2).fence().send(3)
+    sink = Run(table, epoch=3).sink
 
     assert sink.missing([*KEYS, BatchKey(2, "files", 0), BatchKey(1, "idle", 0)]) == [
         KEYS[1],
@@ -206,9 +169,9 @@ def test_a_receipt_that_was_never_there_is_missing_however_far_back(table: Table
     ]
 
 
-def test_a_chain_of_an_earlier_version_is_read_and_goes_on(table: Table) -> None:
+def test_a_chain_of_an_earlier_version_is_read_and_goes_on(table: TableHarness) -> None:
     """Its nodes sum up no runs of batches."""
-    run = table.run(1).fence()
+    run = Run(table, epoch=1).fence()
     for seq in range(3):
         run.send(seq)
     for node in table.nodes:
@@ -217,8 +180,8 @@ def test_a_chain_of_an_earlier_version_is_read_and_goes_on(table: Table) -> None
         document["reach"] = [item[:4] for item in document["reach"]]
         node.write_text(json.dumps(document))
 
-    again = table.run(2).fence()
+    again = Run(table, epoch=2).fence()
     again.send(3)
 
     assert again.receipted == [0, 1, 2, 3]
-    assert table.run(3).sink.missing(KEYS) == []
+    assert Run(table, epoch=3).sink.missing(KEYS) == []
