@@ -49,12 +49,11 @@ _DEAD_LETTER_STORES = {
     DeadLetterDestination.KAFKA: ("kafka.dead_letter_store", "KafkaDeadLetterStore"),
     DeadLetterDestination.POSTGRES: ("postgres.dead_letter_store", "PostgresDeadLetterStore"),
 }
-_COMMITTERS = {
-    "delta": ("delta.committer", "DeltaCommitter"),
-    "iceberg": ("iceberg.committer", "IcebergCommitter"),
+_TABLE_OPENERS = {
+    "delta": ("delta.table_opener", "DeltaTableOpener"),
+    "iceberg": ("iceberg.table_opener", "IcebergTableOpener"),
 }
-
-
+_TABLE_COMMITTER = ("two_phase.committer", "TableCommitter")
 _DRIVERS = {
     "delta": ("deltalake", "pyarrow.parquet"),
     "files": ("numpy",),
@@ -145,7 +144,7 @@ def _open_dead_letter_store(pipeline: Pipeline, connection: Connection | None, c
 
 def is_two_phase(pipeline: Pipeline) -> bool:
     """Return whether the pipeline's sink commits once a wave, so that it has no receipts before the commit."""
-    return pipeline.sink.type in _COMMITTERS
+    return pipeline.sink.type in _TABLE_OPENERS
 
 
 def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Committer | None:
@@ -155,5 +154,7 @@ def open_committer(pipeline: Pipeline, connection: Connection | None, context: S
     :param connection: the sink's connection
     :param context: ledger, pipeline and epoch
     """
-    entry = _COMMITTERS.get(pipeline.sink.type)
-    return cast("Committer", _load(*entry)(pipeline, connection, context)) if entry else None
+    if not is_two_phase(pipeline):
+        return None
+    opener = _load(*_TABLE_OPENERS[pipeline.sink.type])(pipeline, connection, context)
+    return cast("Committer", _load(*_TABLE_COMMITTER)(pipeline, context, opener))

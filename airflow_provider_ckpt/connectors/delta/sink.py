@@ -1,7 +1,7 @@
 """Control side of the delta sink: the state of this pipeline in the table, and the fence.
 
 A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that called Spark commits them
-once a wave (``committer.py``). ``two_phase/`` and ``fence.py`` explain how this is exactly once.
+once a wave (``two_phase/committer.py``). ``two_phase/`` and ``fence.py`` explain how this is exactly once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from airflow_provider_ckpt.connectors.local.filesystem import check_writable, lo
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
-from airflow_provider_ckpt.connectors.two_phase.data_files import describe_damage
+from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.set_back import batches_without_rows, find_loss

@@ -1,7 +1,7 @@
 """Control side of the iceberg sink: the state of this pipeline in the table, and the fence.
 
 A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that called Spark commits them
-once a wave (``committer.py``). ``two_phase/`` and ``version.py`` explain how this is exactly once.
+once a wave (``two_phase/committer.py``). ``two_phase/`` and ``version.py`` explain how this is exactly once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.iceberg.fence import fence
 from airflow_provider_ckpt.connectors.iceberg.layout import ledgers
-from airflow_provider_ckpt.connectors.iceberg.schema_check import data_files, refuse_unsupported, row_count
-from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, to_local_path
+from airflow_provider_ckpt.connectors.iceberg.table import (
+    TableAddress,
+    data_files,
+    refuse_unsupported,
+    row_count,
+    to_local_path,
+)
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
-from airflow_provider_ckpt.connectors.two_phase.data_files import describe_damage
+from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.set_back import batches_without_rows, find_loss
 from airflow_provider_ckpt.core.batch_key import BatchKey

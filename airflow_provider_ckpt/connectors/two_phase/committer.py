@@ -9,8 +9,8 @@ dropped, or of a request that is still in transit. The table's own maintenance r
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -20,14 +20,14 @@ from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt, ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.set_back import refuse_loss
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, StagedWave
-from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
+from airflow_provider_ckpt.connectors.two_phase.version import TableOpener, TableVersion
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, IoError
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import Outcome
 
 
-class TableCommitter(ABC):
+class TableCommitter:
     """Committer of staged batches; see the module.
 
     In a pinned pipeline a partition's later batches are not attempted after one that failed, so its order is preserved;
@@ -35,24 +35,23 @@ class TableCommitter(ABC):
 
     :param pipeline: the pipeline
     :param context: ledger, pipeline and epoch
-    :param target: description of the table, for messages
+    :param opener: opens the table
     """
 
-    def __init__(self, pipeline: Pipeline, context: SinkContext, target: str) -> None:
+    def __init__(self, pipeline: Pipeline, context: SinkContext, opener: TableOpener) -> None:
         self._pipeline = pipeline
         self._pinned = pipeline.pinned
-        self._target = target
+        self._opener = opener
         self._context = context
         self._receipts: ReceiptChain | None = None
 
-    @abstractmethod
-    def _open(self, wave: StagedWave) -> TableVersion:
-        """Return the current version of the table, creating the table if needed."""
-
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
         """Commit the batches, and return the final outcome of each in the order given; see :class:`Committer`."""
-        wave = StagedWave(staged)
-        contention = CommitRetries(self._pipeline, self._target)
+        with closing(self._opener):
+            return self._commit(StagedWave(staged))
+
+    def _commit(self, wave: StagedWave) -> Sequence[Outcome]:
+        contention = CommitRetries(self._pipeline, self._opener.target)
         try:
             while True:
                 version = self._look(wave)
@@ -73,7 +72,7 @@ class TableCommitter(ABC):
 
         :raises FencedError: if batches are still waiting and the version has a newer epoch
         """
-        version = self._open(wave)
+        version = self._opener.open(wave.schema)
         refuse_loss(version, self._chain(version))
         keys = {wave[index].key for index in wave.waiting}
         found = {entry.receipt.key: entry for entry in self._chain(version).find(version.head, keys)}

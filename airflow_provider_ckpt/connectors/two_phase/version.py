@@ -1,10 +1,10 @@
-"""Interface to a table at one version: its receipts, epoch and identity, and a commit as the next version."""
+"""Interfaces to a table: open it, look at one version of it, and commit the next version."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from airflow_provider_ckpt.connectors import fencing
 from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
@@ -89,3 +89,20 @@ class TableVersion(ABC):
         :raises SinkError: if it was never raised, or was removed with the table
         """
         fencing.refuse_unless_current(self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline)
+
+
+class TableOpener(Protocol):
+    """Opens the table that waves are committed to."""
+
+    @property
+    def target(self) -> str:
+        """Description of the table, for messages."""
+
+    def open(self, schema: str | None) -> TableVersion:
+        """Return the table as it is now, after creating it or adding columns to it if that takes a separate commit.
+
+        :param schema: columns of the staged rows, as the writer encoded them; None if no batch has any
+        """
+
+    def close(self) -> None:
+        """Close connections."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import yaml
 
 from airflow_provider_ckpt.config.load import load
+from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
-from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
-from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -48,12 +48,16 @@ class People:
         """A run of its own, as far as Spark is not needed."""
         return acquire(PipelineContext(self.pipeline, self.ledger, resolve_connection, owner))
 
-    def deliver(self, run: Run, batches: list[Batch]) -> None:
+    def deliver(
+        self, run: Run, batches: list[Batch], content_of: Callable[[Batch], BatchContent] | None = None
+    ) -> None:
         """Begin batches, and commit them to the table with their receipts; nobody reports it."""
         context = SinkContext(self.ledger.sink_id("people"), "people", run.epoch)
-        writer = DeltaWriter(self.pipeline, None, context)
-        staged = [writer.deliver(task(batch), content(batch)) for batch in self.begin(run, batches)]
-        DeltaCommitter(self.pipeline, None, context).commit(staged)
+        writer = registry.open_writer(self.pipeline, None, context)
+        committer = registry.open_committer(self.pipeline, None, context)
+        assert committer is not None
+        make = content_of or content
+        committer.commit([writer.deliver(task(batch), make(batch)) for batch in self.begin(run, batches)])
 
     def begin(self, run: Run, batches: list[Batch]) -> list[Batch]:
         """Open attempts."""

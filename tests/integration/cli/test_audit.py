@@ -11,15 +11,12 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, record_error
-from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
-from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.airflow.ckpt import Ckpt, damage
-from tests.integration.airflow.users import People, content, task
+from tests.integration.airflow.users import People, content
 
 AUDIT = ("audit", "people", "--against-sink")
 
@@ -32,11 +29,7 @@ class Seen(People):
         self.table = folder / "out"
         with self.acquire() as run:
             run.plan()
-            batches = self.begin(run, sorted(run.planned(), key=lambda batch: batch.key))
-            context = SinkContext(ledger.sink_id("people"), "people", run.epoch)
-            writer = DeltaWriter(self.pipeline, None, context)
-            staged = [writer.deliver(task(batch), half(batch)) for batch in batches]
-            DeltaCommitter(self.pipeline, None, context).commit(staged)
+            self.deliver(run, sorted(run.planned(), key=lambda batch: batch.key), half)
             run.settle()
             ledger.release(run.lease)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.connectors.iceberg.committer import IcebergCommitter
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.interruptions import Killed, after, kill
@@ -96,7 +96,7 @@ def test_files_of_the_table_that_are_missing_are_named_by_the_audit(flights: Fli
 def test_a_driver_that_dies_around_its_commit_neither_loses_nor_doubles(
     flights: Flights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = ((IcebergVersion, "commit", False), (IcebergVersion, "commit", True), (IcebergCommitter, "commit", True))
+    steps = ((IcebergVersion, "commit", False), (IcebergVersion, "commit", True), (TableCommitter, "commit", True))
     for number, (owner, name, done) in enumerate(steps):
         flights.put(number)
         with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Check that the files of a table exist: a table's log still counts the rows of files that are gone."""
+"""Describe files of a table that are missing or cut off: a table's log still counts their rows."""
 
 from __future__ import annotations
 

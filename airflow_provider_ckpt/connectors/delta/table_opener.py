@@ -1,0 +1,71 @@
+"""Open a Delta table for a commit: create it from the first batch, and add the columns that it lacks."""
+
+from __future__ import annotations
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.column_types import decode_schema
+from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
+from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
+from airflow_provider_ckpt.connectors.local.filesystem import local_path
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.core.errors import ConfigError, SinkError
+
+
+class DeltaTableOpener:
+    """Delta's implementation of :class:`~airflow_provider_ckpt.connectors.two_phase.version.TableOpener`.
+
+    :param pipeline: ``sink.path`` names the table
+    :param connection: its path is the base of a relative ``sink.path``
+    :param context: ledger, pipeline and epoch
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        self._pipeline = pipeline
+        self._epoch = context.epoch
+        self._layout = DeltaLayout(path, context.ledger, context.pipeline)
+
+    @property
+    def target(self) -> str:
+        """Path of the table."""
+        return str(self._layout.table)
+
+    def open(self, schema: str | None) -> DeltaVersion:
+        """See :meth:`TableOpener.open`."""
+        version = self._version()
+        if version.table is not None:
+            return self._with_new_columns(version, schema) if self._pipeline.sink.grows and schema else version
+        version.refuse_unless_current(self._epoch)
+        if schema is None:
+            raise ConfigError(
+                f"there is no Delta table at {self.target} yet, and no batch has columns to create it from.",
+                hint="Create the table, or let a batch with rows go first.",
+            )
+        delta_table.create(self._layout.table, decode_schema(schema), {self._layout.epoch_app: self._epoch})
+        version = self._version()
+        if version.table is None:
+            raise SinkError(f"the Delta table {self.target} was removed while it was being written.")
+        return version
+
+    def close(self) -> None:
+        """Do nothing: no file is held open."""
+
+    def _version(self) -> DeltaVersion:
+        table = delta_table.load(self._layout.table)
+        return DeltaVersion(self._layout, table, grows=self._pipeline.sink.grows)
+
+    def _with_new_columns(self, version: DeltaVersion, schema: str) -> DeltaVersion:
+        """Add the columns that the table gets from this wave, in a separate commit; after a lost race, try again.
+
+        A stale epoch can at worst leave empty columns behind.
+        """
+        contention = CommitRetries(self._pipeline, self.target)
+        while version.table is not None and (lacks := version.lacks(schema)):
+            version.refuse_unless_current(self._epoch)
+            contention.refuse_if_over()
+            contention.tried(worked=delta_table.add_columns(version.table, self._layout.table, lacks))
+            version = self._version()
+        return version

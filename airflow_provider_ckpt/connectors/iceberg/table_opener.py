@@ -1,0 +1,37 @@
+"""Open an Iceberg table for a commit, which adds the columns that the table lacks."""
+
+from __future__ import annotations
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
+from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+
+
+class IcebergTableOpener:
+    """Iceberg's implementation of :class:`~airflow_provider_ckpt.connectors.two_phase.version.TableOpener`.
+
+    :param pipeline: ``sink.table`` names the table, which the fence has created
+    :param connection: the catalog
+    :param context: ledger, pipeline and epoch
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._address = TableAddress(pipeline, connection, context)
+
+    @property
+    def target(self) -> str:
+        """The table's name in the catalog."""
+        return f"the Iceberg table {self._address.name}"
+
+    def open(self, schema: str | None) -> IcebergVersion:
+        """See :meth:`TableOpener.open`."""
+        from pyiceberg.schema import Schema
+
+        table = self._address.load_fenced()
+        return IcebergVersion(self._address, table, Schema.model_validate_json(schema) if schema is not None else None)
+
+    def close(self) -> None:
+        """Close the catalog's connections."""
+        self._address.close()
