@@ -106,7 +106,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a truncated target counts as a rewritten one",
-        "connectors/postgres/target_witness.py",
+        "connectors/postgres/set_back.py",
         "find_loss",
         "delivered and (not any(part.size for part in parts.values()))",
         "False",
@@ -114,7 +114,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a target that was filled again counts as whole though rows are missing",
-        "connectors/postgres/target_witness.py",
+        "connectors/postgres/set_back.py",
         "_describe_missing",
         "wanted <= there",
         "wanted & there",

@@ -31,8 +31,8 @@ from airflow_provider_ckpt.connectors.kafka.receipts import (
 )
 from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
 from airflow_provider_ckpt.connectors.kafka.serialize import refuse_unfit_columns
+from airflow_provider_ckpt.connectors.kafka.set_back import TargetLogEnds, TargetLogReader
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
-from airflow_provider_ckpt.connectors.kafka.target_log import TargetLogEnds, TargetLogReader
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey

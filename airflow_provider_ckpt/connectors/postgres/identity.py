@@ -1,4 +1,4 @@
-"""Identify a PostgreSQL table uniquely among all servers."""
+"""Identify a PostgreSQL table uniquely among all servers, and describe how two identities differ."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ WITH RECURSIVE tree(oid) AS (
     SELECT {0}::oid UNION SELECT i.inhrelid FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid
 ) SELECT oid::bigint FROM tree
 """
+_PARTS = ("system identifier", "database oid", "table oid")
+_REASONS = {
+    "system identifier": "pg_upgrade, or a dump or logical replication into a new server, gives it another",
+    "database oid": "a database that was created and filled anew has another",
+    "table oid": "a table that was dropped and created again has another",
+}
 
 
 def table_identity(fetch: Fetch, oid: int) -> str:
@@ -32,6 +38,24 @@ def tree_identities(fetch: Fetch, oid: int) -> frozenset[str]:
     """
     database = _database_identity(fetch)
     return frozenset(f"{database}/{found}" for (found,) in fetch(_TREE, [oid]))
+
+
+def describe_difference(before: str, now: str) -> str | None:
+    """Return the differing parts and the usual reasons, as a clause; None if nothing differs or a text is no identity.
+
+    :param before: earlier result of :func:`table_identity`
+    :param now: its result now
+    """
+    old, new = before.split("/"), now.split("/")
+    if len(old) != len(_PARTS) or len(new) != len(_PARTS):
+        return None
+    differing = [(name, was, found) for name, was, found in zip(_PARTS, old, new, strict=True) if was != found]
+    if not differing:
+        return None
+    parts = ", ".join(f"its {name} was {was} and is {found}" for name, was, found in differing)
+    same = [name for name, was, found in zip(_PARTS, old, new, strict=True) if was == found]
+    rest = f"; {' and '.join(same)} {'are as they were' if len(same) > 1 else 'is as it was'}" if same else ""
+    return f"the target is not the one that was written: {parts}{rest} ({_REASONS[differing[0][0]]})"
 
 
 def _database_identity(fetch: Fetch) -> str:

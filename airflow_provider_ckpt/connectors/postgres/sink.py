@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.postgres import target_identity, target_witness
+from airflow_provider_ckpt.connectors.postgres import set_back
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_tables import create_tables, lacks_columns, lacks_tables
 from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
@@ -24,7 +24,7 @@ from airflow_provider_ckpt.connectors.postgres.durability import (
     with_durable_commit,
 )
 from airflow_provider_ckpt.connectors.postgres.fence import fence
-from airflow_provider_ckpt.connectors.postgres.identity import table_identity
+from airflow_provider_ckpt.connectors.postgres.identity import describe_difference, table_identity
 from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables, to_receipt
 from airflow_provider_ckpt.connectors.postgres.schema_check import HAS_FILLING_TRIGGER, refuse_unsuitable_columns
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
@@ -120,7 +120,7 @@ class PostgresSink:
 
     def compare_targets(self, before: str, now: str) -> str | None:
         """Describe how two target identities differ; see :class:`ComparesTargets`."""
-        return target_identity.describe_difference(before, now)
+        return describe_difference(before, now)
 
     def fence(self, epoch: int) -> None:
         """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`."""
@@ -129,7 +129,7 @@ class PostgresSink:
             books = BookkeepingTables(table.schema)
             create_tables(fetch, books, self._connection.id, self._pipeline)
             if fence(fetch, books, self._context, epoch, self._name):
-                seen = target_witness.take_witness(fetch, table, self._upsert)
+                seen = set_back.take_witness(fetch, table, self._upsert)
                 self._warn_of_removed_partitions(fetch, books, seen)
                 self._store_witness(fetch, books, epoch, seen)
 
@@ -143,9 +143,7 @@ class PostgresSink:
             books = BookkeepingTables(table.schema)
             if lacks_columns(fetch, books):
                 return
-            seen = target_witness.take_witness(
-                fetch, table, self._upsert
-            )  # first, so that a later TRUNCATE differs from it
+            seen = set_back.take_witness(fetch, table, self._upsert)  # first, so that a later TRUNCATE differs from it
             if self._find_loss(fetch, table, books) is None:
                 self._store_witness(fetch, books, epoch, seen)
 
@@ -278,7 +276,7 @@ class PostgresSink:
         if self._declared.sink.may_be_emptied or lacks_columns(fetch, books):
             return None
         for kept, delivered in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
-            gone = target_witness.find_loss(fetch, table, kept, delivered=delivered)
+            gone = set_back.find_loss(fetch, table, kept, delivered=delivered)
             return gone and f"{gone} (if it is emptied on purpose, write sink.may_be_emptied: true)"
         return None
 
@@ -290,7 +288,7 @@ class PostgresSink:
     def _warn_of_removed_partitions(self, fetch: Fetch, books: BookkeepingTables, seen: Mapping[str, Any]) -> None:
         """Log a warning about partitions that were detached from the target; a run is not refused for them."""
         for kept, _ in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
-            names = target_witness.removed_partitions(kept, seen)
+            names = set_back.removed_partitions(kept, seen)
             if names and not self._declared.sink.may_be_emptied:
                 log.warning(
                     "Pipeline %s, target %s: %s was removed from it since a run last looked, with the rows that it "
