@@ -33,7 +33,7 @@ TARGETS = (
 
 
 def is_whole(parser: ArgumentParser, options: Namespace) -> bool:
-    """Whether options are the defaults, so that the figures stand for the whole target; the seed may be any."""
+    """Return whether the options are the defaults, so that the figures count; any seed is allowed."""
     defaults = vars(parser.parse_args([]))
     return all(value == defaults[name] for name, value in vars(options).items() if name != "seed")
 

@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where several processes run tests, those of one file stay together, and so do all that share one Airflow."""
+    """Keep the tests of one file in one process, and all that share one Airflow, too."""
     from xdist.scheduler import LoadFileScheduling
 
     class Together(LoadFileScheduling):  # type: ignore[misc]  # it has no types
@@ -41,7 +41,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def together(nodeid: str) -> str:
-    """What the tests of one process have in common: their file, or the Airflow that they share.
+    """Return the group of the tests of one process: their file, or the Airflow that they share.
 
     :param nodeid: of a test; its file is relative to the repository
     """

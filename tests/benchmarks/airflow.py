@@ -1,4 +1,4 @@
-"""What a small run costs under a real Airflow: cold, with a head start, on a warm server, and with nothing to do.
+"""Measure a small run under a real Airflow: cold, with a warm start, on a running server, and without new records.
 
 ``python -m tests.benchmarks.airflow [--rounds 5]``. Scheduler and local executor, PostgreSQL for metadata, ledger and
 targets. Each way is a DAG of its own that moves two new files, a micro-batch each, through Spark SQL into a table;
@@ -148,7 +148,7 @@ def _record(number: int) -> dict[str, Any]:
 
 
 def _seconds(item: dict[str, Any]) -> float:
-    """From the start to the end of a DAG run or a task, as the API tells them."""
+    """Return the seconds from start to end of a DAG run or task, as the API reports them."""
     start, end = (datetime.fromisoformat(item[name]) for name in ("start_date", "end_date"))
     return (end - start).total_seconds()
 

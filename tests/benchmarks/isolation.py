@@ -1,4 +1,4 @@
-"""What isolation of bad records costs: a million clean rows with and without it, and 100,000 rows with some bad ones.
+"""Measure the isolation of bad records: a million clean rows with and without it, and 100,000 rows with bad ones.
 
 ``python -m tests.benchmarks.isolation [--rounds 25] [--rows 1000000]``. Two pipelines, each a complete run: a table
 into a table with a ``where`` and five expressions, and JSON lines into a Delta table with a decode, a ``where`` and two

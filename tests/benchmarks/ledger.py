@@ -1,4 +1,4 @@
-"""What the ledger's commands cost, and that this does not grow with what lies behind them.
+"""Measure the ledger's commands, and show that their cost does not grow with the history behind them.
 
 ``python -m tests.benchmarks.ledger [--receipts 10000000]``. On PostgreSQL and on SQLite, two ledgers in turn: one with
 10,000 range receipts and one with so many more, all of them unmergeable. Each cycle plans, begins and settles batches
@@ -97,7 +97,7 @@ class Subject:
         return Outcome(batch.key, batch.attempts, AttemptOutcome.DELIVERED, receipt)
 
     def reads(self) -> dict[str, Callable[[], object]]:
-        """What people and recovery ask."""
+        """Measure the queries of users and of recovery."""
 
         def shown(_partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
             return [None] * len(readings)
@@ -195,7 +195,7 @@ def measure(new: Callable[[], str], receipts: int) -> dict[str, Any]:
 
 
 def growth(url: str) -> dict[str, Any]:
-    """What room delivered batches take: within the window, once it has passed, and after a collection."""
+    """Measure the disk space of delivered batches: within the window, after it, and after garbage collection."""
     subject = Subject(url, 0)
     empty = size(url)
     for _ in range(GROWTH // 1000):

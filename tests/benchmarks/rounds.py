@@ -17,7 +17,7 @@ from tests.assurance import record
 
 @dataclass
 class Rounds:
-    """What was measured.
+    """The measured values.
 
     :param seconds: by way, one number a counted round
     :param steps: by way, the seconds of each step of our own runs
@@ -58,7 +58,7 @@ class Rounds:
         return {way: round(statistics.median(measured), 3) for way, measured in self.seconds.items()}
 
     def details(self, rounds: int) -> dict[str, Any]:
-        """What stands behind the medians."""
+        """The single values behind the medians."""
         return {
             "rounds": rounds,
             "cores": os.cpu_count(),

@@ -38,7 +38,7 @@ class MissedError(Exception):
 
 @dataclass(slots=True)
 class Report:
-    """What one moment brought to light.
+    """The findings of one crash.
 
     :param moment: what was killed, and when
     :param killed: what got the signal
@@ -95,7 +95,7 @@ def _crash(scene: Scene, moment: Moment) -> Report:
 
 
 def _trigger(act: Act, moment: Moment, ledger: Any) -> Callable[[str], bool]:
-    """Says, given the run's token, whether the moment has come."""
+    """Return a function that tells, given the run's token, whether the moment has come."""
 
     def roles(token: str) -> set[Role]:
         return {process.role for process in marked(token)}
@@ -160,7 +160,7 @@ def _kill(kind: Kind, task: int, token: str) -> list[Process]:
 
 
 def _left(token: str) -> list[Process]:
-    """What of the run outlives it by more than a few seconds; killed now, so that it disturbs nothing else."""
+    """Return the processes of the run that outlive it by more than a few seconds, and kill them."""
     left = gone(token, _GONE_SECONDS)
     kill(left)
     return left

@@ -1,4 +1,4 @@
-"""What a replicated table, the sink's receipts and the ledger say after a crash, and whether the three agree.
+"""Compare a replicated table, the sink's receipts and the ledger after a crash.
 
 Gathering asks the databases; judging is pure, so that a test can show it evidence of every fault.
 """
@@ -58,7 +58,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What the evidence proves.
+    """The conclusions from the evidence.
 
     :param lost: source rows that never arrived, or arrived changed
     :param doubled: target rows beyond one for each id
@@ -129,7 +129,7 @@ def sink_receipts(dsn: str, pipeline: str) -> list[Entry]:
 
 
 def _tiling(name: str, entries: Iterable[Entry], expected: Range) -> list[str]:
-    """Where the entries leave a hole, overlap, or do not reach."""
+    """Return the places where the entries leave a gap, overlap, or end too early."""
     ordered = sorted(entries, key=lambda entry: entry.range)
     if not ordered:
         return [f"{name}: there are no receipts"]

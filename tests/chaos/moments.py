@@ -1,4 +1,4 @@
-"""When to kill what: the plan of a crash test.
+"""The plan of a crash test: moments, and the process to kill at each.
 
 The first twenty moments are chosen by hand, five for each kind, over the whole life of a run; further ones are drawn.
 """
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What gets SIGKILL."""
+    """The process that gets SIGKILL."""
 
     DRIVER = "driver"
     WORKER = "worker"
@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 
 class When(StrEnum):
-    """What is waited for."""
+    """The event to wait for."""
 
     SECONDS = "seconds after the command began"
     SPARK = "seconds after the JVM appeared"

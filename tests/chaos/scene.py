@@ -69,7 +69,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What one moment plays with.
+    """The pipeline, data and services of one moment.
 
     :param file: the pipeline's declaration
     :param ledger_url: for SQLAlchemy
@@ -89,7 +89,7 @@ class Act:
             yield ledger
 
     def receipts(self) -> int:
-        """How many receipts the sink holds."""
+        """Return the number of receipts in the sink."""
         if scalar(self.dsn, "SELECT to_regclass('ckpt_sink_receipt')") is None:
             return 0
         statement = "SELECT count(*) FROM ckpt_sink_receipt WHERE pipeline = %s"
@@ -104,7 +104,7 @@ class Act:
         return granted
 
     def committed(self, ledger: Ledger) -> int:
-        """Where the checkpoint stands."""
+        """Return the checkpoint."""
         return min((record.partition.committed for record in ledger.partitions(self.pipeline).values()), default=0)
 
 

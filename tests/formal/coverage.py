@@ -1,4 +1,4 @@
-"""What the search must have reached: every state of a batch, every kind of event, every transition, every situation."""
+"""Coverage that the search must reach: all states of a batch, kinds of events, transitions and situations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TRANSITIONS: frozenset[tuple[str, str, str]] = frozenset(
 
 @dataclass
 class Met:
-    """Which situations, states, kinds of events and transitions a search has met."""
+    """The situations, states, kinds of events and transitions that a search has met."""
 
     situations: dict[str, bool] = field(default_factory=lambda: {item.name: False for item in SITUATIONS})
     states: set[str] = field(default_factory=set)
@@ -86,7 +86,7 @@ class Met:
 
 
 def guards(found: Iterable[Met]) -> Iterator[tuple[str, bool]]:
-    """What must have been reached by one of several searches, and whether it was."""
+    """Yield each goal that one of several searches must reach, and whether it was reached."""
     met = list(found)
     for situation in SITUATIONS:
         yield f"{situation.tests}: {situation.name}", any(one.situations[situation.name] for one in met)

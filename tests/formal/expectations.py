@@ -1,4 +1,4 @@
-"""What the search demands of an answer beyond the named invariants of ``core/invariants.py``."""
+"""Expectations of the search for an answer, beyond the named invariants of ``core/invariants.py``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TO_BE_REFUSED: Mapping[Any, str] = {
 
 
 def disappointments(question: q.Question, seen: Seen, *, changed: bool) -> Iterator[Violation]:
-    """What is wrong with an answer that was no refusal.
+    """Return the faults of an answer that was no refusal.
 
     :param changed: whether the partition is in another state now
     """

@@ -1,4 +1,4 @@
-"""From every world, one good run must be able to deliver everything: nothing is stuck, lost, or sent twice.
+"""Check that one good run can deliver everything from every state: nothing is stuck, lost, or sent twice.
 
 The bounds of the search do not bind that run. It takes over, fences, reconciles, resumes, releases what is held, plans
 what no batch owns, and delivers until nothing waits.

@@ -1,4 +1,4 @@
-"""What another ledger may have left in the sink for the same pipeline: its batches are cut in other places."""
+"""Receipts that another ledger may have left in the sink for the same pipeline, with other batch limits."""
 
 from __future__ import annotations
 

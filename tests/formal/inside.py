@@ -1,4 +1,4 @@
-"""What runs inside a sandbox, as a process of its own: a search, or a few tests, on the package as it is there.
+"""The process inside a sandbox: a search, or a few tests, on the package as it is there.
 
 ``python -m tests.formal.inside PLACE search CONFIGURATION`` prints the properties that break, as JSON;
 ``python -m tests.formal.inside PLACE test NODE…`` ends as pytest does.

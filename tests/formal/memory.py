@@ -44,7 +44,7 @@ class Memory(NamedTuple):
         return self._replace(numbers=numbers, settled=self.settled.union(news))
 
     def admits(self, partition: Partition, fence: int, sink: frozenset[Receipt]) -> bool:
-        """Whether a run goes on, by the core's decision.
+        """Return whether a run continues, by the core's decision.
 
         The receipts that it asks for are those of ``ledger/queries/sink_state.py``.
         """

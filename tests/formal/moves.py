@@ -85,7 +85,7 @@ class Moves:
             yield from self._adoptions(world)
 
     def _held(self, world: World) -> Iterator[tuple[Move, World]]:
-        """What the holder does once it has reconciled; people's acts among it."""
+        """Yield the moves of the holder after it has reconciled, users' actions among them."""
         machine, epoch, stage, outside, saved = world
         for move, after, beyond, started in self._run(machine, epoch, outside):
             yield move, World(after, epoch, Stage.RUNNING if started else stage, beyond, saved)
@@ -115,7 +115,7 @@ class Moves:
     # Lanes
 
     def _claimed(self, number: int, epoch: int) -> list[tuple[Move, int]]:
-        """What lanes may claim now."""
+        """Return the claims that lanes can make now."""
         known = self._claims.get((number, epoch))
         if known is None:
             outside = self.outsides[number]
@@ -137,7 +137,7 @@ class Moves:
     # The lease
 
     def _admits(self, world: World) -> bool:
-        """Whether a run that has the lease goes on, or tells that the sink was set back.
+        """Return whether a run that has the lease continues, or reports that the sink was set back.
 
         :raises BrokenError: if it goes on though something is gone
         """
@@ -167,7 +167,7 @@ class Moves:
         return World(self.machines.number(machine), world.epoch, Stage.FRESH, fenced, world.saved)
 
     def reconciled(self, machine: Machine, sink: frozenset[Receipt], epoch: int) -> Machine:
-        """What reconciling with the sink makes of the ledger."""
+        """Return the ledger after reconciling with the sink."""
         parts = []
         for place in machine.parts:
             partition = self.pool.partition(place)
@@ -179,7 +179,7 @@ class Moves:
     # A run
 
     def _run(self, number: int, epoch: int, beyond: int) -> list[tuple[Move, int, int, bool]]:
-        """What a run may do: the move, the ledger and the outside that it leads to, and whether something was begun."""
+        """Return the moves of a run: name, ledger and outside after it, and whether something was begun."""
         known = self._runs.get((number, epoch, beyond))
         if known is None:
             known = self._runs[number, epoch, beyond] = []
@@ -255,7 +255,7 @@ class Moves:
 
 
 def _told(partition: Partition, sink: frozenset[Receipt]) -> Iterator[Receipt]:
-    """What is news, and what belongs to a generation that has ended: no sink tells of that, but it must not matter."""
+    """Return the receipts that are news, and those of a generation that has ended, which must not matter."""
     known = KnownReceipts(partition.generation, partition.committed)
     for receipt in sink:
         generation = receipt.key.generation

@@ -34,7 +34,7 @@ class Mutant:
 
     @property
     def catcher(self) -> str:
-        """What must catch it."""
+        """Return the name of the check that must catch it."""
         return self.test or f"{self.breaks} in search {self.configuration!r}"
 
     def applied(self, package: Path) -> str:
@@ -47,7 +47,7 @@ class Mutant:
         return (rewrite_text if self.text else rewrite)(source, self.scope, self.old, self.new)
 
     def caught_in(self, sandbox: Sandbox) -> tuple[bool, str]:
-        """Whether it was caught in a sandbox that has the defect, and what was seen there."""
+        """Return whether it was caught in a sandbox that has the defect, and what was observed there."""
         if self.test:
             return sandbox.fails([self.test]), "that test"
         broken = sandbox.search(self.configuration)

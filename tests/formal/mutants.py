@@ -53,7 +53,7 @@ class _Sandboxes:
             self._free.put(sandbox)
 
     def attempt(self, mutant: Mutant) -> tuple[bool, str]:
-        """Whether a mutant is caught, and what was seen."""
+        """Return whether a mutant is caught, and what was observed."""
         with self.one() as sandbox:
             try:
                 with _PARSING:
@@ -64,7 +64,7 @@ class _Sandboxes:
                 return False, f"could not be tried: {error}"
 
     def sound(self, *tests: str) -> bool:
-        """Whether tests pass on the package as it is."""
+        """Return whether tests pass on the package as it is."""
         with self.one() as sandbox:
             try:
                 return not sandbox.fails(tests)

@@ -27,5 +27,5 @@ class Numbered(Generic[T]):
         return self._values[number]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of items."""
         return len(self._values)

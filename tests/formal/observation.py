@@ -1,4 +1,4 @@
-"""One question to the core, and what it did to one partition: what situations and expectations look at."""
+"""One question to the core and its effect on one partition, for situations and expectations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.tickets import Event
 
 
 class Seen:
-    """One question, or one person's act, and what it did to one partition.
+    """One question, or one user's action, and its effect on one partition.
 
     :param arguments: the question's, or the act
     :param passed: the range receipts of the partition's generation, afterwards
@@ -43,5 +43,5 @@ class Seen:
 
     @property
     def moved(self) -> bool:
-        """Whether the checkpoint moved inside its generation."""
+        """Return whether the checkpoint moved inside its generation."""
         return self.before.generation == self.after.generation and self.before.committed != self.after.committed

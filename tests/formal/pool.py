@@ -1,4 +1,4 @@
-"""Every state of a partition that the search has met, once, and every answer that the core gave in it.
+"""Pool of all states of a partition that the search has met, with the core's answers in each.
 
 The core is asked each question once per state and its answer is checked there and then; worlds that share a state share
 the answer. What is left out of a state's key decides nothing: error texts, record counts, the retry delay's exponent.
@@ -108,7 +108,7 @@ class Pool:
         return known
 
     def action(self, machine: Machine, deed: Deed) -> Machine | None:
-        """What a person's act makes of a pipeline, None if the core refuses it.
+        """Return the pipeline after a user's action; None if the core refuses it.
 
         :raises BrokenError: if it breaks an invariant
         """

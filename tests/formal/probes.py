@@ -1,4 +1,4 @@
-"""What must be refused in a state, or change nothing there: asked once of every state that the search meets."""
+"""Probes that must be refused in a state, or change nothing there; tried once in every state of the search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the search asks of one partition: each question is a call, or a few, of the real core.
+"""Questions of the search to one partition: each is one or a few calls of the real core.
 
 A question is a tuple: one of these functions, then its arguments; so it can be remembered together with its answer.
 """

@@ -1,4 +1,4 @@
-"""What a run may do with a partition as it stands, within a configuration's bounds."""
+"""Moves of a run for a partition in its present state, within a configuration's bounds."""
 
 from __future__ import annotations
 

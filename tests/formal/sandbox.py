@@ -65,7 +65,7 @@ class Sandbox:
         return broken
 
     def fails(self, tests: Sequence[str]) -> bool:
-        """Whether one of these tests fails.
+        """Return whether one of these tests fails.
 
         :raises SandboxError: if they could not be run
         """

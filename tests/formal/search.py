@@ -25,7 +25,7 @@ from tests.formal.worlds import Bounds, World
 
 @dataclass
 class Found:
-    """What the search of one configuration found out.
+    """The findings of the search of one configuration.
 
     :param states: distinct worlds
     :param depth: moves on the longest of all shortest ways
@@ -132,7 +132,7 @@ def _told(found: Found) -> list[str]:
 
 
 def summary(found: list[Found]) -> dict[str, Any]:
-    """What ``build/formal/summary.json`` says of the search."""
+    """Return the part of ``build/formal/summary.json`` about the search."""
     broken = {name: message for one in found for name, message in one.broken.items()}
     return {
         "bounds": {one.name: one.to_json() for one in found},
@@ -142,7 +142,7 @@ def summary(found: list[Found]) -> dict[str, Any]:
 
 
 def missed(found: list[Found]) -> list[str]:
-    """What should have been reached and was not."""
+    """Return the goals that were not reached."""
     return [name for name, reached in guards(one.met for one in found) if not reached]
 
 

@@ -32,7 +32,7 @@ class Situation(NamedTuple):
 
 
 def _behind(partition: Partition, *states: BatchState, started: bool | None = None) -> bool:
-    """Whether something resolved waits behind a batch in one of the states."""
+    """Return whether something resolved waits behind a batch in one of the states."""
     last = max((b.range.start for b in partition.pending_acks.values()), default=-1)
     return any(
         b.state in states and b.range.start < last and started in (None, b.started) for b in partition.batches.values()

@@ -42,7 +42,7 @@ class TlcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What TLC found in one configuration.
+    """The result of TLC for one configuration.
 
     :param states: distinct states; of a violated model those seen so far
     :param violated: the property that fails, if one does
@@ -66,7 +66,7 @@ class Checked:
         ]
 
     def fails(self, name: str) -> bool:
-        """Whether it is this property that fails; of several temporal ones TLC does not say which."""
+        """Return whether it is this property that fails; TLC does not say which of several temporal ones does."""
         return self.violated == name or (self.violated == _UNNAMED and name in LIVE)
 
 
@@ -134,7 +134,7 @@ def bounds(model: Model) -> dict[str, Any]:
 
 
 def guards(checked: Sequence[Checked]) -> list[dict[str, Any]]:
-    """Of each property that was checked, whether the situation in which it could fail was reached."""
+    """Return for each property that was checked whether the situation in which it could fail was reached."""
     names = [name for name in (*STATE, *STEP, *LIVE) if any(name in found.model.properties for found in checked)]
     return [{"name": f"tlc: {name}", "reached": any(name in found.reached for found in checked)} for name in names]
 
@@ -165,7 +165,7 @@ def java() -> str:
 
 
 def _tlc(place: Path) -> str:
-    """What TLC says of the configuration in ``place``, where it also keeps its states."""
+    """Run TLC on the configuration in ``place``, where it also stores its states, and return its output."""
     for module in MODULES:
         shutil.copy(module, place)
     options = ("-workers", "1", "-deadlock", "-difftrace", "-lncheck", "final", "-metadir", "states")

@@ -1,4 +1,4 @@
-"""What TLC is asked of ``Protocol.tla``: configurations small enough for seconds each, and mutants of the protocol.
+"""Models of ``Protocol.tla`` for TLC: configurations small enough for seconds each, and mutants of the protocol.
 
 A configuration bounds the model to one theme, so that its states stay few; ``Properties.tla`` says what is checked.
 """
@@ -118,7 +118,7 @@ class Model:
 
     @property
     def live(self) -> bool:
-        """Whether fairness is assumed."""
+        """Return whether fairness is assumed."""
         return any(name in LIVE for name in self.properties)
 
 
@@ -182,7 +182,7 @@ _REWOUND_AND_RESTORED = _with(_REWOUND, _TWO, _SPREAD, RUNS=1, MAX_EPOCH=4, MAX_
 
 
 def _of_fence(fence: str) -> list[Model]:
-    """What is asked of every kind of fence."""
+    """Return the configurations for one kind of fence."""
     size = _TWO if fence in ("postgres", "table") else _ONE
     return [
         model(fence, "crashes", _with(_TWO, MAX_TWINS=1)),

@@ -68,7 +68,7 @@ def recording(file: Path) -> Iterator[None]:
 
 
 def complaints(file: Path) -> list[str]:
-    """What in a trace the core does not allow; empty for a good one, and where nothing was recorded."""
+    """Return the parts of a trace that the core does not allow; empty for a good or an empty trace."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [f"line {number}: {what}" for number, line in enumerate(lines, 1) for what in _wrong(json.loads(line))]
 
@@ -111,7 +111,7 @@ def _line(item: partitions.LoadedPartition, events: Iterable[Event]) -> dict[str
 
 
 def _state(partition: Partition) -> dict[str, Any]:
-    """What of a state the events decide; failures are counted by policy, which they do not name."""
+    """Return the part of a state that the events decide; failures are counted by policy, which events do not name."""
     return {
         "partition": partition.id,
         "generation": partition.generation,

@@ -1,4 +1,4 @@
-"""What people may do to a pipeline as it stands: every act on every batch, be it fit for it or not."""
+"""Users' actions on a pipeline in its present state: every action on every batch, whether it fits or not."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.formal.memory import Memory
 
 
 class Stage(IntEnum):
-    """How far the holder of the lease has come."""
+    """The progress of the lease's holder."""
 
     FREE = 0
     """Nobody holds it."""
@@ -43,7 +43,7 @@ class Lane(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """What the ledger does not hold.
+    """The state outside the ledger.
 
     :param fence: the epoch that the sink's fence stands at
     :param sink: all receipts that were ever claimed
@@ -90,7 +90,7 @@ UNSAVED, RESTORED, ADOPTED = -1, -2, -3
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much of everything a configuration has, and what may happen in it.
+    """The bounds of a configuration, and the events that may happen in it.
 
     :param partitions: source partitions
     :param positions: of each, at most

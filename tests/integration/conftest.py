@@ -49,7 +49,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 
 @pytest.fixture(autouse=True)
 def trace(tmp_path: Path) -> Iterator[None]:
-    """What the test's ledger commands do is written down, and afterwards held against the core's transitions."""
+    """Record the test's ledger commands, and compare them with the core's transitions afterwards."""
     file = tmp_path / "trace.jsonl"
     with recording(file):
         yield

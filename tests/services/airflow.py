@@ -204,7 +204,7 @@ class AirflowServices:
         return {item["task_id"]: item["state"] for item in self.api("GET", path)["task_instances"]}
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
-        """What a task handed over, None if nothing."""
+        """Return an XCom value of a task, None if there is none."""
         path = f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id)}/taskInstances/{quote(task_id)}/xcomEntries/{quote(key)}"
         try:
             value = self.api("GET", f"{path}?deserialize=true")["value"]
@@ -233,7 +233,7 @@ class AirflowServices:
         return json.loads(text) if text else None
 
     def token(self, user: str | None = None) -> str:
-        """What a user shows to the API.
+        """Return the token with which a user calls the API.
 
         :param user: an administrator by default
         """
@@ -243,7 +243,7 @@ class AirflowServices:
         return self._tokens[name]
 
     def import_errors(self) -> str:
-        """What kept DAG files from being parsed, empty if nothing did."""
+        """Return the import errors of DAG files; empty if there are none."""
         found = self.api("GET", "/importErrors")["import_errors"]
         return "\n".join(f"{item['filename']}: {item['stack_trace']}" for item in found)
 

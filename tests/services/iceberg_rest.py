@@ -44,7 +44,7 @@ class RestCatalog:
         self._losing = status
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, str]:
-        """What the server says to a request."""
+        """Return the server's answer to a request."""
         match method, path.partition("?")[0].strip("/").split("/")[1:]:
             case "GET", ["config"]:
                 return 200, "{}"

@@ -120,7 +120,7 @@ class KafkaBroker:
 
     @property
     def log(self) -> str:
-        """What the broker wrote so far."""
+        """Return the broker's output so far."""
         return (self._home / "log").read_text(errors="replace")
 
     @property
@@ -296,7 +296,7 @@ class KafkaBroker:
 
 
 def _create(admin: AdminClient, topic: NewTopic) -> bool:
-    """Whether the topic was made; a broker that was paused is fenced for a moment: it takes none, or is silent."""
+    """Create the topic, and return whether that succeeded; a broker that was paused is fenced for a moment."""
     from confluent_kafka import KafkaError, KafkaException
 
     try:

@@ -24,7 +24,7 @@ _TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 
 
 class Role(StrEnum):
-    """What a process does in a run."""
+    """The role of a process in a run."""
 
     TASK = "task"
     DRIVER = "driver"
@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a run, as it was when looked at."""
+    """One process of a run, as it was observed."""
 
     pid: int
     parent: int
@@ -49,7 +49,7 @@ def new_token() -> str:
 
 
 def marked(token: str) -> list[Process]:
-    """Every living process that carries the token, with its role; what trains a later run's Spark is left out."""
+    """Return all living processes that carry the token, with their roles, without the training of the class archive."""
     wanted = f"{TOKEN}={token}".encode()
     found = {}
     for entry in _PROC.iterdir():
@@ -69,7 +69,7 @@ def titled(text: str) -> Process | None:
 
 
 def below(pid: int) -> list[Process]:
-    """Every living process that descends from one, with its role; that one excluded."""
+    """Return all living descendants of a process, with their roles."""
     found = _all()
     family = _family(found, {pid})
     return [Process(i.pid, i.parent, i.command, _role(i, found)) for i in found.values() if i.pid in family - {pid}]
@@ -86,7 +86,7 @@ def kill(processes: Iterable[Process], number: signal.Signals = signal.SIGKILL) 
 
 
 def alive(processes: Iterable[Process]) -> list[Process]:
-    """Those that still live, as the same process."""
+    """Return the processes that are still alive and the same."""
     living = _all()
     return [process for process in processes if process.pid in living]
 
@@ -125,7 +125,7 @@ def _look(entry: Path, wanted: bytes | None = None) -> Process | None:
 
 
 def _role(process: Process, others: dict[int, Process]) -> Role:
-    """By what it runs and whose child it is: the JVM starts a Python daemon, and the daemon forks the workers."""
+    """Return the role by command and parent: the JVM starts a Python daemon, and the daemon forks the workers."""
     parent = others.get(process.parent)
     if parent is None:
         return Role.TASK if "ckpt" in process.command else Role.OTHER

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Break(StrEnum):
-    """What a trap does to the connection that springs it."""
+    """The effect of a trap on the connection that springs it."""
 
     BEFORE = "before"  # reset; the server never gets what the client sent
     AFTER = "after"  # the server gets it and answers; the client gets a reset instead of the answer
@@ -178,7 +178,7 @@ class Proxy:
         task.add_done_callback(self._tasks.discard)
 
     def caught(self, pair: _Pair, data: bytes) -> bool:
-        """Whether what a client has sent must not be passed on."""
+        """Return whether data that a client has sent must not be passed on."""
         if pair.held:
             return True
         trap = self._trap

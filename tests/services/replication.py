@@ -75,7 +75,7 @@ class Replication:
         return replace(self, document=document)
 
     def setup(self, owner: str | None = None) -> PipelineContext:
-        """What the use cases need, for an owner of its own."""
+        """Return the context for the use cases, for an owner of its own."""
         return PipelineContext(self.pipeline, self.ledger, self._connections(), owner or f"test:{uuid.uuid4().hex}")
 
     def run(self) -> RunSummary:

@@ -39,11 +39,11 @@ class SparkCluster:
         self.master = ""
 
     def executors(self) -> list[list[int]]:
-        """Of each worker the pids of its executors, while it has any."""
+        """Return for each worker the pids of its executors."""
         return [_children(process.pid, "CoarseGrainedExecutorBackend") for process in self._processes[1:]]
 
     def applications(self) -> list[set[str]]:
-        """Of each worker the names of the applications that it had an executor of."""
+        """Return for each worker the names of the applications that had an executor of it."""
         homes = [self._home / f"worker-{number}" for number in range(self._workers)]
         return [{item.name for item in home.iterdir()} if home.is_dir() else set() for home in homes]
 
@@ -90,7 +90,7 @@ class SparkCluster:
         self._processes.append(process)
 
     def _said(self, name: str, pattern: str, seconds: float = 90.0) -> str:
-        """What a process wrote, once it did."""
+        """Wait for a line of a process's output, and return it."""
         deadline = time.monotonic() + seconds
         while True:
             text = (self._home / f"{name}.log").read_text(errors="replace")

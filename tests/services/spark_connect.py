@@ -48,7 +48,7 @@ class SparkConnectServer:
 
     @property
     def pid(self) -> int:
-        """Of the server's Java process."""
+        """Return the pid of the server's Java process."""
         assert self._process is not None
         return self._process.pid
 

@@ -40,7 +40,7 @@ class StatsdServer:
 
     @property
     def env(self) -> dict[str, str]:
-        """What makes an Airflow send its metrics here, with tags."""
+        """Return the environment variables that make an Airflow send its metrics here, with tags."""
         return {
             "AIRFLOW__METRICS__STATSD_ON": "True",
             "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
@@ -49,7 +49,7 @@ class StatsdServer:
         }
 
     def samples(self, prefix: str = "airflow.ckpt.", **tags: str) -> list[Sample]:
-        """What came so far, by the beginning of the name (which is cut off) and by tags."""
+        """Return the values so far, by the rest of the name after a prefix and by tags."""
         found = []
         for line in [line for line in list(self.lines) if line.startswith(prefix)]:
             match = _LINE.fullmatch(line)

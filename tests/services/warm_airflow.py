@@ -81,7 +81,7 @@ def main(address: str) -> None:
 
 
 def _call(caller: socket.socket) -> int:
-    """What a call's own process does; its exit status."""
+    """Run a call in this process, and return its exit status."""
     from airflow.__main__ import main as airflow
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

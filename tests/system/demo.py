@@ -42,7 +42,7 @@ class DemoError(Exception):
 
 @dataclass(frozen=True)
 class Places:
-    """Where everything of a demo is."""
+    """The paths of a demo."""
 
     build: Path
 
@@ -166,7 +166,7 @@ def _tell(console: Console, states: dict[str, str | None], seen: dict[str, str |
 
 
 def _autopsy(services: AirflowServices, run_id: str, states: dict[str, str | None]) -> str:
-    """Why a DAG run failed: the failing task and the last lines of its log."""
+    """Return why a DAG run failed: the failing task and the last lines of its log."""
     culprit = next((task for task, state in states.items() if state == "failed"), None)
     if culprit is None:
         return f"the DAG run failed without a failed task: {states}"
@@ -240,7 +240,7 @@ def _check(
 
 
 def _environment(services: AirflowServices) -> dict[str, str]:
-    """What a person's shell needs to work with the demo's Airflow: no ports or secrets of the services that ran."""
+    """Return the environment of a shell for the demo's Airflow, without ports or secrets of services that ran."""
     mine = {name: value for name, value in services.env.items() if name.startswith(("AIRFLOW", "FLIGHTS_"))}
     return {name: value for name, value in mine.items() if not name.endswith(_OF_THE_SERVICES)}
 

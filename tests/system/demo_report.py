@@ -1,4 +1,4 @@
-"""What the demo tells its reader: a table of runs, a dead letter to look at, and where to look next."""
+"""The report of the demo: a table of runs, a dead letter as an example, and where to look next."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ DAMAGES: Mapping[str, Damage] = {
 
 @dataclass
 class Expected:
-    """What plain Python makes of files: how many lines must meet each fate, and checks on the rows' content.
+    """The outcomes of files by plain Python: number of lines of each outcome, and checks of the rows' content.
 
     :param miles: the sum of ``distance`` over the rows to deliver
     :param carriers: rows to deliver by carrier
@@ -135,7 +135,7 @@ def damage(files: Iterable[Path], count: int = DAMAGED) -> dict[str, int]:
 
 
 def expect(files: Iterable[Path]) -> Expected:
-    """What a run over just these files must come to."""
+    """Return the expected result of a run over just these files."""
     expected = Expected()
     for line in _lines(files):
         expected.read += 1

@@ -47,7 +47,7 @@ class Machine:
         return write_pipeline(self.here / f"{document['name']}.yaml", document)
 
     def status(self, pipeline: str) -> dict[str, Any]:
-        """What the ledger knows of a pipeline."""
+        """Return the ledger's status of a pipeline."""
         done = self.command.run("status", pipeline, "-o", "json")
         assert done.returncode == 0, done.stderr
         status: dict[str, Any] = json.loads(done.stdout)

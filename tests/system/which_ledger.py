@@ -30,7 +30,7 @@ class WhichLedgerTrigger(BaseTrigger):
         self.ckpt_conn_id = ckpt_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """As Airflow stores it."""
+        """Return the trigger in the form in which Airflow stores it."""
         return f"{__name__}.{type(self).__name__}", {"ckpt_conn_id": self.ckpt_conn_id}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:

@@ -13,7 +13,7 @@ from tests.chaos.havoc.records import Fate, Record, by_part, of_fate, places
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an act left behind.
+    """The results of an act.
 
     :param rows: source partition and id of every row of the target, in its order
     :param ordered: whether that order means anything
@@ -33,7 +33,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What the accounts say.
+    """The balance of an act: records lost and doubled, and faults.
 
     :param lost: records of which nothing is found where they ought to be
     :param doubled: rows and dead letters beyond the one of each record

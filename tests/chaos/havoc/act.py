@@ -47,7 +47,7 @@ _LATEST_KILL = 3.0
 
 @dataclass(slots=True)
 class Report:
-    """What an act brought to light."""
+    """The findings of one act."""
 
     name: str
     pair: str
@@ -61,7 +61,7 @@ class Report:
 
     @property
     def faults(self) -> list[str]:
-        """All that is wrong, in words."""
+        """Return all faults, in words."""
         return self.balance.faults
 
     def to_json(self) -> dict[str, Any]:

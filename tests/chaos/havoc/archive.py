@@ -124,7 +124,7 @@ def _tables(dsn: str) -> list[str]:
 
 
 def _selects(dsn: str, table: str) -> bool:
-    """Whether a table has a column that says whose a row is."""
+    """Return whether a table has a column that names the pipeline of a row."""
     query = "SELECT 1 FROM information_schema.columns WHERE table_name = %s AND column_name = %s"
     with closing(psycopg2.connect(dsn)) as connection, connection.cursor() as cursor:
         cursor.execute(query, [table, _PIPELINE_OF.get(table, "pipeline")])

@@ -32,7 +32,7 @@ _DRIVERS = 0.065
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a campaign is to do.
+    """The plan of a campaign.
 
     :param points: how many crash points
     :param minutes: how long it may take
@@ -46,13 +46,13 @@ class Plan:
 
     @property
     def driver_kills(self) -> int:
-        """How many drivers are to be killed."""
+        """Return the number of drivers to kill."""
         return max(1, round(self.points * _DRIVERS))
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a campaign has seen so far."""
+    """The observations of a campaign so far."""
 
     reports: list[Report] = field(default_factory=list)
 
@@ -63,11 +63,11 @@ class Tally:
 
     @property
     def driver_kills(self) -> int:
-        """How many drivers were killed."""
+        """Return the number of drivers that were killed."""
         return sum(hit.kind is Kind.DRIVER for hit in self.hits)
 
     def brief(self) -> str:
-        """How it goes, in a line."""
+        """Return the progress in one line."""
         lost = sum(report.balance.lost for report in self.reports)
         doubled = sum(report.balance.doubled for report in self.reports)
         return f"{self.driver_kills} driver kills, {lost} lost, {doubled} doubled"
@@ -117,7 +117,7 @@ class Campaign:
         return self._summary(time.monotonic() - started)
 
     def _left(self) -> int:
-        """How many points are to come: driver kills too, though others are enough."""
+        """Return the number of crash points that are still to come, driver kills included."""
         missing = self._plan.driver_kills - self.tally.driver_kills
         return max(self._plan.points - len(self.tally.hits), missing)
 
@@ -191,7 +191,7 @@ def _of_pair(reports: Sequence[Report], pair: Pair) -> dict[str, Any]:
 
 
 def shortcomings(summary: dict[str, Any]) -> list[str]:
-    """Why a campaign does not pass; empty if it does."""
+    """Return the reasons for which a campaign fails; empty if it passes."""
     said = [f"{name}: {'; '.join(faults)}" for name, faults in summary["faults"].items()]
     said += [f"{summary[name]} {name}" for name in ("lost", "doubled_on_transactional") if summary[name]]
     for name, asked in (("crash_points", "points_asked"), ("driver_kills", "driver_kills_asked")):

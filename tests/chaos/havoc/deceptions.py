@@ -71,7 +71,7 @@ _SINK_ARCHIVES: Mapping[str, Callable[[Ground, str], archive.Archive]] = {
 
 
 def deceptions(pair: Pair) -> list[Deception]:
-    """Those that are possible between a source and a sink."""
+    """Return the deceptions that are possible between a source and a sink."""
     possible = _ALL_SINKS | _OF_SINK[pair.sink] | _OF_SOURCE.get(pair.source, frozenset())
     return [deception for deception in Deception if deception in possible]
 

@@ -34,7 +34,7 @@ _GONE = 20.0
 
 
 class Part(StrEnum):
-    """What of a driver gets SIGKILL."""
+    """The part of a driver that gets SIGKILL."""
 
     LEASE_HOLDER = "lease holder"
     JVM = "jvm"
@@ -67,7 +67,7 @@ class Driver:
 
     @property
     def up(self) -> bool:
-        """Whether Spark is up in it, without waiting."""
+        """Return whether Spark is up in it, without waiting."""
         return self.wait(0.0)
 
     def wait(self, seconds: float = _BOOT) -> bool:
@@ -84,7 +84,7 @@ class Driver:
         self._process.stdin.flush()
 
     def answer(self, seconds: float) -> dict[str, Any] | None:
-        """What became of the errand; None if it is not over by then, or the process is dead."""
+        """Return the result of the errand; None if it is not finished in time, or the process is dead."""
         found = self._answer(seconds)
         self.busy = self.busy and found is None
         return found

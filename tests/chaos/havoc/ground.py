@@ -32,7 +32,7 @@ _CARELESS = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 
 
 class Server(StrEnum):
-    """What can be struck beside Spark."""
+    """A server besides Spark that can be struck."""
 
     POSTGRES = "postgres"
     KAFKA = "kafka"
@@ -76,7 +76,7 @@ class Ground:
 
     @property
     def connections(self) -> dict[str, Connection]:
-        """As runs are told of them."""
+        """Return the connections in the form that runs get them."""
         extra = {"bootstrap.servers": self.kafka.bootstrap, **_IMPATIENT}
         return {
             DATABASE: connection_to(through(self.rows, self.dsn), DATABASE),

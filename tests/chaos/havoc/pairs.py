@@ -11,7 +11,7 @@ from tests.chaos.havoc.sources import SOURCES
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """From where to where.
+    """A source and a sink.
 
     :param copies: whether records may also go on unchanged, without a transform
     """

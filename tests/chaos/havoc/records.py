@@ -19,7 +19,7 @@ SELECT = {"id": "id", "part": "part", "kind": "cast(1 div kind as int)"}
 
 
 class Fate(IntEnum):
-    """What must become of a record; the number is its ``kind``."""
+    """The expected outcome of a record; the number is its ``kind``."""
 
     DEAD_LETTERED = 0
     DELIVERED = 1
@@ -38,7 +38,7 @@ class Record:
     fate: Fate
 
     def text(self, *, pad: int = 0) -> bytes:
-        """As JSON; a bad one with an odd id is cut short.
+        """Return the record as JSON; a bad one with an odd id is truncated.
 
         :param pad: bytes to add to a bad one
         """
@@ -60,7 +60,7 @@ def draw(rng: random.Random, count: int, parts: int, *, filtered: bool) -> list[
 
 
 def of_fate(records: Iterable[Record], fate: Fate) -> list[Record]:
-    """Those with a fate."""
+    """Return the records with an outcome."""
     return [record for record in records if record.fate is fate]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What a run needs.
+    """The arguments of a run.
 
     :param document: the pipeline's declaration
     :param ledger: the ledger's address, for SQLAlchemy
@@ -40,7 +40,7 @@ class Errand:
         return name
 
     def setup(self, ledger: Ledger, owner: str) -> PipelineContext:
-        """What the use cases start from."""
+        """Return the context for the use cases."""
         return PipelineContext(build(self.document), ledger, self._connection, owner)
 
     def run(self, spark: SparkSession, owner: str) -> RunSummary:

@@ -1,4 +1,4 @@
-"""Where an act's records go, and what is found there afterwards without asking the product."""
+"""Sinks of the acts, and readers of their content that do not use the product."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sink(Protocol):
         """About how many batches the target has seen so far, committed or not; grows while lanes are at work."""
 
     def rows(self) -> list[Place]:
-        """What is in the target, in its order."""
+        """Return the content of the target, in its order."""
 
     def dead_letters(self) -> list[int] | None:
         """The ids of all dead letters; None where only receipts tell which of them count."""

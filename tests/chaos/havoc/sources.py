@@ -1,4 +1,4 @@
-"""Where an act's records come from: files, a topic, a table. Each is made for one act and removed after it."""
+"""Sources of the acts: files, a topic, a table. Each is made for one act and removed after it."""
 
 from __future__ import annotations
 

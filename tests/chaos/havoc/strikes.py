@@ -1,4 +1,4 @@
-"""What can happen to a run in flight: processes killed, connections reset, servers paused and killed."""
+"""Strikes at a run in flight: processes killed, connections reset, servers paused and killed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _END_ONE = """
 
 
 class Kind(StrEnum):
-    """What a crash point is."""
+    """The kind of a crash point."""
 
     DRIVER = "driver killed"
     WORKER = "worker killed"

@@ -1,4 +1,4 @@
-"""What is there to judge by: the journals, the ledger's tables read row by row, the sink's receipts, and the audits.
+"""The evidence for the judge: the journals, the rows of the ledger's tables, the sink's receipts, and the audits.
 
 The tables are read as they are, not through the code that the storm tests.
 """
@@ -81,7 +81,7 @@ class Evidence:
 
 
 class Read(Protocol):
-    """What was read while the storm went on, and may be collected by now."""
+    """Rows that were read while the storm was running, and may have been garbage-collected since."""
 
     @property
     def events(self) -> Mapping[str, Sequence[Row]]:
@@ -93,7 +93,7 @@ class Read(Protocol):
 
     @property
     def collected(self) -> int:
-        """How many rows were deleted."""
+        """Return the number of rows that were deleted."""
 
 
 def gather(ledger: str, sink: str, folder: Path, read: Read) -> Evidence:

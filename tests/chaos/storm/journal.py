@@ -1,4 +1,4 @@
-"""What a process of the storm asked of the ledger, and what it was told: two lines a command, one before and one after.
+"""The commands of a process of the storm and the ledger's answers: one line before and one after each command.
 
 A line is written by one call, so a SIGKILL leaves at most the newest one torn; a torn line was never acted upon. The
 clock is the machine's monotonic one, which all processes share.
@@ -30,7 +30,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Is(StrEnum):
-    """How a command ended, as far as the process that gave it knows."""
+    """The end of a command, as far as the process that gave it knows."""
 
     OK = "ok"
     STALE = "stale"
@@ -42,7 +42,7 @@ class Is(StrEnum):
 
 
 class Expect(StrEnum):
-    """What the process that gives a command knows about its end beforehand.
+    """The expectation of the process that gives a command.
 
     ``VALID``: it fits the state, so only a newer epoch can refuse it. ``WRONG``: it does not, so it must be refused.
     ``STALE``: its lease is certainly over, or never was its own, so it must be refused as stale.
@@ -70,7 +70,7 @@ class Answer(Generic[T_co]):
 
     @property
     def over(self) -> bool:
-        """Whether the lease is of no use any more."""
+        """Return whether the lease is of no use any more."""
         return self.end in (Is.STALE, Is.BROKEN)
 
 
@@ -104,12 +104,12 @@ class Entry:
 
     @property
     def done(self) -> bool:
-        """Whether the ledger acknowledged it."""
+        """Return whether the ledger acknowledged it."""
         return self.end is Is.OK
 
     @property
     def unknown(self) -> bool:
-        """Whether it may or may not have happened."""
+        """Return whether it is unknown that it happened."""
         return self.end in (Is.UNANSWERED, Is.UNAVAILABLE)
 
     def __str__(self) -> str:

@@ -39,7 +39,7 @@ def _nothing_missed(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
 
 
 def _checkpoint_never_went_back(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
-    """Of two looks, one begun after the other had ended, the later saw as much, or a newer generation."""
+    """Judge pairs of looks, one begun after the other ended: the later saw as much, or a newer generation."""
     looks = [entry for entry in evidence.of(pipeline, LOOK) if entry.done]
     stored = {row["partition"]: (row["generation"], row["committed"]) for row in evidence.partitions.get(pipeline, ())}
     views = [(entry.tried, str(entry), _seen(entry)) for entry in looks] + [(math.inf, "the end", stored)]

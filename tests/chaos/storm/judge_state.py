@@ -1,4 +1,4 @@
-"""Does the ledger still hold what it acknowledged, and do its counts equal the sink's, generation by generation?"""
+"""Compare the ledger's state with what it acknowledged, and its counts with the sink's, by generation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[int, str, int]
 
 @dataclass(slots=True)
 class Course:
-    """What one partition went through in one generation.
+    """The history of one partition in one generation.
 
     :param planned: the range of each batch that was planned, by seq
     :param once: seqs that were begun at most once: nobody may ever hear of their receipts
@@ -133,7 +133,7 @@ def _batches_are_there(name: str, course: Course, partition: Row | None) -> Iter
 
 
 def _counts_equal(name: str, course: Course, *, collected: bool) -> Iterator[Fault]:
-    """What the ledger counts lies between what it acknowledged and what the sink holds; mostly those are the same."""
+    """Judge the ledger's counts: they lie between what it acknowledged and what the sink holds."""
     sure = [r for r in course.sink if r.key.seq not in course.once or r.key.seq in course.acked]
     least = sum((receipt.counts for receipt in sure), Counts()).to_json()
     most = sum((receipt.counts for receipt in course.sink), Counts()).to_json()

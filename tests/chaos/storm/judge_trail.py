@@ -1,4 +1,4 @@
-"""Is every acknowledged command in the ledger's audit trail, once, and is nothing there that nobody asked for?
+"""Judge the audit log: it has every acknowledged command once, and nothing that nobody requested.
 
 A command and its event are one transaction, so the event of a command without an answer says whether it happened.
 """
@@ -89,7 +89,7 @@ class Trail:
 
 
 def _taken(asked: Sequence[Entry], told: Sequence[Row]) -> list[bool]:
-    """For each command in order whether the next event is its own.
+    """Return for each command in order whether the next event is its own.
 
     A command without an answer may have one or not; of all ways to read them, one that explains everything is taken.
     """
@@ -111,7 +111,7 @@ def _taken(asked: Sequence[Entry], told: Sequence[Row]) -> list[bool]:
 
 
 def _fits(entry: Entry, row: Row) -> bool:
-    """Whether a command may have caused an event."""
+    """Return whether a command may have caused an event."""
     if row["kind"] not in EVENTS[entry.do] or not (entry.done or entry.unknown):
         return False
     if row["actor"] != entry.owner:

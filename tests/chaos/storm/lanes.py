@@ -1,4 +1,4 @@
-"""What Spark would do with a batch: claim its verdict, or fail to, and report the truth, less than that, or nothing."""
+"""Simulated lanes: claim a batch's verdict or fail to, and report the truth, less than that, or nothing."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Lanes:
         return None
 
     def reports(self, pipeline: str, batches: Sequence[Batch], epoch: int) -> list[Outcome]:
-        """What the lanes report of a wave: some twice, some of an attempt that is not the open one."""
+        """Return the lanes' reports of a wave: some twice, some of an attempt that is not the open one."""
         found = [self.attempt(pipeline, batch, epoch) for batch in batches]
         outcomes = [outcome for outcome in found if outcome is not None]
         for outcome in list(outcomes):

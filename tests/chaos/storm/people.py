@@ -1,4 +1,4 @@
-"""What people do, at random: mostly acts that fit the state they saw, and some that do not."""
+"""Random actions of users: most fit the state that they saw, and some do not."""
 
 from __future__ import annotations
 

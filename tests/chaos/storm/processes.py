@@ -81,7 +81,7 @@ class Weather:
 
     @property
     def commands(self) -> int:
-        """How many commands the ledger has decided on."""
+        """Return the number of commands that the ledger has decided."""
         return sum(self._counts)
 
     def thaw(self) -> None:

@@ -65,7 +65,7 @@ class Run:
 
     @property
     def running(self) -> bool:
-        """Whether the pipeline may plan and begin."""
+        """Return whether the pipeline may plan and begin."""
         return all(partition.phase is Phase.RUNNING for partition in self.partitions.values())
 
     def open(self) -> bool:
@@ -86,7 +86,7 @@ class Run:
         return self._still(done) and done.value is not None and self.apply_stored_actions(behind_fence=True)
 
     def work(self, steps: int) -> bool:
-        """So many random steps; says whether the lease is still good as far as anyone has said."""
+        """Take a number of random steps; return whether the lease is still valid as far as is known."""
         moves = (self.send, self.settle, self.plan, self.lose, self.cancel, self.intents, self.keep, self.tidy)
         for _ in range(steps):
             [move] = self.random.choices(moves, (10, 10, 5, 1, 1, 2, 2, 1))

@@ -1,4 +1,4 @@
-"""What the storm rages over: pipelines, where they are, and what a worker process is told when it starts."""
+"""Pipelines of the storm, their databases, and the arguments of a worker process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Pipe:
 
     @property
     def names(self) -> list[str]:
-        """Its source partitions' ids."""
+        """Return the ids of its source partitions."""
         return [f"p{number}" for number in range(self.partitions)]
 
 
@@ -49,7 +49,7 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a worker is told.
+    """The arguments of a worker.
 
     :param name: of its journal: its slot and how many have had that slot before
     :param slot: where it counts its commands

@@ -42,7 +42,7 @@ _TOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How big a storm is.
+    """The size of a storm.
 
     :param commands: that the ledger has to decide on
     :param seconds: it is over after so long, whatever was reached
@@ -113,7 +113,7 @@ def storm(
 
 
 def shortcomings(summary: dict[str, Any], scale: Scale) -> list[str]:
-    """Why a storm does not count as passed; empty if it does.
+    """Return the reasons for which a storm fails; empty if it passes.
 
     A storm in which nothing was killed, or nothing stale refused, has shown nothing.
     """
@@ -144,7 +144,7 @@ def _rage(weather: Weather, watch: Watch, scale: Scale, tell: Callable[[str], No
 
 
 def _move_a_checkpoint(url: str) -> None:
-    """What nobody may do: move the checkpoint of a partition by hand."""
+    """Move the checkpoint of a partition by hand, which nobody may do."""
     engine = engines.create_engine(engines.parse_url(url))
     c = tables.partition.c
     with engine.begin() as connection:

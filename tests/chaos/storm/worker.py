@@ -32,7 +32,7 @@ _GRAVES = 6
 
 
 class Worker:
-    """What one process does.
+    """The work of one process.
 
     :param orders: where, and with which random numbers
     :param over: whether it is time to end

@@ -26,7 +26,7 @@ def damage(statement: sa.Executable) -> None:
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -43,7 +43,7 @@ class Ckpt:
         self._capfd = capfd
 
     def run(self, *arguments: str) -> Done:
-        """One command, to its end."""
+        """Run one command to its end."""
         self._capfd.readouterr()
         status = 0
         before = structlog.get_config()
@@ -70,7 +70,7 @@ class Ckpt:
         return yaml.safe_load(done.out)
 
     def table(self, *arguments: str) -> str:
-        """What a person sees of a command that succeeds."""
+        """Run a command that succeeds, and return its output."""
         done = self.run(*arguments)
         assert done.status == 0, done.err
         return done.out

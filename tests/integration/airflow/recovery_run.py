@@ -51,7 +51,7 @@ class Chain:
         return self.step("preview")
 
     def ask(self) -> ProposalRecord:
-        """What the approval's task asks about."""
+        """Return the question of the approval's task."""
         return self.ledger.ask("care/one/preview")
 
     def hear(self, asked: ProposalRecord, option: str = "Approve", user: str | None = "oscar") -> None:
@@ -67,7 +67,7 @@ class Chain:
             task.execute_complete(context, event, proposal=asked.proposal.id, digest=asked.digest)
 
     def answer(self, user: str = "oscar") -> Any:
-        """What is carried out once that user has approved."""
+        """Approve as that user, and return the result of the task that carries the action out."""
         self.hear(self.ask(), user=user)
         return self.step("carry_out")
 

@@ -1,4 +1,4 @@
-"""What every sink must do; a connector's tests subclass :class:`SinkConformance` and give it a harness.
+"""Conformance suite of sinks; a connector's tests subclass :class:`SinkConformance` and give it a harness.
 
 A two-phase sink's batches are committed by the committer that the harness opens; the tests see no difference.
 """

@@ -1,4 +1,4 @@
-"""What every source must do; a connector's tests subclass :class:`SourceConformance` and give it a harness.
+"""Conformance suite of sources; a connector's tests subclass :class:`SourceConformance` and give it a harness.
 
 The harness puts records into the real thing; everything else goes through the protocol.
 """
@@ -57,7 +57,7 @@ class SourceHarness(ABC):
 
 @dataclass
 class Ledger:
-    """As much of a ledger as a source sees of one."""
+    """A ledger, as far as a source sees one."""
 
     harness: SourceHarness
     source: Source
@@ -74,7 +74,7 @@ class Ledger:
 
     @property
     def end(self) -> int:
-        """Where planning goes on."""
+        """Return the position at which planning continues."""
         return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest").position
 
     def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:

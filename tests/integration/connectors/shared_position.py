@@ -49,7 +49,7 @@ class _Reader:
         return {"source-position": str(position)}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)

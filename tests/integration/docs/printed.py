@@ -1,4 +1,4 @@
-"""Which blocks of the documentation are not run with the others, and why."""
+"""Blocks of the documentation that are not run with the others, each with the reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DRAWINGS = {
 
 
 def elsewhere(block: Block) -> str | None:
-    """Why a block is not run with the others."""
+    """Return the reason for which a block is not run with the others."""
     reasons = ELSEWHERE.items()
     return next(
         (reason for (page, start), reason in reasons if page == block.page and block.text.startswith(start)), None

@@ -46,7 +46,7 @@ class Reader:
 
     @staticmethod
     def settings(here: Path, server: PostgresServer) -> dict[str, str]:
-        """What the environment says of server, connections and ledger."""
+        """Return the environment variables for server, connections and ledger."""
         return {
             "PGHOST": "127.0.0.1",
             "PGPORT": str(server.port),

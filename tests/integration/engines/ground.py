@@ -36,7 +36,7 @@ CONNECTION = "the_server"
 
 
 class Kind(StrEnum):
-    """Where a run's lanes run."""
+    """The place where a run's lanes run."""
 
     SUBMIT = "submit"
     STANDALONE = "standalone"
@@ -122,13 +122,13 @@ def slow_orders(ground: Ground, rows: int, *, seconds: float = 0.1) -> dict[str,
 
 
 def expected(ground: Ground) -> tuple[int, int]:
-    """How many rows of :func:`slow_orders` belong into the target, twice: all, and distinct ones."""
+    """Return the expected numbers of rows of :func:`slow_orders` in the target: all, and distinct ones."""
     kept = scalar(ground.dsn, "SELECT count(*) FROM orders WHERE status <> 'returned' AND id <> 8")
     return kept, kept
 
 
 def delivered(ground: Ground) -> tuple[int, int]:
-    """How many rows the target holds: all, and distinct ones."""
+    """Return the numbers of rows in the target: all, and distinct ones."""
     (found,) = execute(ground.dsn, "SELECT count(*), count(DISTINCT id) FROM target")
     return found[0], found[1]
 

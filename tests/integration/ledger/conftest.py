@@ -20,7 +20,7 @@ BOTH = ["sqlite", "postgresql"]
 
 @pytest.fixture(params=BOTH)
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a ledger could be, and none is yet."""
+    """Return the URL of a ledger that does not exist yet."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/ledger.db"
     server: PostgresServer = request.getfixturevalue("postgres_server")

@@ -1,4 +1,4 @@
-"""What a run does with the ledger, in one line each; the sink is a list of receipts."""
+"""A run's commands to the ledger, in one line each; the sink is a list of receipts."""
 
 from __future__ import annotations
 

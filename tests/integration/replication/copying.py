@@ -40,7 +40,7 @@ class Copying:
 
     @property
     def checkpoint(self) -> int:
-        """Of partition 0."""
+        """Return the checkpoint of partition 0."""
         return self.replication.ledger.partitions(self.pipeline)[f"{self.source}-0"].partition.committed
 
     def put(self, values: list[Any], partition: int = 0, **more: Any) -> None:
@@ -70,7 +70,7 @@ class Copying:
             return list(sink.receipts({}))
 
     def dead_letters(self) -> list[Stored]:
-        """What the dead letter topic holds."""
+        """Return the content of the dead letter topic."""
         return stored(self.broker, self.dead_letter_topic)
 
 

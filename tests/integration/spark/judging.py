@@ -25,7 +25,7 @@ DELIVERED = None
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of one record.
+    """The outcome of one record.
 
     :param verdict: None for one to deliver
     :param row: its output columns
@@ -96,7 +96,7 @@ class Transform:
         return apply.apply(frame, self._pipeline, shape)
 
     def rows(self, *records: Sequence[Any]) -> list[Judged]:
-        """What becomes of these rows, in order. Checks on the way that the marker passed untouched."""
+        """Return the outcomes of these rows, in order; check that the marker passed unchanged."""
         *judged, marker = [row.asDict(recursive=True) for row in self.plan(records).collect()]
         assert (marker[c.MARKER], marker[c.VERDICT], self._original(marker)) == (MARK, None, None)
         assert [row["__pos"] for row in judged] == list(range(len(records)))
@@ -110,7 +110,7 @@ class Transform:
         ]
 
     def raw(self, *records: bytes) -> list[Judged]:
-        """What becomes of these raw records, in order."""
+        """Return the outcomes of these raw records, in order."""
         return self.rows(*[(bytearray(record),) for record in records])
 
     def verdicts(self, *records: bytes) -> list[str | None]:

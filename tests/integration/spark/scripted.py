@@ -46,7 +46,7 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class Script:
-    """What shall happen, by seq.
+    """The scripted events, by seq.
 
     :param empty: batches whose range holds no record
     :param read_fails: batches that cannot be read; True where the source as a whole is gone
@@ -102,11 +102,11 @@ class ScriptedReader:
                 raise SourceError("the source ended early", whole=self._script.read_fails[task.key.seq])
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Where a row came from."""
+        """Return headers that locate a row."""
         return {"source-table": "made up", "source-position": str(position)}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class ScriptedWriter:
@@ -153,7 +153,7 @@ class ScriptedWriter:
         return Outcome(task.key, task.attempt, outcome, receipt)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -204,5 +204,5 @@ def task(seq: int, start: int, end: int, instruction: Instruction = Instruction.
 
 
 def written(log: Path) -> list[dict[str, Any]]:
-    """What the sink wrote down, in that order."""
+    """Return the calls that the sink wrote down, in order."""
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

@@ -24,7 +24,7 @@ for path in sorted(Path(__file__).parent.glob("*/*.yaml")):
 
             @task
             def after(ti: Any = None) -> Any:
-                """With Airflow's own trigger rule: all that is directly before it must have succeeded."""
+                """Return the pipeline of the summary; by the trigger rule, the tasks directly before have succeeded."""
                 return {"after": ti.xcom_pull(task_ids="run.summary")["pipeline"]}
 
             group >> after()

@@ -1,4 +1,4 @@
-"""What the tests of one Airflow share: its pipelines from files into PostgreSQL, gates that hold a run, the trace.
+"""Support for the tests of one Airflow: pipelines from files into PostgreSQL, gates that hold a run, the trace.
 
 Each test has a pipeline, a DAG and a target table of one name. A target's trigger waits for the table's gate, so a test
 can stop a run while its rows are being written, and be sure of where it stands.
@@ -58,7 +58,7 @@ SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND ob
 
 
 class Kind(StrEnum):
-    """What a pipeline's DAG looks like; see ``replication.py``."""
+    """The form of a pipeline's DAG; see ``replication.py``."""
 
     GROUPED = "grouped"
     DEFERRED = "deferred"
@@ -82,7 +82,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Trace:
-    """What the database says of a pipeline after a test.
+    """The database's view of a pipeline after a test.
 
     :param ids: what the target holds
     :param held: whether somebody holds the lease
@@ -215,7 +215,7 @@ class Scene:
         assert state == "success", self.story(name, run_id)
 
     def story(self, name: str, run_id: str) -> str:
-        """What became of a DAG run, for a failed assertion."""
+        """Describe the end of a DAG run for a failed assertion."""
         states = self.airflow.task_states(name, run_id)
         logs = [self.airflow.task_log(name, run_id, task) for task, at in states.items() if at not in (None, "skipped")]
         return f"{states}\n" + "\n".join(log[-3000:] for log in logs)
@@ -276,7 +276,7 @@ class Scene:
         return found
 
     def checkpoint(self, name: str) -> int:
-        """How far the pipeline's one source partition is committed, 0 before its first run."""
+        """Return the checkpoint of the pipeline's only source partition, 0 before its first run."""
         found = scalar(
             self.ledger_dsn, "SELECT coalesce(sum(committed), 0) FROM ckpt_partition WHERE pipeline = %s", [name]
         )
@@ -292,7 +292,7 @@ class Scene:
             return [event for event in ledger.events(name, 1000) if event["kind"] == kind]
 
     def trace(self, name: str) -> Trace:
-        """What the databases say now; ledger, receipts, dead letters and target must agree with each other."""
+        """Read the databases; ledger, receipts, dead letters and target must agree with each other."""
         with self.ledger() as ledger:
             audit = ledger.audit(name)
             assert audit["ok"], audit["violations"]

@@ -1,1 +1,1 @@
-"""What of the ledger needs no database."""
+"""Unit tests of the ledger that need no database."""

@@ -1,4 +1,4 @@
-"""What the tests of the files sink share: a run of one epoch at a directory, and how any reader sees it."""
+"""Support for the tests of the files sink: a run of one epoch at a directory, and the view of its readers."""
 
 from __future__ import annotations
 
@@ -95,5 +95,5 @@ def visible(directory: Path) -> list[Path]:
 
 
 def own(directory: Path, name: str) -> list[str]:
-    """What is in one of the sink's own directories."""
+    """Return the content of one of the sink's own directories."""
     return sorted(path.name for path in (directory / "_ckpt" / LEDGER / "flights" / name).iterdir())

@@ -1,4 +1,4 @@
-"""What the tests of the files source share: a directory, a pipeline on it, and a full pass of plan, locate and read."""
+"""Support for the tests of the files source: a directory, a pipeline on it, and a pass of plan, locate and read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def parquet_pipeline(path: Path | str, schema: str | None = None, **parts: Any) 
 
 @dataclass
 class Ledger:
-    """As much of a ledger as planning needs: the files found so far, and what is planned."""
+    """A ledger, as far as planning needs one: the files found so far, and the end of the plan."""
 
     pipeline: Pipeline
     files: list[SourceFile] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Ledger:
 
     @property
     def end(self) -> int:
-        """Where planning goes on."""
+        """Return the position at which planning continues."""
         return self.planned[-1].end if self.planned else self.base
 
     def start(self, start_from: str | int) -> None:

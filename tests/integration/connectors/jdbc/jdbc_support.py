@@ -1,4 +1,4 @@
-"""What the tests of the jdbc source share: pipelines, and a reader that has Spark read, as a wave does."""
+"""Support for the tests of the jdbc source: pipelines, and a reader that has Spark read, as a wave does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pipeline(table: str, cursor: str, **source: Any) -> Pipeline:
 
 
 def job_of(declared: Pipeline, connection: Connection, shape: RecordShape) -> Job:
-    """What Spark is told."""
+    """Return the job that Spark gets."""
     return Job(declared.document(), SinkContext("ledger", declared.name, 1), shape, {CONNECTION: connection})
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the kafka sink share: a target of their own, a harness for it, and ways to look at topics."""
+"""Support for the tests of the kafka sink: targets, a harness, and ways to look at topics."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TopicHarness(SinkHarness):
 
     @property
     def connection(self) -> Connection:
-        """Of the pipelines."""
+        """Return the connection of the pipelines."""
         return connection_to(self.broker, **self.extra)
 
     def pipeline(self, context: SinkContext) -> Pipeline:
@@ -152,11 +152,11 @@ class TopicHarness(SinkHarness):
         )
 
     def receipts_topic(self, pipeline: str = "orders") -> str:
-        """Where a pipeline's receipts are."""
+        """Return the name of a pipeline's receipts topic."""
         return receipts_topic(f"{pipeline}-{self.name}")
 
     def books(self, ledger: str, pipeline: str = "orders") -> ReceiptsTopicState:
-        """What its receipts topic holds now, open and aborted transactions included."""
+        """Return the content of its receipts topic, with that of open and aborted transactions."""
         topics = SinkTopicsClient(self.connection, pipeline)
         topic = self.receipts_topic(pipeline)
         with closing(ReceiptsReader(self.connection, topic, ReceiptsTopicState(ledger), committed=False)) as reading:

@@ -1,4 +1,4 @@
-"""What the tests of the kafka source share: a topic of their own, a pipeline on it, and ways to put messages there."""
+"""Support for the tests of the kafka source: topics, pipelines on them, and ways to write messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def connection_to(broker: KafkaBroker, **extra: Any) -> Connection:
 
 
 def by_sasl(broker: KafkaBroker) -> dict[str, Any]:
-    """What the connection's extra says of the listener that wants to know who comes."""
+    """Return the extra of a connection to the listener that requires a login."""
     return {
         "bootstrap.servers": broker.sasl_bootstrap,
         "security.protocol": "SASL_PLAINTEXT",
@@ -130,7 +130,7 @@ def transaction(broker: KafkaBroker, topic: str, values: Sequence[bytes], name: 
 
 @dataclass
 class Ledger:
-    """As much of a ledger as a source sees of one, for the partitions that it has planned.
+    """A ledger, as far as a source sees one, for the partitions that it has planned.
 
     :param sent: further things in the connection's extra
     """
@@ -149,7 +149,7 @@ class Ledger:
 
     @property
     def connection(self) -> Connection:
-        """Of the pipeline."""
+        """Return the connection of the pipeline."""
         return connection_to(self.broker, **self.sent)
 
     def source(self) -> KafkaSource:

@@ -1,4 +1,4 @@
-"""What the tests of the postgres connectors share: connections to a test database, pipelines, and SQL by hand."""
+"""Support for the tests of the postgres connectors: connections to a test database, pipelines, and SQL by hand."""
 
 from __future__ import annotations
 
