@@ -147,7 +147,7 @@ class SinkWithDeadLetterStore:
             self._box.check()
 
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`; the box's, too."""
+        """See :class:`NamesOutputs`; includes the outputs of the dead letter store."""
         named = [part.outputs() for part in (self._sink, self._box) if isinstance(part, NamesOutputs)]
         return [output for outputs in named for output in outputs]
 

@@ -48,7 +48,7 @@ class AcceptedSink:
         return any((item.generation, item.partition) == place and item.range.overlaps(span) for item in self.lost)
 
     def part_of(self, item: RangeReceipt) -> RangeReceipt | None:
-        """The sum of what was lost of a range receipt; None if nothing was."""
+        """Return the sum of what was lost of a range receipt; None if nothing was lost."""
         parts = [
             part
             for part in self.lost
@@ -62,9 +62,9 @@ class AcceptedSink:
         return replace(item, counts=counts, batches=batches, rejected=rejected, skipped=0, sent=0)
 
     def merged(self, passed: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-        """The ledger's range receipts, those of which something was lost as few as possible.
+        """Return the ledger's range receipts, and merge those of which something was lost.
 
-        A lost stretch is kept as one sum, which speaks of all range receipts that it touches together.
+        A lost range is stored as one sum for all range receipts that it touches together.
         """
         touched: list[RangeReceipt] = []
         whole: list[RangeReceipt] = []

@@ -1,4 +1,4 @@
-"""Numbers that people write as text."""
+"""Numbers that users write as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WHOLE = re.compile(r"[-+]?[0-9]+")
 
 
 def whole(text: str) -> int:
-    """The whole number that a text is; digits of other alphabets, which ``int`` takes, are none.
+    """Parse a whole number; digits of other alphabets, which ``int`` accepts, are refused.
 
     :raises ValueError: if it is none
     """

@@ -29,7 +29,7 @@ class DifferenceKind(StrEnum):
     RECEIPT_MISSING = "ReceiptMissing"
     RECEIPT_UNKNOWN = "ReceiptUnknown"
     RECEIPT_DIFFERS = "ReceiptDiffers"
-    LETTERS_DIFFER = "DeadLettersDiffer"
+    DEAD_LETTERS_DIFFER = "DeadLettersDiffer"
     INDEX_DIFFERS = "DeadLetterIndexDiffers"
     ROWS_DIFFER = "TargetRowsDiffer"
     FILES_DIFFER = "SourceFilesDiffer"
@@ -43,7 +43,8 @@ _TO_DO = {
     DifferenceKind.RECEIPT_UNKNOWN: "Run the pipeline: the next run reads the sink's receipts and imports it.",
     DifferenceKind.RECEIPT_DIFFERS: "Keep a copy of both. The sink's receipt was written with the rows; compare the "
     "ledger with a backup.",
-    DifferenceKind.LETTERS_DIFFER: "Restore the sink's dead letters from a backup; discard what cannot be restored.",
+    DifferenceKind.DEAD_LETTERS_DIFFER: "Restore the sink's dead letters from a backup; discard what cannot be "
+    "restored.",
     DifferenceKind.INDEX_DIFFERS: "Keep a copy of the ledger and compare it with a backup; the sink's receipt was "
     "written with the dead letters.",
     DifferenceKind.ROWS_DIFFER: "If others write to the target, or it held rows before, add --shared-target. Otherwise "
@@ -87,7 +88,7 @@ class LedgerSnapshot:
     :param generations: the current generation of each partition
     :param dead_letters: number of dead letters in the index, by attempt
     :param busy: whether a run holds the lease
-    :param accepted: losses of the sink that a person has accepted
+    :param accepted: losses of the sink that a user has accepted
     """
 
     passed: Sequence[RangeReceipt]
@@ -158,18 +159,18 @@ def compare_dead_letters(
         has, named = held.get(source, 0), recorded.dead_letters.get(source, 0)
         if has != told:
             message = f"its receipt counts {told} dead letters of attempt {receipt.attempt}, and the sink holds {has}"
-            yield _difference(DifferenceKind.LETTERS_DIFFER, receipt.key, message)
+            yield _difference(DifferenceKind.DEAD_LETTERS_DIFFER, receipt.key, message)
         if named != told:
             message = f"its receipt counts {told} dead letters, and the ledger's index names {named}"
             yield _difference(DifferenceKind.INDEX_DIFFERS, receipt.key, message)
 
 
 def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterator[Difference]:
-    """Hold an appending target's rows against what its receipts delivered.
+    """Compare the number of rows in an appending target with the number that its receipts delivered.
 
     :param rows: of the target
     :param delivered: by all receipts that the sink holds
-    :param accepted_missing: how many of these were missing when a person accepted the sink; negative for rows beyond
+    :param accepted_missing: how many of these were missing when a user accepted the sink; negative for rows beyond
     """
     expected = delivered - accepted_missing
     if rows != expected:
@@ -242,7 +243,7 @@ def _compare_beyond_checkpoint(recorded: LedgerSnapshot, receipt: Receipt, found
 
 
 class _RangeReceipts(ReceiptsByRange):
-    """The range receipts of one partition and generation, held against the sink's receipts that went into each."""
+    """The range receipts of one partition and generation, compared with the sink's receipts that went into each."""
 
     def __init__(self, items: Iterable[RangeReceipt], accepted: AcceptedSink) -> None:
         super().__init__(items)

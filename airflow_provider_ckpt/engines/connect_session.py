@@ -80,7 +80,7 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
 
 
 def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
-    """The ids that the pipeline's session may have, the likeliest first; nobody guesses one without the key.
+    """Return the ids that the pipeline's session may have, the likeliest first; they cannot be guessed without the key.
 
     Whoever knows a session's id may join it and run code with what it holds. So ids are made with a key, see
     :func:`session_key`.

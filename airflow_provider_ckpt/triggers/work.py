@@ -98,7 +98,7 @@ class FiringRule:
 
 
 class CkptWorkTrigger(BaseEventTrigger):
-    """Fire repeatedly with ``{"pipeline", "why", "lag"}``; ``why`` is ``enough`` or ``waited``.
+    """Fire repeatedly with ``{"pipeline", "reason", "lag"}``; ``reason`` is ``enough`` or ``waited``.
 
     After a restart the triggerer does not know when the trigger last fired, so it may start a run that finds nothing
     new.

@@ -102,7 +102,7 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
 
 
 def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequence[str]]]:
-    """The directories from which a pattern, or what is left of it, is to be matched, and what is left of it.
+    """Return the directories from which a pattern, or the rest of it, is to be matched, and that rest.
 
     Without links to follow that is one directory, and the pattern itself.
 
@@ -211,7 +211,7 @@ def _static_parent(path: Path) -> Path:
 
 
 def _split(pattern: Path) -> tuple[Path, Sequence[str]]:
-    """The static parent of a pattern, and the pattern's parts below it."""
+    """Return the static parent of a pattern, and the pattern's parts below it."""
     parent = _static_parent(pattern)
     parts = pattern.relative_to(parent).parts
     return parent, (*parts, "*") if parts[-1] == CROSSES else parts

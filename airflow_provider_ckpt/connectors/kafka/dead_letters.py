@@ -24,7 +24,7 @@ from airflow_provider_ckpt.core.wave import BatchTask
 
 Headers = list[tuple[str, bytes | None]]
 
-DEAD_LETTER_HEADER = "ckpt-letter"
+DEAD_LETTER_HEADER = "ckpt-dead-letter"
 """Name of the identifying header."""
 
 

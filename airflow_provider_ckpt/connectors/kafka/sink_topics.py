@@ -150,7 +150,7 @@ class SinkTopicsClient:
         return self._asked(f"listing the offsets of topic {name}", ask)
 
     def newest_times(self, name: str, partitions: int) -> Mapping[int, int]:
-        """By partition of a topic, the largest timestamp of its records in ms; nothing of one that holds none."""
+        """Return the largest timestamp of the records of each partition in ms, without partitions that hold none."""
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec
 

@@ -161,7 +161,7 @@ class PostgresDeadLetterStore:
         import psycopg2
 
         if self._open is None:
-            self._open = open_psycopg(self._connection, f"ckpt-letters:{self._context.pipeline}", ErrorType.SINK)
+            self._open = open_psycopg(self._connection, f"ckpt-dead-letters:{self._context.pipeline}", ErrorType.SINK)
         try:
             yield psycopg_fetch(self._open)
         except psycopg2.Error as error:

@@ -91,7 +91,7 @@ class Watch:
         )
 
     def signs(self, before: Witness) -> Iterator[LateRowSign]:
-        """Yield the signs that positions below the end of the last plan were given out since.
+        """Yield the signs that positions below the end of the last plan were assigned since.
 
         :param before: the witness of the last planning
         """
@@ -104,7 +104,7 @@ class Watch:
         yield from self._relation_signs(before)
 
     def rows(self, sign: LateRowSign) -> list[Range] | None:
-        """Return where the rows lie that a sign speaks of; None if it speaks of none, or of too many stretches.
+        """Return the ranges of a sign's rows; None if it has none, or too many.
 
         :param sign: as :meth:`signs` gave it
         """
@@ -199,7 +199,7 @@ class Watch:
         )
 
     def _relation_signs(self, before: Witness) -> Iterator[LateRowSign]:
-        """Partitions and heirs that were added, and relations whose rows were removed or rewritten.
+        """Yield signs of added partitions and children, and of relations whose rows were removed or rewritten.
 
         Where one of the known relations is gone, another one may have taken its place, with other rows at the same
         positions.

@@ -131,7 +131,7 @@ def apply_stored_actions(work: UnitOfWork, *, leave: Set[ActionKind], keep_refus
                 continue
             result = ActionResult(intent.action, applied=False, refusal=str(refusal))
             detail = {"action": intent.action.to_json(), "reason": intent.reason, "refusal": result.refusal}
-            row = trail.event_row(work.lease, work.now, "act_refused", detail) | {"actor": intent.actor}
+            row = trail.event_row(work.lease, work.now, "action_refused", detail) | {"actor": intent.actor}
             bulk_sql.insert(work.connection, tables.event, [row])
         work.connection.execute(
             tables.stored_action.update()
@@ -174,7 +174,7 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
 
 
 def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
-    """The replays that are not done with dead letters whose records an act has read again: both would deliver them."""
+    """Return the unfinished replays of dead letters whose records an action reads again; both would deliver them."""
     partitions = work.machine.partitions
     ranges = [*action.ranges]
     for name, start in action.positions.items():

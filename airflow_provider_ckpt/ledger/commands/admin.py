@@ -129,8 +129,8 @@ class AdminCommands(Session):
 
         :param lease: the lease
         :param action: the act
-        :param actor: the person
-        :param reason: the reason; kept in the audit trail
+        :param actor: the actor
+        :param reason: the reason; stored in the audit log
         :param proposal: id of the approved proposal that this uses up, in the same transaction
         :param accepted: for an act on the sink, the losses that it accepts
         :raises ConfigError: if the actor, or a reason that the act needs, is missing

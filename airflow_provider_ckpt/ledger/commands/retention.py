@@ -212,7 +212,7 @@ class GarbageCollection:
         return len(gone[:_PORTION]), len(gone) > _PORTION
 
     def _events(self, connection: Connection) -> PortionResult:
-        """Old events but the newest: without it SQLite would give its number again, and readers go by numbers.
+        """Delete old events but the newest: SQLite would assign its number again, and readers rely on the numbers.
 
         Accepted losses of the sink stay as well, since an audit would report them as new ones.
         """

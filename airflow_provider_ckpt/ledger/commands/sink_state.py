@@ -31,7 +31,7 @@ def note_unaccepted(work: UnitOfWork, seen: UnfinishedAcceptance) -> None:
 
 
 def note_accepted(work: UnitOfWork, accepted: AcceptedSink, actor: str) -> None:
-    """Keep what an audit is not to ask of the sink any more, in an event."""
+    """Store the losses that audits do not report any more, in an event."""
     row = events.event_row(work.lease, work.now, ACCEPTED, accepted.to_json()) | {"actor": actor}
     bulk_sql.insert(work.connection, tables.event, [row])
 

@@ -23,7 +23,7 @@ _B, _E, _G = tables.batch.c, tables.event.c, tables.generation.c
 _N, _P = tables.pipeline.c, tables.partition.c
 
 ACCEPTED = "sink_accepted"
-"""Kind of the event that keeps the losses which a person accepted; it is never collected."""
+"""Kind of the event that stores the losses which a user accepted; it is never garbage-collected."""
 
 _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 
@@ -53,7 +53,7 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
     """Return the batches whose receipt the sink must hold, in order.
 
     They are all that have a receipt of the newest epoch raised there, the newest of each partition of an older epoch,
-    and those beyond the checkpoint that no person has accepted as lost. Whatever suffix of its commits the sink has
+    and those beyond the checkpoint that no user has accepted as lost. Whatever suffix of its commits the sink has
     lost, one of them is in it, or the newest fence. So of a side partition that has ended nothing is asked for once a
     newer epoch is raised: it delivers no more, and its receipts lie further back in the sink with every run.
     """
@@ -102,7 +102,7 @@ def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str
 
 
 def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
-    """Return the losses that a person has accepted last, which contain those that were accepted before."""
+    """Return the losses that a user has accepted last, which contain those that were accepted before."""
     here = sa.and_(_E.pipeline == pipeline, _E.kind.in_((ACCEPTED, "forgotten")))
     newest = connection.execute(sa.select(_E.kind, _E.detail).where(here).order_by(_E.id.desc()).limit(1)).one_or_none()
     return AcceptedSink.from_json(newest.detail) if newest is not None and newest.kind == ACCEPTED else AcceptedSink()

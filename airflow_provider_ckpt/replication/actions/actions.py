@@ -268,7 +268,7 @@ def result_document(context: ActionContext, result: ActionResult) -> dict[str, A
 
 
 def _taken_back(result: ActionResult) -> str | None:
-    """A word for replays that the records' being read again makes superfluous."""
+    """Return a remark on replays that are cancelled because their records are read again."""
     if not result.action.taken_back:
         return None
     names = ", ".join(result.action.taken_back)

@@ -66,7 +66,7 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
         accepted = recorded.accepted
         reason = _why_not_counted(setup, shared=shared, busy=recorded.busy)
         if accepted.rows_missing is None:
-            reason = reason or "its rows could not be counted when a person accepted it"
+            reason = reason or "its rows could not be counted when a user accepted it"
         rows = None if reason else sink.target_rows(exact=True)
         if rows is None:
             tell("rows of the target: unknown")

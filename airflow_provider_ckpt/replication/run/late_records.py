@@ -27,7 +27,7 @@ _RangeKey = tuple[int, str, int, int]
 
 
 class Receipts:
-    """The positions that a pipeline's receipts keep, compared with what its source shows.
+    """Positions in a pipeline's receipts, compared with the records that its source shows.
 
     It asks source and sink only once they are needed.
 
@@ -70,7 +70,7 @@ def unread_by(
 ) -> FindUnreceipted:
     """Return the function by which a source asks the receipts for records that it shows below its plan.
 
-    Only readings that overlap the stretches are compared. Batches that are planned and were not begun own their ranges.
+    Only readings that overlap the ranges are compared. Batches that are planned and were not begun own their ranges.
 
     :param setup: of the pipeline
     :param source: open

@@ -34,7 +34,8 @@ class Planner:
     A partition of a pinned pipeline is stuck while it waits behind a batch that is held, or that the run no longer
     begins. It gets no new batches, and its planned batches do not count against the budget of the others.
 
-    :param source: open; it knows only its own partitions, so a side partition's stretch is asked for under their name
+    :param source: an open source; it knows only its own partitions, so ranges of side partitions are
+        requested under the name of their source partition
     :param left: batches that the run does not begin any more
     :param unread: asks the receipts for what the source shows below the plan; None if there are none yet
     :ivar budget: how many records may be planned

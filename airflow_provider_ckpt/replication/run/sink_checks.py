@@ -131,7 +131,7 @@ def nothing_to_accept(pipeline: str) -> LedgerStateError:
 
 
 def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
-    """The sink's receipts that are news and can be read; none if the sink cannot tell of any."""
+    """Return the readable receipts of the sink that the ledger does not know; none if the sink cannot be read."""
     try:
         return read_receipts(sink, known)[0]
     except (SinkError, IoError):
@@ -139,7 +139,7 @@ def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Re
 
 
 def read_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> tuple[list[Receipt], str | None]:
-    """Return the sink's receipts that are news, and a sentence that names those which are gone or damaged, if any are.
+    """Return the sink's receipts that the ledger does not know, and a sentence that names unreadable ones, if any.
 
     :raises SinkError: if the sink cannot be read
     """
@@ -153,8 +153,8 @@ def read_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> tuple[list[
 
 
 def _unreadable(sink: Sink) -> str | None:
-    """Return a sentence that names receipts of the sink which are gone or damaged; None if it tells of none."""
+    """Return a sentence that names receipts of the sink which are gone or damaged; None if none are known."""
     try:
         return read_receipts(sink, {})[1]
     except (SinkError, IoError):
-        return None  # a sink whose bookkeeping is gone as a whole is told by what is missing
+        return None  # a sink without any bookkeeping is recognised by its missing receipts

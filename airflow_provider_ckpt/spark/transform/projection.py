@@ -77,7 +77,7 @@ def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
 
 
 def analysis_errors() -> tuple[type[Exception], ...]:
-    """Exceptions that Spark may raise for what it is to analyse."""
+    """Return the exceptions that Spark may raise for expressions that it analyses."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -85,7 +85,7 @@ def analysis_errors() -> tuple[type[Exception], ...]:
 
 
 def _of_expression(error: Exception) -> bool:
-    """Return whether an exception tells of what was analysed, and not of a session or server that is lost."""
+    """Return whether an exception is about the expression, and not about a session or server that is gone."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException
     from pyspark.errors.exceptions.connect import SparkConnectException

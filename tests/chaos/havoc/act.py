@@ -218,7 +218,7 @@ class Act:
         (place / "evidence.json").write_text(json.dumps(evidence, indent=1, default=str) + "\n")
 
     def _events(self) -> list[Any]:
-        """The ledger's audit trail of the pipeline."""
+        """The ledger's audit log of the pipeline."""
         if self._errand is None:
             return []
         try:

@@ -85,7 +85,7 @@ class Read(Protocol):
 
     @property
     def events(self) -> Mapping[str, Sequence[Row]]:
-        """The audit trails."""
+        """The audit logs."""
 
     @property
     def intents(self) -> Mapping[str, Sequence[Row]]:

@@ -1,4 +1,4 @@
-"""The oracle: holds the journals against the ledger's tables, its audit trail and the sink; reports what differs."""
+"""The oracle: holds the journals against the ledger's tables, its audit log and the sink; reports what differs."""
 
 from __future__ import annotations
 

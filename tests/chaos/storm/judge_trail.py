@@ -74,7 +74,7 @@ class Trail:
                 self.happened[entry.tag] = told[at]["id"]
                 at += 1
             elif entry.done and entry.do not in _QUIET:
-                self.faults.append(Fault(LOST, f"{entry} was acknowledged, and the audit trail does not know of it"))
+                self.faults.append(Fault(LOST, f"{entry} was acknowledged, and the audit log does not know of it"))
         for row in told[at:]:
             actor = f"event {row['id']}, {row['kind']} by {row['actor']}, epoch {row['epoch']}"
             self.faults.append(Fault(STALE_ACCEPTED, f"{self.pipeline}: {actor}: nobody may have caused it"))

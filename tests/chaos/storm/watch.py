@@ -1,4 +1,4 @@
-"""Looks on while the storm rages: audits, follows every pipeline's audit trail, and collects what is old.
+"""Looks on while the storm rages: audits, follows every pipeline's audit log, and collects what is old.
 
 What it reads before it collects is what the oracle judges by afterwards, so that nothing collected is missed.
 """
@@ -75,7 +75,7 @@ class Watch:
         self.faults += [Fault(VIOLATION, f"audit of {pipeline}: {text}") for text in said]
 
     def follow(self, pipeline: str) -> bool:
-        """Read what is new in the audit trail, and the acts that are kept; says whether that worked."""
+        """Read what is new in the audit log, and the acts that are kept; says whether that worked."""
         if pipeline not in self._subscriptions:
             self._subscriptions[pipeline] = self.commands.ledger.subscribe(pipeline, 0)
         c = tables.stored_action.c
@@ -122,4 +122,4 @@ class Watch:
         for pipeline in self.commands.ledger.pipelines():
             self.audit(pipeline)
             if not any(self.follow(pipeline) for _ in range(_ATTEMPTS)):
-                self.faults.append(Fault(VIOLATION, f"the audit trail of {pipeline} cannot be read to its end"))
+                self.faults.append(Fault(VIOLATION, f"the audit log of {pipeline} cannot be read to its end"))

@@ -21,7 +21,7 @@ def old(ledger: Ledger) -> Acts:
 
 
 def kinds(ledger: Ledger, pipeline: str) -> list[str]:
-    """The audit trail, in order."""
+    """The audit log, in order."""
     return [event["kind"] for event in ledger.events(pipeline, limit=1000)]
 
 

@@ -165,5 +165,5 @@ class Acts:
         return [(r.range.start, r.range.end) for r in found if (r.generation, r.partition) == (generation, name)]
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """The audit trail's events of some kinds."""
+        """The audit log's events of some kinds."""
         return [event for event in self.ledger.events(self.lease.pipeline, limit=10_000) if event["kind"] in kinds]

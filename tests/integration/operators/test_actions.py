@@ -1,4 +1,4 @@
-"""People's acts as tasks, on a real ledger and a real Delta table: what they do, and whom the audit trail names."""
+"""People's acts as tasks, on a real ledger and a real Delta table: what they do, and whom the audit log names."""
 
 from __future__ import annotations
 

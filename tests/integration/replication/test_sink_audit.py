@@ -59,4 +59,4 @@ def test_they_agree_and_each_kind_of_damage_is_found(delivered: Replication) -> 
 
     execute(delivered.dsn, f"DELETE FROM {LETTER} WHERE position = 777")
     (found,) = differences(delivered)
-    assert found[0] == DifferenceKind.LETTERS_DIFFER.value
+    assert found[0] == DifferenceKind.DEAD_LETTERS_DIFFER.value

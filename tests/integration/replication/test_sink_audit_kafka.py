@@ -100,4 +100,4 @@ def test_dead_letters_that_retention_took_are_found(delivered: Copying) -> None:
         deleted.result(30)
 
     ((kind, batch),) = differences(delivered)
-    assert (kind, batch) == (DifferenceKind.LETTERS_DIFFER.value, str(delivered.receipts()[1].key))
+    assert (kind, batch) == (DifferenceKind.DEAD_LETTERS_DIFFER.value, str(delivered.receipts()[1].key))

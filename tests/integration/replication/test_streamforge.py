@@ -41,7 +41,7 @@ BATCH = [b"%d" % number for number in range(100, 200)]
 """Messages 100 to 199, as in the document."""
 
 SETTLING = b"settled"
-"""In the statement by which a settlement enters the ledger's audit trail, before its commit."""
+"""In the statement by which a settlement enters the ledger's audit log, before its commit."""
 
 COMMIT = b"COMMIT"
 

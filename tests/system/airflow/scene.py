@@ -86,7 +86,7 @@ class Trace:
 
     :param ids: what the target holds
     :param held: whether somebody holds the lease
-    :param events: kinds of events in the audit trail, in order
+    :param events: kinds of events in the audit log, in order
     """
 
     ids: list[int]
@@ -255,7 +255,7 @@ class Scene:
         )
 
     def happens(self, name: str, kind: str) -> None:
-        """Wait until the audit trail has an event of a kind."""
+        """Wait until the audit log has an event of a kind."""
         self.airflow.until(lambda: bool(self.events(name, kind)), 120, f"{name}: nothing was {kind}")
 
     def worker(self, name: str, run_id: str, task: str) -> list[Process]:
@@ -287,7 +287,7 @@ class Scene:
         return int(scalar(self.ledger_dsn, "SELECT epoch FROM ckpt_lease WHERE pipeline = %s", [name]))
 
     def events(self, name: str, kind: str) -> list[dict[str, Any]]:
-        """The audit trail's events of one kind, oldest first."""
+        """The audit log's events of one kind, oldest first."""
         with self.ledger() as ledger:
             return [event for event in ledger.events(name, 1000) if event["kind"] == kind]
 

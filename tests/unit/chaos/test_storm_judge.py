@@ -26,7 +26,7 @@ def entry(number: int, do: str, result: Mapping[str, Any] | None = None, **facts
 
 
 def event(number: int, kind: str, epoch: int = 1, actor: str = "me", **detail: Any) -> dict[str, Any]:
-    """A row of the audit trail."""
+    """A row of the audit log."""
     row = {"id": number, "kind": kind, "epoch": epoch, "actor": actor, "detail": detail}
     return row | {"generation": None, "partition": None, "seq": None}
 

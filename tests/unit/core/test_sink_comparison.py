@@ -150,8 +150,8 @@ def test_receipts_of_a_past_that_was_collected_are_counted_and_no_more() -> None
     ("held", "indexed", "kinds"),
     [
         (1, 1, []),
-        (0, 1, [DifferenceKind.LETTERS_DIFFER]),
-        (2, 1, [DifferenceKind.LETTERS_DIFFER]),
+        (0, 1, [DifferenceKind.DEAD_LETTERS_DIFFER]),
+        (2, 1, [DifferenceKind.DEAD_LETTERS_DIFFER]),
         (1, 2, [DifferenceKind.INDEX_DIFFERS]),
         (1, 0, [DifferenceKind.INDEX_DIFFERS]),
     ],

@@ -87,7 +87,7 @@ def test_the_client_is_durable_compressed_and_outside_of_transactions(
     assert (config["acks"], config["enable.idempotence"], config["compression.type"]) == ("all", True, "zstd")
     assert (config["security.protocol"], config["sasl.username"]) == ("SASL_SSL", "ann")
     assert "transactional.id" not in config
-    assert made.sent == [("dead", b"v", b"k", "ckpt-letter")] * 2
+    assert made.sent == [("dead", b"v", b"k", "ckpt-dead-letter")] * 2
     assert made.flushes == 1
 
 
