@@ -97,7 +97,9 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": _INTEGRATION,
-                "external-doc-url": "https://pypi.org/project/airflow-provider-ckpt/",
+                # Paths in the repository and the source distribution, as in Airflow's own providers.
+                "how-to-guide": ["/docs/operators.rst", "/docs/sensors.rst"],
+                "logo": "/docs/img/logo.svg",
                 "tags": ["software"],
             }
         ],

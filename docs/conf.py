@@ -18,7 +18,7 @@ assert logging.lastResort
 logging.getLogger().addHandler(logging.lastResort)
 
 project = "airflow-provider-ckpt"
-author = "the airflow-provider-ckpt authors"
+author = "The airflow-provider-ckpt authors"
 copyright = author
 version = release = __version__
 extensions = ["sphinx.ext.autodoc", "myst_parser", "sphinx_copybutton", "sphinx_design"]
@@ -28,6 +28,8 @@ toc_object_entries = False
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"{project} {version}"
+html_logo = "img/logo.svg"
+html_favicon = html_logo
 html_static_path = ["_static"]
 html_css_files = ["ckpt.css"]
 html_copy_source = False
