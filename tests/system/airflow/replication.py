@@ -20,11 +20,11 @@ for path in sorted(Path(__file__).parent.glob("*/*.yaml")):
         if kind == "single":
             CkptReplicateOperator(task_id="replicate", pipeline=declaration)
         else:
-            group = CkptReplicationTaskGroup("run", pipeline=declaration, deferrable=kind == "deferred")
+            group = CkptReplicationTaskGroup("replicate", pipeline=declaration, deferrable=kind == "deferred")
 
             @task
             def after(ti: Any = None) -> Any:
                 """Return the pipeline of the summary; by the trigger rule, the tasks directly before have succeeded."""
-                return {"after": ti.xcom_pull(task_ids="run.summary")["pipeline"]}
+                return {"after": ti.xcom_pull(task_ids="replicate.summary")["pipeline"]}
 
             group >> after()

@@ -35,14 +35,14 @@ def test_of_two_runs_at_once_the_second_waits_or_fails_fast_as_configured(scene:
         scene.at_gate("doubled")
         waiting = scene.begin("doubled")
         scene.airflow.until(
-            lambda: "Waiting for the lease" in scene.airflow.task_log("doubled", waiting, "run.plan"),
+            lambda: "Waiting for the lease" in scene.airflow.task_log("doubled", waiting, "replicate.plan"),
             60,
             "the second run does not wait",
         )
         scene.declarations["doubled"].write_text(declaration.replace("on_busy: wait", "on_busy: fail"))
         hasty = scene.begin("doubled")
         assert scene.airflow.wait("doubled", hasty, 60) == "failed"
-        assert first in scene.airflow.task_log("doubled", hasty, "run.plan")
+        assert first in scene.airflow.task_log("doubled", hasty, "replicate.plan")
         assert scene.airflow.state("doubled", waiting) == "running"
 
     scene.succeeds("doubled", first)

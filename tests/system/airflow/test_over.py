@@ -17,7 +17,7 @@ def test_a_finished_run_that_is_cleared_sends_nothing_again_and_plans_what_is_ne
     assert again.ids == first.ids == list(range(100))
     assert again.epoch == first.epoch + 1
     states = scene.airflow.task_states("cleared", run_id)
-    assert (states["run.submit"], states["run.hold"], states["after"]) == ("skipped", "skipped", "success")
+    assert (states["replicate.submit"], states["replicate.hold"], states["after"]) == ("skipped", "skipped", "success")
     assert scene.airflow.xcom("cleared", run_id, "after") == {"after": "cleared"}
 
     scene.write("cleared", range(100, 150))

@@ -30,7 +30,7 @@ def test_a_scheduler_killed_while_spark_delivers_does_not_disturb_it_and_the_nex
     with scene.closed(name):
         run_id = scene.begin(name)
         scene.at_gate(name)
-        spark = processes.below(scene.worker(name, run_id, "run.submit")[0].pid)
+        spark = processes.below(scene.worker(name, run_id, "replicate.submit")[0].pid)
         restart(scene, "scheduler")
         assert processes.alive(spark)
 
@@ -38,7 +38,7 @@ def test_a_scheduler_killed_while_spark_delivers_does_not_disturb_it_and_the_nex
 
     arrived_once(scene, name)
     assert scene.epoch(name) == 1
-    assert scene.task(name, run_id, "run.submit")["try_number"] == 1
+    assert scene.task(name, run_id, "replicate.submit")["try_number"] == 1
 
 
 def test_a_task_that_the_next_scheduler_gives_to_another_worker_is_fenced_and_done_once(scene: Scene) -> None:
@@ -48,7 +48,7 @@ def test_a_task_that_the_next_scheduler_gives_to_another_worker_is_fenced_and_do
     with scene.closed(name):
         run_id = scene.begin(name)
         scene.at_gate(name)
-        task = processes.below(scene.worker(name, run_id, "run.submit")[0].pid)
+        task = processes.below(scene.worker(name, run_id, "replicate.submit")[0].pid)
         dead = scene.scheduler_job()
         restart(scene, "scheduler")
         scene.unheard_of(dead)
@@ -58,7 +58,7 @@ def test_a_task_that_the_next_scheduler_gives_to_another_worker_is_fenced_and_do
     scene.succeeds(name, run_id)
 
     arrived_once(scene, name)
-    assert scene.task(name, run_id, "run.submit")["try_number"] == 2
+    assert scene.task(name, run_id, "replicate.submit")["try_number"] == 2
 
 
 def test_a_triggerer_and_a_scheduler_killed_under_a_retry_that_waits_pick_it_up_again(scene: Scene) -> None:
@@ -66,7 +66,7 @@ def test_a_triggerer_and_a_scheduler_killed_under_a_retry_that_waits_pick_it_up_
     scene.write(name, range(80))
     scene.refuse(name, whether=True)
     run_id = scene.begin(name)
-    scene.reaches(name, run_id, "run.retry", "deferred")
+    scene.reaches(name, run_id, "replicate.retry", "deferred")
 
     restart(scene, "triggerer", "scheduler")
     scene.refuse(name, whether=False)
@@ -74,7 +74,7 @@ def test_a_triggerer_and_a_scheduler_killed_under_a_retry_that_waits_pick_it_up_
 
     arrived_once(scene, name)
     assert scene.epoch(name) == 1, "the lease was kept alive meanwhile, or taken again by its own run"
-    assert scene.task(name, run_id, "run.retry")["try_number"] == 1
+    assert scene.task(name, run_id, "replicate.retry")["try_number"] == 1
 
 
 def test_a_paused_dag_ends_the_task_that_runs_and_goes_on_where_it_stood(scene: Scene) -> None:
@@ -84,9 +84,9 @@ def test_a_paused_dag_ends_the_task_that_runs_and_goes_on_where_it_stood(scene: 
         run_id = scene.begin(name)
         scene.at_gate(name)
         scene.airflow.api("PATCH", f"/dags/{quote(name)}", {"is_paused": True})
-    scene.reaches(name, run_id, "run.submit", "success")
+    scene.reaches(name, run_id, "replicate.submit", "success")
     scene.let_go(name)
-    assert scene.task(name, run_id, "run.settle")["state"] is None
+    assert scene.task(name, run_id, "replicate.settle")["state"] is None
     assert scene.checkpoint(name) > 0
 
     scene.airflow.api("PATCH", f"/dags/{quote(name)}", {"is_paused": False})

@@ -21,7 +21,7 @@ def waits(scene: Scene, name: str) -> str:
     scene.write(name, range(20))
     scene.refuse(name, whether=True)
     run_id = scene.begin(name)
-    scene.reaches(name, run_id, "run.retry", "deferred")
+    scene.reaches(name, run_id, "replicate.retry", "deferred")
     return run_id
 
 
@@ -48,8 +48,8 @@ def test_a_takeover_while_the_retry_waits_fails_it_without_another_try(scene: Sc
         ledger.acquire("overtaken", "a rival", timedelta(minutes=5))
 
     assert scene.airflow.wait("overtaken", run_id, 120) == "failed"
-    retry = scene.task("overtaken", run_id, "run.retry")
+    retry = scene.task("overtaken", run_id, "replicate.retry")
     assert (retry["state"], retry["try_number"]) == ("failed", 1)
-    log = scene.airflow.task_log("overtaken", run_id, "run.retry")
+    log = scene.airflow.task_log("overtaken", run_id, "replicate.retry")
     assert f"epoch {lease['epoch'] + 1} was granted to a rival" in log
     assert execute(scene.store, "SELECT count(*) FROM overtaken") == [(0,)]
