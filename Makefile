@@ -51,7 +51,7 @@ test-airflow: setup postgres java browser ## What a person does in Airflow, deat
 	@$(PYTEST) tests/system/airflow --durations 0
 
 screenshots: setup postgres java browser ## Take the documentation's pictures of Airflow's pages anew, into docs/img
-	@SCREENSHOTS=$(CURDIR)/docs/img $(PYTEST) tests/system/airflow/test_recovery_page.py
+	@SCREENSHOTS=$(CURDIR)/docs/img $(PYTEST) tests/system/airflow/test_dag_run_page.py tests/system/airflow/test_recovery_page.py
 
 lint: setup ## ruff, mypy --strict, layers, spelling
 	@$(PY) -m ruff check .

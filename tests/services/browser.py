@@ -23,10 +23,16 @@ _PATIENCE_MS = 30_000
 
 
 @contextmanager
-def page_of(url: str, user: str, password: str) -> Iterator[Page]:
-    """A page of Airflow's, after its log-in form; the browser ends with the block.
+def page_of(
+    url: str, user: str, password: str, *, size: tuple[int, int] = (1100, 760), scale: float = 1
+) -> Iterator[Page]:
+    """Open a page of Airflow, logged in by its form; the browser ends with the block.
 
-    :param url: Airflow's own
+    :param url: address of Airflow
+    :param user: name of the user
+    :param password: the user's password
+    :param size: width and height of the page in CSS pixels
+    :param scale: pixels of a screenshot for each CSS pixel
     """
     from playwright.sync_api import sync_playwright
 
@@ -37,7 +43,11 @@ def page_of(url: str, user: str, password: str) -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=executable, args=list(_ARGUMENTS))
         try:
             page = browser.new_page(
-                viewport={"width": 1100, "height": 760}, locale="en-GB", timezone_id="UTC", base_url=url
+                viewport={"width": size[0], "height": size[1]},
+                device_scale_factor=scale,
+                locale="en-GB",
+                timezone_id="UTC",
+                base_url=url,
             )
             page.set_default_timeout(_PATIENCE_MS)
             page.goto("/auth/login")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ PIPELINES = [
     Declared("stopped", Kind.SINGLE),
     Declared("stuck", Kind.SINGLE),
     Declared("guarded", Kind.SINGLE),
+    Declared("visits", Kind.GROUPED),
 ]
 _QUICK = {
     "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
@@ -66,3 +68,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
     made.declare(PIPELINES)
     with airflow:
         yield made
+
+
+@pytest.fixture(scope="package")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder for screenshots: that of the environment variable SCREENSHOTS, or a temporary one."""
+    return Path(os.environ.get("SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))

@@ -1,11 +1,10 @@
 """The recovery DAG on Airflow's own pages, in a real browser: form, approval and result; a viewer is refused.
 
-With SCREENSHOTS naming a folder, the documentation's pictures are taken into it (``make screenshots``).
+``make screenshots`` takes the documentation's pictures by these tests.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,12 +27,6 @@ def stuck(scene: Scene) -> Scene:
     with scene.ledger() as ledger:
         assert ledger.status("stuck")["batches"] == {"held": 1}
     return scene
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots go."""
-    return Path(os.environ.get("SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
 
 
 def fill(page: Page) -> None:
