@@ -37,7 +37,7 @@ def test_no_table_shows_the_least_number(ckpt: Ckpt, orders: Acts, command: str)
     shown = ckpt.table(*command.split())
 
     assert "start" in shown.split() or "start," in shown.split()
-    assert "922" not in shown
+    assert "9223" not in shown.replace(",", "")
 
 
 def test_json_keeps_the_number(ckpt: Ckpt, orders: Acts) -> None:
