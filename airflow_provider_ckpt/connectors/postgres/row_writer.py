@@ -40,7 +40,10 @@ CHECK_CONSTRAINTS = "SET CONSTRAINTS ALL IMMEDIATE"
 _MISFIT_STATE = "22000"
 
 _BLOCK_ROWS = 64
-"""Number of rows that are inserted together before they are inserted one by one."""
+"""Number of rows that are inserted together at first."""
+
+_PART_ROWS = 8
+"""Number of rows of a block that failed that are inserted together before they are inserted one by one."""
 
 
 class RowWriter:
@@ -180,29 +183,36 @@ class RowWriter:
         return f"ON CONFLICT ({', '.join(map(quote, key))}) DO UPDATE SET {changes}"
 
     def _block(self, stage: str) -> str:
-        """Blocks of rows in order, each in a subtransaction; the rows of a block that fails, one by one.
+        """Return PL/pgSQL that inserts blocks of rows in order, each in a subtransaction.
+
+        A block that fails is inserted again in parts, and a part that fails row by row.
 
         An error that a function of the target raises is its row's if another row passes, else the batch's.
         """
         body = f"""
             #variable_conflict use_column
-            DECLARE ckpt_block record; ckpt_item record; ckpt_detail text; ckpt_context text; ckpt_field text;
+            DECLARE ckpt_block record; ckpt_part record; ckpt_item record;
+                ckpt_detail text; ckpt_context text; ckpt_field text;
                 ckpt_before bigint; ckpt_added bigint := 0; ckpt_sent bigint := 0;
                 ckpt_state text; ckpt_told text; ckpt_raised text; ckpt_why text; ckpt_unread boolean;
             BEGIN
-                FOR ckpt_block IN
-                    SELECT array_agg(ctid) AS places FROM (
-                        SELECT ctid, (row_number() OVER (ORDER BY {ROW_NUMBER}) - 1) / {_BLOCK_ROWS} AS block
-                        FROM {stage}
-                    ) AS ranked GROUP BY block ORDER BY block
-                LOOP
+                FOR ckpt_block IN {_places(stage, _BLOCK_ROWS)} LOOP
                     BEGIN
                         {self._counted(stage, "WHERE s.ctid = ANY (ckpt_block.places)")}
+                        CONTINUE;
                     EXCEPTION WHEN OTHERS OR assert_failure THEN
                         IF SQLSTATE !~ '{OF_SEVERAL}' THEN RAISE; END IF;
+                    END;
+                    FOR ckpt_part IN {_places(stage, _PART_ROWS, "WHERE ctid = ANY (ckpt_block.places)")} LOOP
+                        BEGIN
+                            {self._counted(stage, "WHERE s.ctid = ANY (ckpt_part.places)")}
+                            CONTINUE;
+                        EXCEPTION WHEN OTHERS OR assert_failure THEN
+                            IF SQLSTATE !~ '{OF_SEVERAL}' THEN RAISE; END IF;
+                        END;
                         FOR ckpt_item IN
                             SELECT ctid AS place, {ROW_NUMBER} AS number FROM {stage}
-                            WHERE ctid = ANY (ckpt_block.places) ORDER BY {ROW_NUMBER}
+                            WHERE ctid = ANY (ckpt_part.places) ORDER BY {ROW_NUMBER}
                         LOOP
                             BEGIN
                                 {self._counted(stage, "WHERE s.ctid = ckpt_item.place")}
@@ -226,7 +236,7 @@ class RowWriter:
                                     'DETAIL: ' || nullif(ckpt_detail, ''), 'CONTEXT: ' || ckpt_context), ckpt_field);
                             END;
                         END LOOP;
-                    END;
+                    END LOOP;
                 END LOOP;
                 IF ckpt_raised IS NOT NULL AND ckpt_sent = 0 THEN
                     RAISE EXCEPTION USING ERRCODE = ckpt_raised, MESSAGE = ckpt_why;
@@ -276,6 +286,14 @@ class RowWriter:
             {self._insert(self._lenient, stage, where)}
             ckpt_added := ckpt_added + {self._count.now} - ckpt_before;
             ckpt_sent := ckpt_sent + {self._number(self._lenient, stage, where)};"""
+
+
+def _places(stage: str, number: int, where: str = "") -> str:
+    """Return SQL for the places of so many rows of the temporary table at a time, in order."""
+    return f"""
+        SELECT array_agg(ctid) AS places FROM (
+            SELECT ctid, (row_number() OVER (ORDER BY {ROW_NUMBER}) - 1) / {number} AS block FROM {stage} {where}
+        ) AS ranked GROUP BY block ORDER BY block"""
 
 
 def _without_values(error: ErrorInfo) -> ErrorInfo:
