@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,9 +15,6 @@ from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-DEAD_LETTER_RETRY_SECONDS = 1.0
-"""Pause in seconds before a failed write of a dead letter is retried (semantics, section 7)."""
 
 _ORIGINAL_HEADERS = "original-headers"
 
@@ -72,11 +69,9 @@ class BatchContent:
     """A batch after the transform, in memory.
 
     :param rows: the records to deliver, in position order: :data:`~.sink_protocol.ROW_NUMBER`, then the sink's columns
-    :param dead_letters: dead letters of the records that the transform rejected
+    :param dead_letters: dead letters of the records that the transform rejected, then of those that the sink refused
     :param read: number of records read from the source
-    :param filtered: number of records that ``where`` left out
-    :param original: function that returns a dead letter for each given number of ``rows``, with the original bytes, the
-        origin headers and the error passed in; for a writer that finds bad records itself
+    :param filtered: number of records that ``where`` left out or ``error_policy`` skips
     :param elsewhere: number of the batch's dead letters that are stored durably outside the sink already
     :param positions: the positions of all records read, for the receipt, where records may appear late
     """
@@ -85,7 +80,6 @@ class BatchContent:
     dead_letters: list[DeadLetter]
     read: int
     filtered: int
-    original: Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
     elsewhere: int = 0
     positions: str | None = None
 

@@ -1,32 +1,28 @@
-"""Store dead letters outside the sink, in Kafka, PostgreSQL or files, by wrapping the sink and its writer.
+"""Store dead letters: retry a store that refuses them, wherever it is, and wrap a sink whose store is elsewhere.
 
-The dead letters of a batch are written durably before the sink claims its receipt; the sink only gets their number.
-They count only if the receipt names their attempt, so what a failed attempt left behind is never read.
+A store outside the sink is in Kafka, PostgreSQL or files. The dead letters of a batch are then written durably before
+the sink claims its receipt; the sink only gets their number. They count only if the receipt names their attempt, so
+what a failed attempt left behind is never read.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from airflow_provider_ckpt.connectors.batch_content import (
-    DEAD_LETTER_RETRY_SECONDS,
-    BatchContent,
-    DeadLetter,
-    StoredDeadLetter,
-)
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, StoredDeadLetter
 from airflow_provider_ckpt.connectors.outputs import NamesOutputs, Output
-from airflow_provider_ckpt.connectors.row_filter import exclude_rows
-from airflow_provider_ckpt.connectors.sink_protocol import Claims, FileBasedSink, Sink, SinkWithWitness, Writer
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, FileBasedSink, Refused, Sink, SinkWithWitness, Writer
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo
+from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
@@ -34,7 +30,51 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
     from airflow_provider_ckpt.connectors.file_lists import FileList
 
+RETRY_SECONDS = 1.0
+"""Pause in seconds before a failed write of dead letters is retried (semantics, section 7)."""
+
 _CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, AttemptOutcome.VOID, AttemptOutcome.STAGED})
+
+T = TypeVar("T")
+
+
+class DeadLettersRefusedError(CkptError):
+    """Refusal of dead letters by a store that works otherwise; a retry may succeed."""
+
+
+def store_dead_letters(
+    store: Callable[[], T],
+    dead_letters: Sequence[DeadLetter],
+    task: BatchTask,
+    queue: DeadLetterQueue,
+    refusal: type[CkptError] = DeadLettersRefusedError,
+) -> T:
+    """Store dead letters of a batch; if they are refused, retry ``max_dlq_retries`` times, one second apart.
+
+    :param store: function that stores them, or does all in which they are stored
+    :param dead_letters: the dead letters, for messages
+    :param task: the batch, for messages
+    :param queue: the pipeline's dead letter settings
+    :param refusal: class of the errors after which ``store`` is called again; all others are passed on
+    :return: the result of ``store``
+    :raises DeadLetterQueueError: if all retries failed
+    """
+    retries = 0
+    while True:
+        try:
+            return store()
+        except refusal as error:
+            if retries == queue.max_dlq_retries:
+                raise DeadLetterQueueError(
+                    f"{error.message.removesuffix('.')}. The batch's dead letters could not be stored, so nothing of "
+                    "it was sent.",
+                    batch=str(task.key),
+                    position=dead_letters[0].position if error.position is None else error.position,
+                    sqlstate=error.sqlstate,
+                    hint=error.hint or "Repair the destination of dead_letter_queue, then run again.",
+                ) from error
+            retries += 1
+            time.sleep(RETRY_SECONDS)
 
 
 class DeadLetterStore(Protocol):
@@ -45,6 +85,8 @@ class DeadLetterStore(Protocol):
 
     def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
         """Write dead letters of one attempt durably; writing the same ones again is harmless.
+
+        The caller retries (see :func:`store_dead_letters`).
 
         :param task: the batch and its attempt
         :param dead_letters: all dead letters of the attempt so far; a dead letter's number is its index
@@ -58,81 +100,49 @@ class DeadLetterStore(Protocol):
         """Close connections."""
 
 
-class _BadRecordsError(CkptError):
-    """Signal that the sink found bad records; never leaves this module, since the batch is retried without them."""
-
-
 class WriterWithDeadLetterStore:
     """Sink writer whose dead letters go into a dead letter store; see :class:`Writer`.
 
     :param queue: the pipeline's dead letter settings
     """
 
-    def __init__(self, writer: Writer, box: DeadLetterStore, queue: DeadLetterQueue) -> None:
+    def __init__(self, writer: Writer, store: DeadLetterStore, queue: DeadLetterQueue) -> None:
         self._writer = writer
-        self._box = box
+        self._store = store
         self._queue = queue
+        self._stored: tuple[BatchTask | None, int] = (None, 0)
 
-    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Store the batch's dead letters, then deliver the rest.
 
-        If the sink finds bad records, their dead letters are stored too and the batch is delivered again without them.
+        If the sink refuses rows, the next call stores the dead letters that were added since.
 
         :raises DeadLetterQueueError: if a dead letter cannot be stored; nothing of the batch is delivered or claimed
             then
         """
-        rows, dead_letters, kept = content.rows, list(content.dead_letters), 0
-        refused: dict[int, ErrorInfo] = {}
-
-        def found(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-            refused.update(errors)
-            raise _BadRecordsError(f"{len(errors)} records are refused")
-
-        while True:
-            checked_counts(content, task, self._queue, dead_letters[len(content.dead_letters) :])
-            if len(dead_letters) > kept:
-                self._keep(task, dead_letters, kept)
-                kept = len(dead_letters)
-            refused.clear()
-            rest = BatchContent(rows, [], content.read, content.filtered, found, kept, content.positions)
-            outcome = self._writer.deliver(task, rest)
-            if not refused:
-                return _with_error_types(outcome, dead_letters)
-            dead_letters += content.original(refused)
-            rows = exclude_rows(rows, refused)
+        checked_counts(content, task, self._queue)
+        dead_letters = content.dead_letters
+        latest, stored = self._stored
+        first = stored if latest is task else 0
+        if len(dead_letters) > first:
+            store = partial(self._store.keep, task, dead_letters, first)
+            store_dead_letters(store, dead_letters[first:], task, self._queue, refusal=CkptError)
+        self._stored = task, len(dead_letters)
+        result = self._writer.deliver(task, replace(content, dead_letters=[], elsewhere=len(dead_letters)))
+        return result if isinstance(result, Refused) else _with_error_types(result, dead_letters)
 
     def close(self) -> None:
         """Close connections."""
         self._writer.close()
-        self._box.close()
-
-    def _keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
-        failures = 0
-        while True:
-            try:
-                self._box.keep(task, dead_letters, first)
-            except CkptError as error:
-                failures += 1
-                if failures > self._queue.max_dlq_retries:
-                    raise DeadLetterQueueError(
-                        f"{error.message.removesuffix('.')}. The batch's dead letters could not be stored, so nothing "
-                        "of it was sent.",
-                        batch=str(task.key),
-                        position=dead_letters[first].position,
-                        sqlstate=error.sqlstate,
-                        hint=error.hint or "Repair the destination of dead_letter_queue, then run again.",
-                    ) from error
-                time.sleep(DEAD_LETTER_RETRY_SECONDS)
-            else:
-                return
+        self._store.close()
 
 
 class SinkWithDeadLetterStore:
     """Sink whose dead letters are in a dead letter store; see :class:`Sink`."""
 
-    def __init__(self, sink: Sink, box: DeadLetterStore) -> None:
+    def __init__(self, sink: Sink, store: DeadLetterStore) -> None:
         self._sink = sink
-        self._box = box
+        self._store = store
         self.exactly_once = sink.exactly_once
 
     @property
@@ -144,11 +154,11 @@ class SinkWithDeadLetterStore:
         """See :meth:`Sink.check`; the dead letter store is checked, too."""
         self._sink.check(create=create)
         if create:
-            self._box.check()
+            self._store.check()
 
     def outputs(self) -> Sequence[Output]:
         """See :class:`NamesOutputs`; includes the outputs of the dead letter store."""
-        named = [part.outputs() for part in (self._sink, self._box) if isinstance(part, NamesOutputs)]
+        named = [part.outputs() for part in (self._sink, self._store) if isinstance(part, NamesOutputs)]
         return [output for outputs in named for output in outputs]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
@@ -173,7 +183,7 @@ class SinkWithDeadLetterStore:
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """See :meth:`Sink.letters`."""
-        return self._box.dead_letters(sources)
+        return self._store.dead_letters(sources)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
         """See :meth:`Sink.store_replay`."""
@@ -207,7 +217,7 @@ class SinkWithDeadLetterStore:
     def close(self) -> None:
         """Close connections."""
         self._sink.close()
-        self._box.close()
+        self._store.close()
 
 
 def _with_error_types(outcome: Outcome, dead_letters: Sequence[DeadLetter]) -> Outcome:

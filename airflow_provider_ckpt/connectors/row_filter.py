@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 
 if TYPE_CHECKING:
@@ -17,3 +19,21 @@ def exclude_rows(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
     import pyarrow.compute as pc
 
     return rows.filter(pc.invert(pc.is_in(rows.column(ROW_NUMBER), pa.array(list(numbers), pa.int64()))))
+
+
+def without_refused(
+    content: BatchContent, refused: Collection[int], dead_letters: Sequence[DeadLetter], skipped: int = 0
+) -> BatchContent:
+    """Return a batch's content without the rows that the sink refused.
+
+    :param content: what the sink was given
+    :param refused: numbers of the refused rows
+    :param dead_letters: dead letters of those that are not skipped
+    :param skipped: number of those that ``error_policy`` skips
+    """
+    return replace(
+        content,
+        rows=exclude_rows(content.rows, refused),
+        dead_letters=[*content.dead_letters, *dead_letters],
+        filtered=content.filtered + skipped,
+    )

@@ -14,6 +14,7 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent, StoredD
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
@@ -159,16 +160,34 @@ class ComparesTargets(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Answer of a writer whose sink refuses some rows of a batch; nothing of the batch is committed.
+
+    :param errors: error of each refused row, by row number; not empty
+    """
+
+    errors: Mapping[int, ErrorInfo]
+
+    def __post_init__(self) -> None:
+        if not self.errors:
+            raise ValueError("a refusal without a refused row would be delivered again and again")
+
+
 class Writer(Protocol):
     """Writing side of a sink, one per lane; keeps its connection across batches."""
 
-    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Claim the task's verdict and carry out its effect, in one transaction.
 
-        ``deliver`` writes the rows and dead letters; ``reject`` gets all records as ``content.letters`` and no rows;
-        ``void`` gets nothing. If a receipt exists already, nothing is written; the outcome has that receipt and
-        ``found``. A two-phase sink returns ``staged``. A failed batch raises nothing: the outcome is ``failed`` with
-        the error, and what was written is rolled back.
+        ``deliver`` writes the rows and dead letters; ``reject`` gets all records as dead letters and no rows; ``void``
+        gets nothing. If a receipt exists already, nothing is written; the outcome has that receipt and ``found``. A
+        two-phase sink returns ``staged``. A failed batch raises nothing: the outcome is ``failed`` with the error, and
+        what was written is rolled back.
+
+        If the sink refuses some rows (a constraint, a value that does not fit), the writer returns :class:`Refused`,
+        and the lane calls it again with the others. Until then the writer may keep the batch's transaction open with
+        those in it. It rolls back if it is called with anything else, or closed.
 
         :param task: the batch, its attempt and instruction
         :param content: its rows and dead letters
@@ -176,7 +195,7 @@ class Writer(Protocol):
         """
 
     def close(self) -> None:
-        """Close connections."""
+        """Close connections; what is not committed is rolled back."""
 
 
 class Committer(Protocol):

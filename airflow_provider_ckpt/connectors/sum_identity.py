@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError
@@ -10,25 +9,21 @@ from airflow_provider_ckpt.core.receipt import Counts
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
-    from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
+    from airflow_provider_ckpt.connectors.batch_content import BatchContent
     from airflow_provider_ckpt.core.wave import BatchTask
 
 
-def checked_counts(
-    content: BatchContent, task: BatchTask, queue: DeadLetterQueue, own: Sequence[DeadLetter] = ()
-) -> Counts:
+def checked_counts(content: BatchContent, task: BatchTask, queue: DeadLetterQueue) -> Counts:
     """Return the counts of a batch, after checking that the batch may be sent.
 
     :param content: the batch after the transform
     :param task: the batch, for messages
     :param queue: the pipeline's dead letter settings
-    :param own: dead letters of rows that the writer itself found bad
     :raises CkptError: if the counts do not add up (``SumIdentity``)
     :raises DeadLetterQueueError: if there are dead letters and the pipeline allows none
     """
-    dead_letters = [*content.dead_letters, *own]
-    kept = content.elsewhere + len(dead_letters)
-    counts = Counts(content.read, content.rows.num_rows - len(own), content.filtered, kept)
+    kept = content.elsewhere + len(content.dead_letters)
+    counts = Counts(content.read, content.rows.num_rows, content.filtered, kept)
     if not counts.balanced:
         raise CkptError(
             f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
@@ -36,8 +31,8 @@ def checked_counts(
             batch=str(task.key),
             hint="Nothing is lost; report it, since it is a defect.",
         )
-    if dead_letters and not queue.enabled:
-        first = dead_letters[0]
+    if content.dead_letters and not queue.enabled:
+        first = content.dead_letters[0]
         raise DeadLetterQueueError(
             f"position {first.position} calls for a dead letter ({first.error.type.value}: {first.error.message}), "
             "but dead_letter_queue.enabled is false; nothing of the batch was sent.",

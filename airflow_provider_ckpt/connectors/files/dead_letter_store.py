@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles
-from airflow_provider_ckpt.connectors.local.filesystem import check_writable, escape, io_error, local_path
+from airflow_provider_ckpt.connectors.local.filesystem import check_writable, escape, local_path
 from airflow_provider_ckpt.connectors.outputs import Output
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import DeadLetterQueueError
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
@@ -47,13 +46,7 @@ class FilesDeadLetterStore:
 
     def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all of it anew
         """See :meth:`DeadLetterStore.keep`; an attempt's file is replaced by a longer one."""
-        try:
-            self._files.write(task, self._context, dead_letters, retries=0)
-        except DeadLetterQueueError as error:  # the caller counts the retries
-            reason = error.__cause__
-            raise (
-                io_error(reason, f"store dead letters under {self._path}") if isinstance(reason, OSError) else error
-            ) from reason
+        self._files.write(task, self._context, dead_letters)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """See :meth:`DeadLetterStore.letters`."""

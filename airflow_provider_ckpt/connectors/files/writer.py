@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.dead_letter_store import store_dead_letters
 from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout
 from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
@@ -58,7 +60,8 @@ class FilesWriter:
     def _deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         counts = checked_counts(content, task, self._queue)
         if content.dead_letters:  # never removed: a duplicate task's receipt may name this attempt
-            self._target.dead_letters.write(task, self._context, content.dead_letters, self._queue.max_dlq_retries)
+            store = partial(self._target.dead_letters.write, task, self._context, content.dead_letters)
+            store_dead_letters(store, content.dead_letters, task, self._queue)
         name = None
         if content.rows.num_rows:
             name = self._target.new_file(task.key, self._context.epoch)

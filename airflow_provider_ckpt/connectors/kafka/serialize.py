@@ -6,7 +6,7 @@ Rows are sent as they are if they have a column ``value``, no columns other than
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -96,15 +96,6 @@ class Messages:
 
     def __len__(self) -> int:
         return len(self.numbers)
-
-    def without(self, bad: Iterable[int]) -> Messages:
-        """Return the messages without those of some row numbers."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        kept = pc.invert(pc.is_in(self.numbers, value_set=pa.array(list(bad), pa.int64())))
-        columns = [self.numbers, self.value, self.key, self.headers, self.timestamp, self.partition]
-        return Messages(*[None if column is None else column.filter(kept) for column in columns])
 
 
 def to_messages(rows: pa.Table, key: Sequence[str]) -> Messages:

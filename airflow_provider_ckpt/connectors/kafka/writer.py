@@ -9,12 +9,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS, BatchContent, DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError, store_dead_letters
 from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim, read_epochs
 from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
 from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
@@ -25,12 +27,11 @@ from airflow_provider_ckpt.connectors.kafka.sender import Sender
 from airflow_provider_ckpt.connectors.kafka.serialize import Messages, to_messages
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.size_limits import always_refused, possibly_refused
-from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import Refused, SinkContext
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import (
     CkptError,
-    DeadLetterQueueError,
     ErrorInfo,
     ErrorType,
     FencedError,
@@ -43,23 +44,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-
-
-class _RecordsRefusedError(Exception):
-    """Refusal of some records by the broker; the transaction was aborted."""
-
-    def __init__(self, refused: Mapping[int, ErrorInfo]) -> None:
-        super().__init__()
-        self.refused = refused
-
-
-class _DeadLetterRefusedError(Exception):
-    """Refusal of a dead letter by the broker; the transaction was aborted."""
-
-    def __init__(self, dead_letter: DeadLetter, error: KafkaError) -> None:
-        super().__init__()
-        self.dead_letter = dead_letter
-        self.error = error
 
 
 class KafkaWriter:
@@ -76,13 +60,14 @@ class KafkaWriter:
         self._target: SinkTopic | None = None
         self._hold: PartitionClaim | None = None
 
-    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Write the batch and its receipt, unless it has a receipt already. See :meth:`Writer.deliver`."""
         from confluent_kafka import KafkaException
 
+        queue = self._pipeline.dead_letter_queue
         try:
-            checked_counts(content, task, self._pipeline.dead_letter_queue)
-            return self._found(task) or self._persist(task, content)
+            checked_counts(content, task, queue)
+            return store_dead_letters(partial(self._write, task, content), content.dead_letters, task, queue)
         except FencedError:
             self.close()
             raise
@@ -132,33 +117,21 @@ class KafkaWriter:
             return None
         return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, found=True)
 
-    def _persist(self, task: BatchTask, content: BatchContent) -> Outcome:
-        """Write the batch; retry without refused records, and ``max_dlq_retries`` times after a refused dead letter."""
-        messages = to_messages(content.rows, self._pipeline.sink.key)
-        bad = always_refused(messages, self._described())
-        refusals = 0
-        while True:
-            try:
-                return self._transaction(task, content, messages, bad)
-            except _RecordsRefusedError as unfit:
-                bad = {**bad, **unfit.refused}
-            except _DeadLetterRefusedError as failure:
-                refusals += 1
-                if refusals > self._pipeline.dead_letter_queue.max_dlq_retries:
-                    raise self._dead_letter_error(task, failure) from None
-                time.sleep(DEAD_LETTER_RETRY_SECONDS)
-            # The client has numbered messages that were never sent, so its next transaction would fail, too.
-            self._let_go()
-            found = self._found(task)  # another attempt may have been faster
-            if found is not None:
-                return found
+    def _write(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
+        """Write the batch in one transaction; after a refusal nothing of it is left.
 
-    def _transaction(
-        self, task: BatchTask, content: BatchContent, messages: Messages, bad: Mapping[int, ErrorInfo]
-    ) -> Outcome:
-        own = content.original(bad) if bad else []
-        counts = checked_counts(content, task, self._pipeline.dead_letter_queue, own)
-        messages, dead_letters = messages.without(bad) if bad else messages, [*content.dead_letters, *own]
+        :raises DeadLettersRefusedError: if the broker refuses a dead letter
+        """
+        found = self._found(task)
+        if found is not None:
+            return found
+        messages = to_messages(content.rows, self._pipeline.sink.key)
+        refused = always_refused(messages, self._described())
+        return Refused(refused) if refused else self._transaction(task, content, messages)
+
+    def _transaction(self, task: BatchTask, content: BatchContent, messages: Messages) -> Outcome | Refused:
+        counts = checked_counts(content, task, self._pipeline.dead_letter_queue)
+        dead_letters = content.dead_letters
         verdict = task.instruction.verdict
         now = datetime.now(UTC)
         receipt = Receipt(
@@ -169,12 +142,18 @@ class KafkaWriter:
         secret = secrets.token_bytes(16) if dead_letters else None
         producer.begin_transaction()
         try:
-            self._send_rows(messages)
+            refused = self._send_rows(messages)
+            if refused:
+                self._take_back(hold)
+                return Refused(refused)
             self._send_dead_letters(task, dead_letters, secret)
             # The receipt is sent last, so that it hides other receipts from readers for the shortest time.
             value = receipt_value(receipt, secret)
             producer.produce(self._receipts, value, receipt_key(self._context.ledger, task.key), 0)
             transactions.commit()
+        except DeadLettersRefusedError:
+            self._take_back(hold)
+            raise
         except BaseException:
             transactions.abort()
             raise
@@ -182,17 +161,25 @@ class KafkaWriter:
         types = Counter(dead_letter.error.type.value for dead_letter in dead_letters)
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
 
-    def _send_rows(self, messages: Messages) -> None:
+    def _take_back(self, hold: PartitionClaim) -> None:
+        """Abort the transaction and release the claim.
+
+        The client has numbered messages that were never sent, so its next transaction would fail, too.
+        """
+        hold.transactions.abort()
+        self._let_go()
+
+    def _send_rows(self, messages: Messages) -> dict[int, ErrorInfo]:
+        """Send the rows, and return the error of each message that the broker refused, by row number."""
         if not len(messages):
-            return
+            return {}
         assert self._hold is not None
         watched = possibly_refused(messages, self._described(), int(time.time() * 1000))
         refused: dict[int, ErrorInfo] = {}
         Sender(self._hold.transactions.producer, self._name, refused).send(messages, watched)
         if watched:
             self._hold.transactions.flush(refused)
-        if refused:
-            raise _RecordsRefusedError(refused)
+        return refused
 
     def _send_dead_letters(self, task: BatchTask, dead_letters: Sequence[DeadLetter], secret: bytes | None) -> None:
         if not dead_letters:
@@ -214,19 +201,13 @@ class KafkaWriter:
             dead_letter, error = failures[0]
             info = self._info(error, "")
             if not info.recoverable and info.type is not ErrorType.FENCED:
-                raise _DeadLetterRefusedError(dead_letter, error)
+                name = self._pipeline.dead_letter_queue.topic
+                raise DeadLettersRefusedError(
+                    self._info(error, f"writing a dead letter to topic {name}").message,
+                    position=dead_letter.position,
+                    hint=f"Make topic {name} accept it (max.message.bytes, rights), then run again.",
+                )
             # The dead letter is not the cause; the commit raises the error.
-
-    def _dead_letter_error(self, task: BatchTask, failure: _DeadLetterRefusedError) -> CkptError:
-        name = self._pipeline.dead_letter_queue.topic
-        info = self._info(failure.error, f"writing a dead letter to topic {name}")
-        return DeadLetterQueueError(
-            f"{info.message}. The dead letter of position {failure.dead_letter.position} could not be stored, so "
-            "nothing of the batch was sent.",
-            batch=str(task.key),
-            position=failure.dead_letter.position,
-            hint=f"Make topic {name} accept it (max.message.bytes, rights), then run again.",
-        )
 
     def _info(self, error: KafkaError, doing: str) -> ErrorInfo:
         return to_error_info(error, ErrorType.KAFKA_PRODUCER, doing, self._connection)

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ckpt.connectors.batch_content import (
-    DEAD_LETTER_RETRY_SECONDS,
-    DeadLetter,
-    StoredDeadLetter,
-    split_headers,
-)
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter, split_headers
+from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError
 from airflow_provider_ckpt.connectors.local.filesystem import escape, io_error, write_durably
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType, SinkError
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import BatchTask
 
 
@@ -74,15 +69,14 @@ class DeadLetterFiles:
         directory = self.directory / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
         return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
 
-    def write(self, task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter], retries: int) -> Path:
+    def write(self, task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter]) -> Path:
         """Write an attempt's dead letters durably; a failed write leaves no file behind.
 
         :param task: the batch and its attempt
         :param context: ledger, pipeline and epoch
         :param dead_letters: all dead letters of the attempt
-        :param retries: number of retries after the first failure, :data:`DEAD_LETTER_RETRY_SECONDS` apart
         :raises IoError: if the disk as a whole is full or broken
-        :raises DeadLetterQueueError: if they could not be written for any other reason
+        :raises DeadLettersRefusedError: if they could not be written for any other reason
         """
         path = self.file(task.key, task.attempt, context.epoch)
         at = datetime.now(UTC)
@@ -90,21 +84,14 @@ class DeadLetterFiles:
             json.dumps(_to_json(task, context, dead_letter, at), ensure_ascii=False) for dead_letter in dead_letters
         ]
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-        for retry in range(retries + 1):
-            try:
-                write_durably(path, data)
-            except OSError as error:
-                failure = io_error(error, f"write {path}")
-                if failure.whole:
-                    raise failure from error
-                if retry == retries:
-                    raise DeadLetterQueueError(
-                        f"{failure.message} The batch's dead letters could not be stored, so nothing of it was sent.",
-                        hint="Make that directory writable, then run again.",
-                    ) from error
-                time.sleep(DEAD_LETTER_RETRY_SECONDS)
-            else:
-                break
+        try:
+            write_durably(path, data)
+        except OSError as error:
+            failure = io_error(error, f"write {path}")
+            if failure.whole:
+                raise failure from error
+            hint = "Make that directory writable, then run again."
+            raise DeadLettersRefusedError(failure.message, hint=hint) from error
         return path
 
     def read(self, source: AttemptKey) -> Iterator[StoredDeadLetter]:

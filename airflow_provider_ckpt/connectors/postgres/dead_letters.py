@@ -8,11 +8,12 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter, split_headers
+from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError
 from airflow_provider_ckpt.connectors.postgres.client import error_info, quote
 from airflow_provider_ckpt.connectors.postgres.receipts import DEAD_LETTER, DEAD_LETTER_COLUMNS, BookkeepingTables
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 
 
 _STAGE = "ckpt_letters"
-
-
-class DeadLettersRefusedError(DeadLetterQueueError):
-    """Refusal of dead letters by the server; a retry may succeed."""
+_SAVEPOINT = "ckpt_before_letters"
 
 
 def write_dead_letters(
@@ -31,19 +29,21 @@ def write_dead_letters(
 ) -> None:
     """Write the dead letters of one attempt in its transaction, by INSERT: row level security does not allow COPY.
 
+    If the server refuses them, the transaction is as it was before.
+
     :param cursor: an ADBC cursor
     :param task: the attempt
     :param context: ledger, pipeline and epoch of the writer
     :param dead_letters: the dead letters
     :param books: the bookkeeping tables
-    :raises UnwrittenError: if they cannot be written, and a new connection would not help
+    :raises DeadLettersRefusedError: if they cannot be written, and a new connection would not help
     """
     from adbc_driver_manager import Error
 
     columns = ", ".join(map(quote, DEAD_LETTER_COLUMNS))
     try:
         cursor.executescript(
-            f"CREATE TEMP TABLE IF NOT EXISTS {_STAGE} ON COMMIT DELETE ROWS AS"
+            f"SAVEPOINT {_SAVEPOINT}; CREATE TEMP TABLE IF NOT EXISTS {_STAGE} ON COMMIT DELETE ROWS AS"
             f" SELECT {columns} FROM {books.table(DEAD_LETTER).format()} WITH NO DATA"
         )
         cursor.adbc_ingest(_STAGE, dead_letter_table(task, context, dead_letters), mode="append", temporary=True)
@@ -54,6 +54,7 @@ def write_dead_letters(
         info = error_info(error, ErrorType.DEAD_LETTER_QUEUE, f"writing dead letters of {task.key}")
         if info.recoverable or info.sqlstate is None:
             raise
+        cursor.executescript(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
         raise DeadLettersRefusedError(info.message, sqlstate=info.sqlstate) from error
 
 

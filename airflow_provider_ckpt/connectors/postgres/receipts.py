@@ -116,9 +116,13 @@ class BookkeepingTables:
 
     @property
     def recount(self) -> str:
-        """Statement that sets counts of a claimed receipt. Values: the key's five parts, delivered, dead-lettered."""
+        """Statement that sets counts of a claimed receipt.
+
+        Values: the key's five parts, then the numbers of delivered, filtered and dead-lettered records.
+        """
         return f"""
-            UPDATE {self.table(RECEIPT)} SET delivered = {{5}}::bigint, dead_lettered = {{6}}::bigint
+            UPDATE {self.table(RECEIPT)}
+            SET delivered = {{5}}::bigint, filtered = {{6}}::bigint, dead_lettered = {{7}}::bigint
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
               AND partition = {{3}}::text AND seq = {{4}}::bigint
             RETURNING 1"""

@@ -2,6 +2,9 @@
 
 A lane has one ADBC connection in autocommit mode. Transactions are begun by a statement, because the driver's own
 transactions cannot return to a savepoint after a failed COPY.
+
+If the target refuses rows, the transaction stays open with the others in it, and the next call completes it. If dead
+letters are stored elsewhere, it is rolled back instead: storing them might wait for a lock that it holds.
 """
 
 from __future__ import annotations
@@ -10,26 +13,28 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS, BatchContent
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.dead_letter_store import store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import refuse_if_fenced
 from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
-from airflow_provider_ckpt.connectors.postgres.dead_letters import DeadLettersRefusedError, write_dead_letters
+from airflow_provider_ckpt.connectors.postgres.dead_letters import write_dead_letters
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
 from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, session_prefix, to_receipt
-from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER, RowCounter
+from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
 from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS, RowWriter, write_good_rows
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.postgres.target_rules import TargetDescription, describe_target
-from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.row_filter import exclude_rows
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import (
@@ -55,6 +60,24 @@ _DIFFER_HINT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenBatch:
+    """A batch whose transaction is open, with all rows in it that the target accepts.
+
+    :param task: the batch and its attempt
+    :param receipt: its receipt, which counts the refused rows as delivered
+    :param numbers: numbers of the accepted rows
+    """
+
+    task: BatchTask
+    receipt: Receipt
+    numbers: pa.ChunkedArray
+
+    def is_continued_by(self, task: BatchTask, content: BatchContent) -> bool:
+        """Return whether the content is that of the same attempt without the refused rows."""
+        return task == self.task and self.numbers.equals(content.rows.column(ROW_NUMBER))
+
+
 class PostgresWriter:
     """Writer of one lane; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`."""
 
@@ -72,14 +95,20 @@ class PostgresWriter:
         self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
         self._target: TargetDescription | None = None
         self._senders: dict[tuple[pa.Schema, bool], RowWriter] = {}
+        self._unfinished: _OpenBatch | None = None
 
-    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Claim the receipt and write rows and dead letters; see :meth:`Writer.deliver`."""
         from adbc_driver_manager import Error
 
+        unfinished, self._unfinished = self._unfinished, None
         try:
             checked_counts(content, task, self._queue)
-            return self._retry_dead_letters(task, content)
+            if unfinished is not None and unfinished.is_continued_by(task, content):
+                return self._complete(task, content, unfinished.receipt)
+            if unfinished is not None:
+                self._run("ROLLBACK")
+            return self._transaction(task, content)
         except FencedError:
             self._roll_back()
             raise
@@ -95,29 +124,19 @@ class PostgresWriter:
     def close(self) -> None:
         """Close the connection, whether it is alive or lost."""
         opened, cursor = self._open, self._cursor
-        self._open = self._cursor = self._target = None
+        self._open = self._cursor = self._target = self._unfinished = None
         self._senders.clear()
         if opened is not None:
             with closing(opened), closing(cursor):
                 pass
 
-    def _retry_dead_letters(self, task: BatchTask, content: BatchContent) -> Outcome:
-        """Deliver the batch, and retry from the start while only its dead letters cannot be written."""
-        for _ in range(self._queue.max_dlq_retries):
-            try:
-                return self._transaction(task, content, BookkeepingTables(self._connect().table.schema))
-            except DeadLettersRefusedError:
-                self._roll_back()
-                time.sleep(DEAD_LETTER_RETRY_SECONDS)
-        return self._transaction(task, content, BookkeepingTables(self._connect().table.schema))
-
-    def _transaction(self, task: BatchTask, content: BatchContent, books: BookkeepingTables) -> Outcome:
-        """Deliver the batch with all rows at once; if bad data prevents that, once more without the bad records."""
+    def _transaction(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
+        """Deliver the batch with all rows at once; if bad data prevents that, write the others and return the bad."""
         import pyarrow as pa
         from adbc_driver_manager import Error
 
         try:
-            return self._attempt(task, content, books, partial(self._send_at_once, task))
+            return self._attempt(task, content, partial(self._send_at_once, task))
         except pa.ArrowInvalid:
             send = self._without_bad_records(task, cast=True)
         except Error as error:
@@ -125,37 +144,53 @@ class PostgresWriter:
                 raise
             send = self._without_bad_records(task, cast=False)
         self._run("ROLLBACK")
-        return self._attempt(task, content, books, send)
+        return self._attempt(task, content, send)
 
-    def _attempt(self, task: BatchTask, content: BatchContent, books: BookkeepingTables, send: _Send) -> Outcome:
-        verdict = task.instruction.verdict
+    def _attempt(self, task: BatchTask, content: BatchContent, send: _Send) -> Outcome | Refused:
+        books = BookkeepingTables(self._connect().table.schema)
         counts = checked_counts(content, task, self._queue)
         receipt = Receipt(
-            task.key, task.range, verdict, self._context.epoch, task.attempt, counts, self._now(), task.bound,
-            content.positions,
+            task.key, task.range, task.instruction.verdict, self._context.epoch, task.attempt, counts, self._now(),
+            task.bound, content.positions,
         )  # fmt: skip
         count = self._connect().row_count(upsert=self._is_keyed(task))
         settings = f"{SET_DURABLE_COMMIT}, {count.start(content.rows.num_rows)}"
         if not begin_with_claim(receipt, self._context, books, self._cursor, settings):
             return self._found(task, books)
-        dead_letters = content.dead_letters
-        if content.rows.num_rows:
-            bad = send(content.rows)
-            if bad:
-                own = content.original(bad)
-                counts = checked_counts(content, task, self._queue, own)
-                recounted = [*self._batch_key(task), counts.delivered, counts.dead_lettered]
-                adbc_fetch(self._cursor)(books.recount, recounted)
-                dead_letters = [*dead_letters, *own]
-        if dead_letters:
-            write_dead_letters(self._cursor, task, self._context, dead_letters, books)
-        self._run(f"{CHECK_CONSTRAINTS}; {self._row_count_statement(task, books, count)}; COMMIT")
-        types = Counter(dead_letter.error.type.value for dead_letter in dead_letters)
-        receipt = replace(receipt, counts=counts)
-        return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
+        refused = send(content.rows) if content.rows.num_rows else {}
+        if not refused:
+            return self._complete(task, content, receipt)
+        if self._queue.elsewhere:
+            self._run("ROLLBACK")
+        else:
+            accepted = exclude_rows(content.rows.select([ROW_NUMBER]), refused)
+            self._unfinished = _OpenBatch(task, receipt, accepted.column(ROW_NUMBER))
+        return Refused(refused)
 
-    def _row_count_statement(self, task: BatchTask, books: BookkeepingTables, count: RowCounter) -> str:
+    def _complete(self, task: BatchTask, content: BatchContent, receipt: Receipt) -> Outcome:
+        """Write the dead letters and commit, after the receipt and the rows.
+
+        :param task: the batch
+        :param content: its content without refused rows
+        :param receipt: the receipt as it was claimed
+        """
+        books = BookkeepingTables(self._connect().table.schema)
+        counts, dead_letters = checked_counts(content, task, self._queue), content.dead_letters
+        if counts != receipt.counts:
+            changed = [counts.delivered, counts.filtered, counts.dead_lettered]
+            adbc_fetch(self._cursor)(books.recount, [*self._batch_key(task), *changed])
+            receipt = replace(receipt, counts=counts)
+        if dead_letters:
+            write = partial(write_dead_letters, self._cursor, task, self._context, dead_letters, books)
+            store_dead_letters(write, dead_letters, task, self._queue)
+        self._run(f"{CHECK_CONSTRAINTS}; {self._row_count_statement(task, books)}; COMMIT")
+        types = Counter(dead_letter.error.type.value for dead_letter in dead_letters)
+        outcome = AttemptOutcome(receipt.verdict.value)
+        return Outcome(task.key, task.attempt, outcome, receipt=receipt, dead_letters=dict(types))
+
+    def _row_count_statement(self, task: BatchTask, books: BookkeepingTables) -> str:
         """Return the statement that compares the added with the sent rows, or only stores the number of added rows."""
+        count = self._connect().row_count(upsert=self._is_keyed(task))
         if not self._rows_may_differ:
             return count.check
         return books.store_added(count.added).format(*map(literal, self._batch_key(task)))

@@ -9,13 +9,14 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, record_error
-from airflow_provider_ckpt.connectors.row_filter import exclude_rows
-from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.dead_letter_store import store_dead_letters
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, remove_files
@@ -78,7 +79,7 @@ class TableWriter(ABC, Generic[V]):
         :param written: list to which each file is added before it is written
         """
 
-    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Stage the batch, unless it has its receipt already; see :class:`Writer`."""
         try:
             version = self._fresh()
@@ -97,14 +98,13 @@ class TableWriter(ABC, Generic[V]):
     def close(self) -> None:
         """Do nothing: no file is held open."""
 
-    def _stage(self, task: BatchTask, content: BatchContent, version: V) -> Outcome:
+    def _stage(self, task: BatchTask, content: BatchContent, version: V) -> Outcome | Refused:
+        counts = checked_counts(content, task, self._pipeline.dead_letter_queue)
         rows = self._convert_rows(content.rows, version)
         errors = self._record_errors(rows, version) if rows.num_rows else {}
-        own = content.original(errors) if errors else []
-        counts = checked_counts(content, task, self._pipeline.dead_letter_queue, own)
-        dead_letters = sorted([*content.dead_letters, *own], key=lambda dead_letter: dead_letter.position)
         if errors:
-            rows = exclude_rows(rows, errors)
+            return Refused(errors)
+        dead_letters = sorted(content.dead_letters, key=lambda dead_letter: dead_letter.position)
         written: list[Path] = []
         try:
             data = WrittenFiles()
@@ -129,8 +129,8 @@ class TableWriter(ABC, Generic[V]):
         return staged.outcome(task, Counter(dead_letter.error.type.value for dead_letter in dead_letters))
 
     def _write_letters(self, task: BatchTask, dead_letters: list[DeadLetter], version: V) -> str:
-        retries = self._pipeline.dead_letter_queue.max_dlq_retries
-        return str(version.layout.dead_letters.write(task, self._context, dead_letters, retries))
+        store = partial(version.layout.dead_letters.write, task, self._context, dead_letters)
+        return str(store_dead_letters(store, dead_letters, task, self._pipeline.dead_letter_queue))
 
 
 def null_errors(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:

@@ -30,10 +30,6 @@ class RecordError(CkptError):
         return replace(self._info, message=f"position {self.position}: {self._info.message}")
 
 
-class SkippedError(CkptError):
-    """Raised when the sink found bad records that ``error_policy`` skips; the batch is then delivered without them."""
-
-
 def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: DeliveryPolicy) -> list[DeadLetter]:
     """Return the dead letters without those that ``error_policy`` skips.
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.record_positions import RecordPositions
-from airflow_provider_ckpt.connectors.row_filter import exclude_rows
-from airflow_provider_ckpt.connectors.sink_protocol import Writer
+from airflow_provider_ckpt.connectors.row_filter import without_refused
+from airflow_provider_ckpt.connectors.sink_protocol import Refused, Writer
 from airflow_provider_ckpt.connectors.source_protocol import Reader
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
@@ -23,7 +22,7 @@ from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters import originals
-from airflow_provider_ckpt.spark.dead_letters.error_policy import SkippedError, skipped_indexes, without_skipped
+from airflow_provider_ckpt.spark.dead_letters.error_policy import skipped_indexes, without_skipped
 from airflow_provider_ckpt.spark.dead_letters.headers import with_headers
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import is_replay
 from airflow_provider_ckpt.spark.failures import to_error_info
@@ -78,8 +77,7 @@ class Lane:
 
     def close(self) -> None:
         """Close the lane's connections."""
-        if self._writer is not None:
-            self._writer.close()
+        self._close_writer()
         if self._reader is not None:
             self._reader.close()
 
@@ -134,27 +132,56 @@ class Lane:
             found = len(gathered.dead_letters)
             gathered.dead_letters = without_skipped(gathered.dead_letters, task, self._policy)
             gathered.filtered += found - len(gathered.dead_letters)
-        positions = self._positions(task, gathered)
-        dead_letters = self._headed(task, gathered.dead_letters)
-        while True:
-            skipped: set[int] = set()
-            content = BatchContent(
-                gathered.rows,
-                dead_letters,
-                gathered.read,
-                gathered.filtered,
-                self._original(task, gathered, skipped),
-                positions=positions,
-            )
-            checked_counts(content, task, self._pipeline.dead_letter_queue)
-            self._writer = self._writer or self._job.writer()
-            with suppress(SkippedError):
-                outcome = self._writer.deliver(task, content)
-                if not skipped:
-                    return outcome
-            rest = exclude_rows(gathered.rows, skipped)
-            gathered.filtered += gathered.rows.num_rows - rest.num_rows
-            gathered.rows = rest
+        content = BatchContent(
+            gathered.rows,
+            self._headed(task, gathered.dead_letters),
+            gathered.read,
+            gathered.filtered,
+            positions=self._positions(task, gathered),
+        )
+        checked_counts(content, task, self._pipeline.dead_letter_queue)
+        return self._write(task, gathered, content)
+
+    def _write(self, task: BatchTask, gathered: GatheredBatch, content: BatchContent) -> Outcome:
+        """Have the writer deliver the batch, again and again without the rows that the sink refuses."""
+        self._writer = self._writer or self._job.writer()
+        while isinstance(result := self._writer.deliver(task, content), Refused):
+            try:
+                content = self._without_refused(task, gathered, content, result.errors)
+            except BaseException:
+                self._close_writer()  # it may keep the batch's transaction open
+                raise
+        return result
+
+    def _without_refused(
+        self, task: BatchTask, gathered: GatheredBatch, content: BatchContent, errors: Mapping[int, ErrorInfo]
+    ) -> BatchContent:
+        """Return the content without refused rows: each is skipped by ``error_policy``, or becomes a dead letter.
+
+        :param task: the batch
+        :param gathered: its records as they were read
+        :param content: what the writer was given
+        :param errors: errors of the refused rows, by row number
+        :raises RecordError: if one of the errors fails the batch
+        """
+        numbers = list(errors)
+        found = [(gathered.places.position(number), errors[number]) for number in numbers]
+        skipped = skipped_indexes(found, task, self._policy)
+        kept = {number: errors[number] for at, number in enumerate(numbers) if at not in skipped}
+        dead_letters = self._headed(task, self._originals(task, gathered, kept)) if kept else []
+        return without_refused(content, errors, dead_letters, len(skipped))
+
+    def _originals(self, task: BatchTask, gathered: GatheredBatch, errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+        """Return dead letters of rows that the sink refused, by their errors."""
+        raw = self._job.shape.raw
+        if self._transformed:
+            return originals.from_source(self.reader, task, gathered.places, errors, raw=raw)
+        return originals.from_rows(self.reader, task, gathered.places, gathered.rows, errors, raw=raw)
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
     def _positions(self, task: BatchTask, gathered: GatheredBatch) -> str | None:
         """Return the records' positions in the form that the receipt stores, or None if it stores none.
@@ -177,30 +204,6 @@ class Lane:
         if applied.errors:
             raw = self._job.shape.raw
             gathered.dead_letters += originals.from_source(self.reader, task, gathered.places, applied.errors, raw=raw)
-
-    def _original(
-        self, task: BatchTask, gathered: GatheredBatch, skipped: set[int]
-    ) -> Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]:
-        """Return the function by which the writer gets dead letters for rows that the sink refused.
-
-        :param skipped: receives the numbers of rows that ``error_policy`` skips instead; the writer's delivery is then
-            aborted by :class:`SkippedError`
-        """
-
-        def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-            found = [(gathered.places.position(number), error) for number, error in errors.items()]
-            numbers = list(errors)
-            skipped.update(numbers[at] for at in skipped_indexes(found, task, self._policy))
-            if skipped:
-                raise SkippedError(f"{len(skipped)} records are skipped")
-            raw = self._job.shape.raw
-            if self._transformed:
-                dead_letters = originals.from_source(self.reader, task, gathered.places, errors, raw=raw)
-            else:
-                dead_letters = originals.from_rows(self.reader, task, gathered.places, gathered.rows, errors, raw=raw)
-            return self._headed(task, dead_letters)
-
-        return original
 
     def _headed(self, task: BatchTask, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
         return (

@@ -19,6 +19,7 @@ from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
+from tests.lane_writer import LaneWriter, none_refused
 
 LINE = '{"id": 10}\n'
 SIZE = len(LINE)
@@ -53,7 +54,7 @@ class People:
     ) -> None:
         """Begin batches, and commit them to the table with their receipts; nobody reports it."""
         context = SinkContext(self.ledger.sink_id("people"), "people", run.epoch)
-        writer = registry.open_writer(self.pipeline, None, context)
+        writer = LaneWriter(registry.open_writer(self.pipeline, None, context), none_refused)
         committer = registry.open_committer(self.pipeline, None, context)
         assert committer is not None
         make = content_of or content
@@ -77,7 +78,7 @@ def task(batch: Batch) -> BatchTask:
 def content(batch: Batch) -> BatchContent:
     positions = list(range(batch.range.start, batch.range.end, SIZE))
     rows = {ROW_NUMBER: pa.array(positions, pa.int64()), "id": pa.array([10] * len(positions), pa.int64())}
-    return BatchContent(pa.table(rows), [], len(positions), 0, lambda _: [])
+    return BatchContent(pa.table(rows), [], len(positions), 0)
 
 
 def filled(ledger: Ledger, folder: Path) -> People:

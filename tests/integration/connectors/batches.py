@@ -37,13 +37,13 @@ def content(seq: int, *, bad: int = 0, filtered: int = 0, **columns: pa.Array) -
     positions = list(range(seq * SIZE, (seq + 1) * SIZE))
     keep = positions[bad + filtered :]
     rows = {ROW_NUMBER: pa.array(keep, pa.int64()), "id": pa.array(keep, pa.int64())} | columns
-    return BatchContent(pa.table(rows), dead_letters(positions[:bad]), SIZE, filtered, original)
+    return BatchContent(pa.table(rows), dead_letters(positions[:bad]), SIZE, filtered)
 
 
 def no_rows(*rejected: int) -> BatchContent:
     """No row, and dead letters of these positions."""
     nothing = pa.table({ROW_NUMBER: pa.array([], pa.int64())})
-    return BatchContent(nothing, dead_letters(rejected), len(rejected), 0, lambda _: [])
+    return BatchContent(nothing, dead_letters(rejected), len(rejected), 0)
 
 
 def dead_letters(positions: Sequence[int], error: ErrorInfo | None = None) -> list[DeadLetter]:
@@ -52,7 +52,7 @@ def dead_letters(positions: Sequence[int], error: ErrorInfo | None = None) -> li
     return [DeadLetter(p, None, b"\xff%d" % p, error, {"source-file": "x.jsonl"}) for p in positions]
 
 
-def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+def originals(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
     """As a lane finds them again for a writer."""
     return [dead_letter for position, error in errors.items() for dead_letter in dead_letters([position], error)]
 

@@ -19,7 +19,8 @@ import pytest
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.dead_letters import read_dead_letters
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.row_filter import without_refused
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Committer, Refused, Sink, SinkContext, Writer
 from airflow_provider_ckpt.connectors.source_protocol import SourceFile
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
@@ -31,6 +32,7 @@ from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Receipt, V
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark import columns as c
 from tests.integration.connectors import shared_position as shared
+from tests.lane_writer import LaneWriter
 
 LEDGER = "7a1f9c1e-0000-4000-8000-000000000001"
 OTHER_LEDGER = "7a1f9c1e-0000-4000-8000-000000000002"
@@ -99,7 +101,7 @@ class Run:
         self._closing = ExitStack()
         self.context = SinkContext(ledger, pipeline, epoch)
         self.sink = self._closing.enter_context(closing(harness.sink(self.context)))
-        self._writer = self._closing.enter_context(closing(harness.writer(self.context)))
+        self.writer = self._closing.enter_context(closing(harness.writer(self.context)))
         self._committer = harness.committer(self.context)
 
     def __enter__(self) -> Self:
@@ -116,7 +118,7 @@ class Run:
 
     def send(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Deliver one batch, to its verdict."""
-        return self.commit(self._writer.deliver(task, content))
+        return self.commit(LaneWriter(self.writer, originals).deliver(task, content))
 
     def commit(self, outcome: Outcome) -> Outcome:
         """The outcome of a batch, after the second phase if there is one."""
@@ -160,7 +162,7 @@ def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> BatchContent:
     positions = ids(seq)
     rows = pa.array(positions[rejected + filtered :], pa.int64())
     dead_letters = [dead_letter(position) for position in positions[:rejected]]
-    return BatchContent(pa.table({ROW_NUMBER: rows, "id": rows}), dead_letters, SIZE, filtered, _original)
+    return BatchContent(pa.table({ROW_NUMBER: rows, "id": rows}), dead_letters, SIZE, filtered)
 
 
 def all_rejected(seq: int) -> BatchContent:
@@ -171,10 +173,10 @@ def all_rejected(seq: int) -> BatchContent:
 def nothing() -> BatchContent:
     """No record at all."""
     empty = pa.array([], pa.int64())
-    return BatchContent(pa.table({ROW_NUMBER: empty, "id": empty}), [], 0, 0, _original)
+    return BatchContent(pa.table({ROW_NUMBER: empty, "id": empty}), [], 0, 0)
 
 
-def _original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+def originals(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
     return [dead_letter(position, error) for position, error in errors.items()]
 
 
@@ -592,3 +594,75 @@ class SinkConformance(ABC):
             assert harness.target() == [number for number in ids(*range(6)) if number not in (10, 30, 50)]
             assert [receipt.key.seq for receipt in run.receipts()] == list(range(6))
             assert run.sink.target_rows() in (57, None)
+
+
+class RefusingSinkConformance(SinkConformance):
+    """The suite for a target that refuses a row: one whose id is the harness's first refused one."""
+
+    def partly_refused(self, harness: SinkHarness, seq: int = 0) -> BatchContent:
+        """A batch whose second row is refused."""
+        whole = content(seq)
+        values = [*ids(seq)[:1], harness.refused[0], *ids(seq)[2:]]
+        return replace(whole, rows=whole.rows.set_column(1, "id", pa.array(values, pa.int64())))
+
+    def test_refused_rows_are_named_and_nothing_is_committed(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            refused = run.take_over().writer.deliver(task(0), self.partly_refused(harness))
+
+            assert isinstance(refused, Refused)
+            assert [(number, error.type) for number, error in refused.errors.items()] == [(1, ErrorType.SINK)]
+            assert (harness.target(), run.receipts()) == ([], [])
+
+    def test_the_others_are_delivered_with_a_dead_letter_of_each(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            outcome = run.take_over().send(task(0), self.partly_refused(harness))
+
+            assert (outcome.outcome, outcome.dead_letters) == (AttemptOutcome.DELIVERED, {"Sink": 1})
+            (receipt,) = run.receipts()
+            assert (receipt, receipt.counts) == (outcome.receipt, Counts(10, 9, 0, 1))
+            assert harness.target() == [0, *ids(0)[2:]]
+            assert [stored.position for stored in harness.dead_letters(run.context)] == [1]
+
+    def test_the_others_are_delivered_where_refused_rows_are_skipped(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            given = self.partly_refused(harness)
+            refused = run.take_over().writer.deliver(task(0), given)
+            assert isinstance(refused, Refused)
+
+            outcome = run.send(task(0), without_refused(given, refused.errors, [], skipped=1))
+
+            assert (outcome.outcome, outcome.dead_letters) == (AttemptOutcome.DELIVERED, {})
+            (receipt,) = run.receipts()
+            assert (receipt, receipt.counts) == (outcome.receipt, Counts(10, 9, 1, 0))
+            assert harness.target() == [0, *ids(0)[2:]]
+
+    def test_a_refused_batch_that_is_given_up_leaves_nothing_with_the_next_one(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            assert isinstance(run.take_over().writer.deliver(task(0), self.partly_refused(harness)), Refused)
+
+            after = run.send(task(1, partition="other"), content(1))
+
+            assert after.outcome is AttemptOutcome.DELIVERED
+            assert harness.target() == ids(1)
+            assert [receipt.key for receipt in run.receipts()] == [after.key]
+
+    def test_a_refused_batch_that_comes_with_other_rows_than_the_rest_holds_these(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            assert isinstance(run.take_over().writer.deliver(task(0), self.partly_refused(harness)), Refused)
+
+            outcome = run.send(task(0), content(0, filtered=5))
+
+            assert outcome.receipt is not None
+            assert outcome.receipt.counts == Counts(10, 5, 5, 0)
+            assert harness.target() == ids(0)[5:]
+
+    def test_a_refused_batch_is_rolled_back_when_its_writer_is_closed(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            assert isinstance(run.take_over().writer.deliver(task(0), self.partly_refused(harness)), Refused)
+
+            run.writer.close()
+
+            assert (harness.target(), run.receipts()) == ([], [])
+            with Run(harness, 2) as new:
+                assert not new.take_over().send(task(0, attempt=2), content(0)).found
+            assert harness.target() == ids(0)

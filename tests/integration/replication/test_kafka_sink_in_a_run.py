@@ -24,6 +24,7 @@ from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.connectors.kafka.kafka_sink_support import stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, numbered, put
+from tests.lane_writer import LaneWriter, none_refused
 from tests.services.kafka import KafkaBroker
 
 
@@ -52,9 +53,9 @@ def setup(kafka_broker: KafkaBroker, tmp_path: Path) -> Iterator[PipelineContext
             ledger.begin(run.lease, [batch.key], now=datetime.now(UTC), run="died")
             rows = pa.table({ROW_NUMBER: pa.array(range(20), pa.int64()), "value": pa.array(numbered(20))})
             context = SinkContext(setup.sink_id, pipeline.name, run.epoch)
-            with closing(KafkaWriter(pipeline, connection, context)) as writer:
+            with closing(LaneWriter(KafkaWriter(pipeline, connection, context), none_refused)) as writer:
                 task = BatchTask(batch.key, batch.range, 1)
-                outcome = writer.deliver(task, BatchContent(rows, [], 20, 0, lambda _: []))
+                outcome = writer.deliver(task, BatchContent(rows, [], 20, 0))
             assert outcome.outcome is AttemptOutcome.DELIVERED
             ledger.release(run.lease)
         yield setup

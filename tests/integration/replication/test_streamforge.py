@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.connectors.batch_content import DEAD_LETTER_RETRY_SECONDS
+from airflow_provider_ckpt.connectors.dead_letter_store import RETRY_SECONDS
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, OffsetCommitError
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import Outcome, Wave
@@ -206,7 +206,7 @@ def test_scenario_6_dlq_failure(copying: Copying) -> None:
     with pytest.raises(CkptError) as halted:
         run(copying, {1: lambda: copying.broker.delete_topic(copying.dead_letter_topic)})
 
-    assert time.monotonic() - started >= 3 * DEAD_LETTER_RETRY_SECONDS
+    assert time.monotonic() - started >= 3 * RETRY_SECONDS
     assert halted.value.type is ErrorType.DEAD_LETTER_QUEUE
     assert (copying.delivered(), copying.checkpoint) == ([], 0)
     copying.broker.new_topic(1, name=copying.dead_letter_topic)

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
@@ -116,7 +116,7 @@ class ScriptedWriter:
         self._script = script
         self._log = log
 
-    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Write down what the batch holds."""
         script, seq = self._script, task.key.seq
         time.sleep(script.pause)
@@ -128,11 +128,12 @@ class ScriptedWriter:
         start = task.range.start
         refused = ErrorInfo(ErrorType.SINK, "bad row", sqlstate="23514")
         bad = {number: refused for number in numbers if start + number in script.bad}
-        found = content.original(bad) if bad else []
+        if bad:
+            return Refused(bad)
         line = {
             "seq": seq,
             "process": os.getpid(),
-            "positions": [start + number for number in numbers if number not in bad],
+            "positions": [start + number for number in numbers],
             "columns": content.rows.column_names[1:],
             "names": content.rows.column("name").to_pylist() if "name" in content.rows.column_names else [],
             "dead_letters": [
@@ -142,13 +143,13 @@ class ScriptedWriter:
                     dead_letter.error.message,
                     (dead_letter.value or b"").decode(errors="backslashreplace"),
                 ]
-                for dead_letter in [*content.dead_letters, *found]
+                for dead_letter in content.dead_letters
             ],
         }
         with Path(self._log).open("a") as file:
             file.write(json.dumps(line) + "\n")
         outcome, verdict = _VERDICTS[task.instruction]
-        counts = checked_counts(content, task, DeadLetterQueue(), found)
+        counts = checked_counts(content, task, DeadLetterQueue())
         receipt = Receipt(task.key, task.range, verdict, 1, task.attempt, counts, datetime.now(UTC))
         return Outcome(task.key, task.attempt, outcome, receipt)
 

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_store import WriterWithDeadLetterStore
-from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
@@ -28,6 +28,7 @@ from airflow_provider_ckpt.core.errors import (
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from tests.lane_writer import LaneWriter
 
 TASK = BatchTask(BatchKey(1, "p", 0), Range(0, 10), 1)
 BAD = ErrorInfo(ErrorType.SINK, "too long", sqlstate="22001")
@@ -62,14 +63,11 @@ class Journal:
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         raise NotImplementedError
 
-    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+    def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         assert content.dead_letters == []
-        try:
-            bad = [at for at in content.rows.column(ROW_NUMBER).to_pylist() if at in self.refuses]
-            if bad:
-                content.original(dict.fromkeys(bad, BAD))
-        except CkptError as error:
-            return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
+        bad = [at for at in content.rows.column(ROW_NUMBER).to_pylist() if at in self.refuses]
+        if bad:
+            return Refused(dict.fromkeys(bad, BAD))
         self.claimed = checked_counts(content, task, QUEUE)
         self.events.append(("claimed", content.rows.column(ROW_NUMBER).to_pylist()))
         receipt = Receipt(
@@ -83,13 +81,19 @@ class Journal:
 
 def content(rows: int = 4, dead_letters: Sequence[int] = (8, 9)) -> BatchContent:
     """Rows from position 0, and letters of the transform."""
-
-    def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-        return [DeadLetter(position, None, b"row", error) for position, error in errors.items()]
-
     table = pa.table({ROW_NUMBER: pa.array(range(rows), pa.int64())})
     wrong = [DeadLetter(position, None, b"{", WRONG) for position in dead_letters]
-    return BatchContent(table, wrong, rows + len(dead_letters) + 1, 1, original)
+    return BatchContent(table, wrong, rows + len(dead_letters) + 1, 1)
+
+
+def originals(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+    """As a lane makes them of refused rows."""
+    return [DeadLetter(position, None, b"row", error) for position, error in errors.items()]
+
+
+def deliver(journal: Journal, content: BatchContent) -> Outcome:
+    """Deliver a batch as a lane does."""
+    return LaneWriter(WriterWithDeadLetterStore(journal, journal, QUEUE), originals).deliver(TASK, content)
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +107,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_letters_are_kept_before_the_claim_and_the_sink_gets_their_number() -> None:
     journal = Journal()
 
-    outcome = WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
+    outcome = deliver(journal, content())
 
     assert journal.events == [("kept", [8, 9]), ("claimed", [0, 1, 2, 3])]
     assert journal.claimed == Counts(7, 4, 1, 2)
@@ -113,7 +117,7 @@ def test_letters_are_kept_before_the_claim_and_the_sink_gets_their_number() -> N
 def test_a_batch_without_letters_does_not_touch_the_box() -> None:
     journal = Journal(fails=99)
 
-    outcome = WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content(dead_letters=()))
+    outcome = deliver(journal, content(dead_letters=()))
 
     assert journal.events == [("claimed", [0, 1, 2, 3])]
     assert outcome.dead_letters == {}
@@ -122,7 +126,7 @@ def test_a_batch_without_letters_does_not_touch_the_box() -> None:
 def test_what_the_sink_refuses_is_kept_too_and_the_rest_is_claimed_after_that() -> None:
     journal = Journal(refuses=[1, 3])
 
-    outcome = WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
+    outcome = deliver(journal, content())
 
     assert journal.events == [("kept", [8, 9]), ("kept", [1, 3]), ("claimed", [0, 2])]
     assert journal.claimed == Counts(7, 2, 1, 4)
@@ -132,7 +136,7 @@ def test_what_the_sink_refuses_is_kept_too_and_the_rest_is_claimed_after_that() 
 def test_a_letter_that_cannot_be_kept_is_tried_again_a_second_apart(pauses: list[float]) -> None:
     journal = Journal(fails=3)
 
-    outcome = WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
+    outcome = deliver(journal, content())
 
     assert pauses == [1.0, 1.0, 1.0]
     assert outcome.outcome is AttemptOutcome.DELIVERED
@@ -143,7 +147,7 @@ def test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed(error: Ckpt
     journal = Journal(fails=4, error=error)
 
     with pytest.raises(DeadLetterQueueError, match="could not be stored, so nothing of it was sent") as caught:
-        WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
+        deliver(journal, content())
 
     assert caught.value.info.type is ErrorType.DEAD_LETTER_QUEUE
     assert (caught.value.batch, caught.value.position) == ("p#0", 8)
@@ -156,17 +160,17 @@ def test_a_receipt_that_was_there_before_says_nothing_of_this_attempts_letters()
     journal = Journal()
     journal.found = True
 
-    assert WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content()).dead_letters == {}
+    assert deliver(journal, content()).dead_letters == {}
 
 
 def test_a_fence_is_passed_on() -> None:
     class Fenced(Journal):
-        def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
+        def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
             raise FencedError("a newer epoch")
 
     journal = Fenced()
     with pytest.raises(FencedError):
-        WriterWithDeadLetterStore(journal, journal, QUEUE).deliver(TASK, content())
+        deliver(journal, content())
 
 
 def test_closing_lets_go_of_both() -> None:

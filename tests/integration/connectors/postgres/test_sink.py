@@ -22,8 +22,8 @@ from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkErro
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from tests.integration.connectors.conformance_sink import (
     LEDGER,
+    RefusingSinkConformance,
     Run,
-    SinkConformance,
     SinkHarness,
     StoredLetter,
     content,
@@ -31,6 +31,7 @@ from tests.integration.connectors.conformance_sink import (
     task,
 )
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
+from tests.lane_writer import LaneWriter, none_refused
 from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar
 
@@ -74,7 +75,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-class TestConformance(SinkConformance):
+class TestConformance(RefusingSinkConformance):
     @pytest.fixture(params=WAYS)
     def harness(self, request: pytest.FixtureRequest, postgres_database: str) -> SinkHarness:
         return TargetHarness(postgres_database, **WAYS[request.param])
@@ -228,7 +229,7 @@ class TestBookkeeping:
         ):
             sink.check()
             sink.fence(1)
-            outcome = writer.deliver(task(0), content(0, rejected=1))
+            outcome = LaneWriter(writer, none_refused).deliver(task(0), content(0, rejected=1))
 
             assert outcome.outcome is AttemptOutcome.DELIVERED
             assert [receipt.key.seq for receipt in sink.receipts({})] == [0]
@@ -286,7 +287,8 @@ class TestBookkeeping:
             sink.check()
             sink.fence(1)
         with closing(PostgresWriter(pipeline(), narrow, SinkContext(LEDGER, "orders", 1))) as writer:
-            assert writer.deliver(task(0), content(0)).outcome is AttemptOutcome.DELIVERED
+            outcome = LaneWriter(writer, none_refused).deliver(task(0), content(0))
+            assert outcome.outcome is AttemptOutcome.DELIVERED
 
 
 class TestRefusals:

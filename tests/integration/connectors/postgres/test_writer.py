@@ -31,6 +31,7 @@ from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark.lane.gather import numbered
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
+from tests.lane_writer import LaneWriter
 from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar
 
@@ -69,7 +70,7 @@ class Lane:
         self._sent += 1
         task = BatchTask(key, Range(self._sent * 1000, self._sent * 1000 + 1000), 1)
 
-        def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+        def originals(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
             records = pa.table({name: _for_python(rows.column(name)) for name in rows.column_names}).to_pylist()
             return [
                 DeadLetter(r[ROW_NUMBER], None, json.dumps(r, default=str).encode(), errors[r[ROW_NUMBER]], {"a": "b"})
@@ -77,7 +78,7 @@ class Lane:
                 if r[ROW_NUMBER] in errors
             ]
 
-        return self.writer.deliver(task, BatchContent(rows, [], rows.num_rows, 0, original))
+        return LaneWriter(self.writer, originals).deliver(task, BatchContent(rows, [], rows.num_rows, 0))
 
     def rows(self, what: str = "*", order: str = "1") -> list[tuple[Any, ...]]:
         """The target's rows."""

@@ -15,9 +15,10 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Committer, FileBasedSink, Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.wave import Outcome
-from tests.integration.connectors.batches import LEDGER, content, letter_lines, stored_letters, task
+from tests.integration.connectors.batches import LEDGER, content, letter_lines, originals, stored_letters, task
 from tests.integration.connectors.conformance_sink import SinkHarness, StoredLetter
 from tests.integration.connectors.interruptions import Step
+from tests.lane_writer import LaneWriter
 
 
 class TableHarness(ABC):
@@ -214,9 +215,9 @@ class Run:
         self.committer = cast("Committer", registry.open_committer(self.pipeline, self.table.connection, self.context))
 
     @property
-    def writer(self) -> Writer:
+    def writer(self) -> LaneWriter:
         """A lane's writer, as each wave has new ones."""
-        return registry.open_writer(self.pipeline, self.table.connection, self.context)
+        return LaneWriter(registry.open_writer(self.pipeline, self.table.connection, self.context), originals)
 
     def fence(self) -> Self:
         """Take over."""

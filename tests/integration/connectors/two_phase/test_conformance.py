@@ -10,7 +10,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField
 
-from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness
+from tests.integration.connectors.conformance_sink import RefusingSinkConformance, SinkConformance, SinkHarness
 from tests.integration.connectors.delta.delta_harness import DeltaHarness
 from tests.integration.connectors.iceberg.iceberg_harness import IcebergHarness
 from tests.integration.connectors.two_phase.harness import TableHarness, TableSinkHarness
@@ -36,7 +36,7 @@ class TestNewTable(SinkConformance):
         return TableSinkHarness(table)
 
 
-class TestExistingTable(SinkConformance):
+class TestExistingTable(RefusingSinkConformance):
     @pytest.fixture(params=[delta, partitioned_iceberg_in_postgres])
     def harness(self, tmp_path: Path, request: pytest.FixtureRequest) -> SinkHarness:
         make: Callable[[Path, pytest.FixtureRequest], TableHarness] = request.param

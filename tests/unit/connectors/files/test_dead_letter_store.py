@@ -8,11 +8,12 @@ import pytest
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError
 from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLetterStore
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, IoError
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -54,5 +55,5 @@ def test_one_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     (tmp_path / "dead").mkdir()
     (tmp_path / "dead" / "orders").touch()
 
-    with pytest.raises(IoError, match=r"cannot store dead letters under .*/dead: (Not a directory|File exists)\."):
+    with pytest.raises(DeadLettersRefusedError, match=r"cannot write .*/3-2-5\.jsonl: (Not a directory|File exists)\."):
         kept.keep(TASK, LETTERS, 0)

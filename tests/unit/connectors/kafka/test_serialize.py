@@ -179,12 +179,3 @@ def test_what_the_broker_may_refuse_is_watched() -> None:
     )
 
     assert possibly_refused(to_messages(rows, []), TOPIC, NOW) == [1, 2, 3]
-
-
-def test_messages_can_go_without_some() -> None:
-    rows = table(key=pa.array([b"1", b"2", b"3"]), value=["a", "b", "c"])
-
-    left = to_messages(rows, []).without([101])
-
-    assert left.numbers.to_pylist() == [100, 102]
-    assert to_lists(left)[:2] == [[b"a", b"c"], [b"1", b"3"]]
