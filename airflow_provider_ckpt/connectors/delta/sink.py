@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable, local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
-from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain

@@ -10,7 +10,7 @@ from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 

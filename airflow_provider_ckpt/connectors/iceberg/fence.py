@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
-from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.set_back import record_accepted, start_new_chain
 

@@ -25,7 +25,7 @@ from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
-from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.set_back import batches_without_rows, find_loss

@@ -6,11 +6,12 @@ that still holds the row after a while is ended.
 
 from __future__ import annotations
 
+import hashlib
 import time
 
 from airflow_provider_ckpt.connectors.fencing import refuse_if_fenced
 from airflow_provider_ckpt.connectors.postgres.durability import with_durable_commit
-from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, session_prefix
+from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.errors import SinkError
@@ -29,6 +30,12 @@ WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_databa
   AND CASE WHEN left(application_name, length({0}::text)) = {0}::text
            THEN substr(application_name, length({0}::text) + 1)::bigint END < {1}::bigint
 """
+
+
+def session_prefix(context: SinkContext) -> str:
+    """Return the prefix of the application_name of a pipeline's writing sessions; the epoch follows it."""
+    digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:24]
+    return f"ckpt:{digest}:"
 
 
 def fenced_epoch(fetch: Fetch, books: BookkeepingTables, context: SinkContext) -> int:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
-from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
@@ -269,9 +268,3 @@ def to_receipt(row: tuple[Any, ...]) -> Receipt:
         bound,
         positions,
     )
-
-
-def session_prefix(context: SinkContext) -> str:
-    """Return the prefix of the application_name of a pipeline's writing sessions; the epoch follows it."""
-    digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:24]
-    return f"ckpt:{digest}:"

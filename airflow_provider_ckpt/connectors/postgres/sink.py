@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres import set_back
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
-from airflow_provider_ckpt.connectors.postgres.bookkeeping_tables import create_tables, lacks_columns, lacks_tables
+from airflow_provider_ckpt.connectors.postgres.bookkeeping_setup import create_tables, lacks_columns, lacks_tables
 from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
 from airflow_provider_ckpt.connectors.postgres.dead_letters import to_dead_letter
 from airflow_provider_ckpt.connectors.postgres.durability import (

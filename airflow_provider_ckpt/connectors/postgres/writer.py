@@ -26,8 +26,8 @@ from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
 from airflow_provider_ckpt.connectors.postgres.dead_letters import write_dead_letters
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
-from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch
-from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, session_prefix, to_receipt
+from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch, session_prefix
+from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, to_receipt
 from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
 from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS, RowWriter, write_good_rows

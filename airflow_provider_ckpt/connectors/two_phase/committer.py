@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.connectors.two_phase.contention import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt, ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.set_back import refuse_loss
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, StagedWave

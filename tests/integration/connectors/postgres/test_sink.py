@@ -11,7 +11,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.receipts import session_prefix
+from airflow_provider_ckpt.connectors.postgres.fence import session_prefix
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
