@@ -1,4 +1,14 @@
 """Sources and sinks.
 
 ``source_protocol`` and ``sink_protocol`` define their interfaces; ``registry`` imports a connector when it is needed.
+
+A role has the same file name in every connector that has it:
+
+- ``source`` plans and ``reader`` reads; ``split`` divides a range into batches.
+- ``sink`` checks and reports, and ``writer`` writes; ``fence`` shuts out older epochs, ``claim`` begins a lane's
+  transaction, ``receipts`` stores and reads receipts, and ``set_back`` detects that delivered rows are gone.
+- ``dead_letters`` stores dead letters with their batch, and ``dead_letter_store`` away from the sink.
+- ``client`` connects, ``layout`` names paths, and ``column_types`` converts types.
+
+The table formats share theirs in ``two_phase``; the bookkeeping of files is in ``local``.
 """

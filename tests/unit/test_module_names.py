@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from airflow_provider_ckpt.connectors import registry
 
 PACKAGE = Path(__file__).parents[2] / "airflow_provider_ckpt"
 MIGRATIONS = PACKAGE / "ledger" / "migrations" / "versions"
@@ -50,3 +53,23 @@ def test_no_module_has_a_name_of_a_private_vocabulary() -> None:
 )
 def test_a_private_word_is_found_in_a_name(name: str, words: set[str]) -> None:
     assert private_words(name) == words
+
+
+@pytest.mark.parametrize(
+    ("classes", "role"),
+    [
+        (registry._SOURCES, "source"),
+        (registry._READERS, "reader"),
+        (registry._SINKS, "sink"),
+        (registry._WRITERS, "writer"),
+        (registry._DEAD_LETTER_STORES, "dead_letter_store"),
+        (registry._TABLE_OPENERS, "table_opener"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_role_has_the_same_file_name_in_every_connector(classes: Mapping[str, tuple[str, str]], role: str) -> None:
+    assert {module for module, _ in classes.values()} == {f"{kind}.{role}" for kind in classes}
+
+
+def test_every_sink_has_a_file_for_its_fence() -> None:
+    assert [kind for kind in registry._SINKS if not (PACKAGE / "connectors" / kind / "fence.py").is_file()] == []
