@@ -62,13 +62,13 @@ def expected(*seqs: int) -> list[int]:
     return [position for seq in sorted(seqs) for position in range(seq * SIZE, (seq + 1) * SIZE)]
 
 
-def letter_lines(target: Path) -> list[dict[str, Any]]:
+def dead_letter_lines(target: Path) -> list[dict[str, Any]]:
     """Every dead letter beside a target directory."""
     found = sorted(target.with_name(f"{target.name}.dead_letters").rglob("*.jsonl"))
     return [json.loads(line) for path in found for line in path.read_text().splitlines()]
 
 
-def stored_letters(target: Path, receipts: Iterable[Receipt]) -> list[StoredLetter]:
+def stored_dead_letters(target: Path, receipts: Iterable[Receipt]) -> list[StoredLetter]:
     """The dead letters beside a target directory that receipts name, by position."""
     counting = {(receipt.key.seq, receipt.epoch, receipt.attempt) for receipt in receipts}
     return sorted(
@@ -80,7 +80,7 @@ def stored_letters(target: Path, receipts: Iterable[Receipt]) -> list[StoredLett
                 base64.b64decode(line["value_base64"]),
                 line["error_type"],
             )
-            for line in letter_lines(target)
+            for line in dead_letter_lines(target)
             if (line["seq"], line["epoch"], line["attempt"]) in counting
         ),
         key=lambda dead_letter: dead_letter.position,

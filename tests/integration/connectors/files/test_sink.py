@@ -21,7 +21,7 @@ from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
-from tests.integration.connectors.batches import LEDGER, content, expected, letter_lines, task
+from tests.integration.connectors.batches import LEDGER, content, dead_letter_lines, expected, task
 from tests.integration.connectors.files.files_sink_support import Run, ids, own, pipeline, rows, visible
 
 AT = datetime(2024, 2, 29, 12, 30, 45, 123456, UTC)
@@ -261,7 +261,7 @@ class TestTrouble:
     def test_dead_letters_lie_beside_the_directory(self, directory: Path) -> None:
         Run(directory).fence().send(0, bad=2, attempt=3)
 
-        (first, _) = letter_lines(directory)
+        (first, _) = dead_letter_lines(directory)
         assert (first["seq"], first["attempt"], first["epoch"]) == (0, 3, 1)
         assert (directory.with_name("out.dead_letters") / "flights").is_dir()
 

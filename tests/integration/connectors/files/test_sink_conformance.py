@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
-from tests.integration.connectors.batches import stored_letters
+from tests.integration.connectors.batches import stored_dead_letters
 from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredLetter
 from tests.integration.connectors.files.files_sink_support import ids, pipeline
 
@@ -31,7 +31,7 @@ class FilesHarness(SinkHarness):
         return ids(self._directory)
 
     def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
-        return stored_letters(self._directory, self.sink(context).receipts({}))
+        return stored_dead_letters(self._directory, self.sink(context).receipts({}))
 
 
 class TestFilesSink(SinkConformance):

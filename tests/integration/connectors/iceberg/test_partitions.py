@@ -110,7 +110,7 @@ def test_a_time_that_has_no_partition_costs_that_record_alone(table: IcebergHarn
 
     assert outcome.receipt is not None
     assert outcome.receipt.counts == Counts(10, 8, 0, 2)
-    assert [(line["position"], line["sqlstate"]) for line in table.letter_lines()] == [(8, "22008"), (9, "22008")]
+    assert [(line["position"], line["sqlstate"]) for line in table.dead_letter_lines()] == [(8, "22008"), (9, "22008")]
     assert table.ids() == list(range(8))
 
 

@@ -32,7 +32,7 @@ def test_a_rejected_and_a_void_batch_have_their_receipts_before_there_is_a_colum
     beyond = run.sink.receipts({"files": KnownReceipts(1, SIZE)})
     assert [receipt.verdict for receipt in beyond] == [Verdict.REJECTED, Verdict.VOID]
     assert table.ids() == expected(0)
-    assert [line["position"] for line in table.letter_lines()] == [10, 11]
+    assert [line["position"] for line in table.dead_letter_lines()] == [10, 11]
 
 
 def test_its_properties_do_not_grow_with_the_batches(table: IcebergHarness) -> None:

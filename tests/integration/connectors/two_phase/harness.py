@@ -15,7 +15,14 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Committer, FileBasedSink, Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.wave import Outcome
-from tests.integration.connectors.batches import LEDGER, content, letter_lines, originals, stored_letters, task
+from tests.integration.connectors.batches import (
+    LEDGER,
+    content,
+    dead_letter_lines,
+    originals,
+    stored_dead_letters,
+    task,
+)
 from tests.integration.connectors.conformance_sink import SinkHarness, StoredLetter
 from tests.integration.connectors.interruptions import Step
 from tests.lane_writer import LaneWriter
@@ -26,8 +33,8 @@ class TableHarness(ABC):
 
     A *wave* is a commit of the sink; those of a table's first run are counted from 1.
 
-    :cvar steps: steps of the sink's work: ``create`` and ``commit``, as the format's library or its user does them,
-        ``check the fence`` and ``open to fence``, and more of the format's own
+    :cvar steps: functions that the sink calls, by what they do: ``create`` the table, ``write receipts``, ``commit``,
+        ``check the fence``, and ``open to fence``, with which raising the fence begins; a format may have more
     :cvar errors: the library's errors of a commit: ``unknown`` result, ``conflict``, and ``failure`` of the file system
     :cvar changes: what other writers do to a table without setting it back
     :cvar losses: ways in which receipts get lost while all rows are there
@@ -68,7 +75,7 @@ class TableHarness(ABC):
     @property
     @abstractmethod
     def state(self) -> object:
-        """Something that every commit of anybody changes."""
+        """A value that changes with every commit, whoever makes it."""
 
     @abstractmethod
     def files(self) -> set[str]:
@@ -99,11 +106,11 @@ class TableHarness(ABC):
 
     @abstractmethod
     def drop(self) -> None:
-        """Remove the table, as its owner does."""
+        """Drop the table, as its owner does."""
 
     @abstractmethod
     def put_aside(self) -> Callable[[], list[int]]:
-        """Remove the table, and keep what its name stood for; return a function that reads the ids from there."""
+        """Take the table away without removing its files; return a function that reads the ids from them."""
 
     @abstractmethod
     def at_this_version(self) -> Callable[[], list[int]]:
@@ -139,7 +146,7 @@ class TableHarness(ABC):
 
     @abstractmethod
     def fake_commit(self, *arguments: Any) -> Any:
-        """Return what the step ``commit`` returns, and commit nothing."""
+        """Commit nothing, and return what the step ``commit`` would return."""
 
     @abstractmethod
     def contender(self, rate: int) -> Sequence[object]:
@@ -157,9 +164,9 @@ class TableHarness(ABC):
         rows = self.read()
         return sorted(rows.column("id").to_pylist()) if rows.num_columns else []
 
-    def letter_lines(self) -> list[dict[str, Any]]:
+    def dead_letter_lines(self) -> list[dict[str, Any]]:
         """Every dead letter beside the table."""
-        return letter_lines(self.place)
+        return dead_letter_lines(self.place)
 
     @property
     def bookkeeping(self) -> Path:
@@ -266,4 +273,4 @@ class TableSinkHarness(SinkHarness):
         return self._table.ids()
 
     def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
-        return stored_letters(self._table.place, self.sink(context).receipts({}))
+        return stored_dead_letters(self._table.place, self.sink(context).receipts({}))

@@ -66,7 +66,7 @@ class TestInterruptions:
 
         assert len(table.nodes) == 2
         assert Run(table).receipted == [0]
-        assert table.letter_lines() == []
+        assert table.dead_letter_lines() == []
 
     def test_an_error_instead_of_the_commit_fails_the_batch_and_keeps_its_files(
         self, table: TableHarness, monkeypatch: pytest.MonkeyPatch

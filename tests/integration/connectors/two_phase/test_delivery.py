@@ -96,7 +96,7 @@ class TestDelivery:
         beyond = run.sink.receipts({"files": KnownReceipts(1, SIZE)})
         assert [receipt.verdict for receipt in beyond] == [Verdict.REJECTED, Verdict.VOID]
         assert table.ids() == expected(0)
-        assert [line["position"] for line in table.letter_lines()] == [10, 11]
+        assert [line["position"] for line in table.dead_letter_lines()] == [10, 11]
 
     def test_receipts_begin_beyond_the_checkpoint(self, table: TableHarness) -> None:
         run = Run(table).fence()
@@ -117,7 +117,7 @@ class TestDelivery:
         run.commit(*staged)
 
         assert {receipt.key.partition for receipt in run.sink.receipts({})} == set(partitions)
-        assert sorted({line["partition"] for line in table.letter_lines()}) == sorted(partitions)
+        assert sorted({line["partition"] for line in table.dead_letter_lines()}) == sorted(partitions)
         assert sorted(path.name for path in table.place.parent.iterdir()) == ["flights", "flights.dead_letters"]
 
     def test_another_pipeline_and_another_writer_share_the_table(self, table: TableHarness) -> None:
@@ -243,7 +243,7 @@ class TestDeadLetters:
         run = Run(table, epoch=2).fence()
         run.commit(run.writer.deliver(task(0, attempt=3), content(0, bad=1)))
 
-        (line,) = table.letter_lines()
+        (line,) = table.dead_letter_lines()
 
         assert base64.b64decode(line["value_base64"]) == b"\xff0"
         assert (line["value"], line["key"]) == (None, None)
@@ -263,7 +263,7 @@ class TestDeadLetters:
         assert outcome.receipt is not None
         assert outcome.receipt.counts == Counts(10, 8, 0, 2)
         assert outcome.dead_letters == {"Sink": 2}
-        found = [(line["position"], line["sqlstate"]) for line in table.letter_lines()]
+        found = [(line["position"], line["sqlstate"]) for line in table.dead_letter_lines()]
         assert found == [(1, "23502"), (9, "23502")]
         assert table.ids() == [0, 2, 3, 4, 5, 6, 7, 8]
 
@@ -283,7 +283,7 @@ class TestDeadLetters:
 
         assert twin.outcome is AttemptOutcome.FAILED
         assert outcome.dead_letters == {"MessageDeserialization": 1}
-        assert len(table.letter_lines()) == 1
+        assert len(table.dead_letter_lines()) == 1
 
     def test_letters_that_cannot_be_kept_fail_the_batch_and_leave_nothing(self, table: TableHarness) -> None:
         run = Run(table, extra={"dead_letter_queue": {"max_dlq_retries": 0}}).fence()

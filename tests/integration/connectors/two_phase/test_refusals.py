@@ -25,7 +25,7 @@ def test_without_dead_letters_a_record_that_calls_for_one_halts_and_nothing_is_s
     assert outcome.error is not None
     assert (outcome.outcome, outcome.error.type) == (AttemptOutcome.FAILED, ErrorType.DEAD_LETTER_QUEUE)
     assert outcome.error.message.startswith("position 0 calls for a dead letter (Sink: column id is NULL")
-    assert (table.letter_lines(), table.files()) == ([], set())
+    assert (table.dead_letter_lines(), table.files()) == ([], set())
 
 
 def test_rows_that_do_not_fit_fail_their_batch_alone_and_name_the_columns(table: TableHarness) -> None:
@@ -86,7 +86,7 @@ def test_a_full_disk_fails_the_sink_as_a_whole_and_leaves_nothing(
     assert (outcome.error.type, outcome.error.whole) == (ErrorType.IO, True)
     assert "No space left on device" in outcome.error.message
     assert table.files() == files
-    assert table.letter_lines() == []
+    assert table.dead_letter_lines() == []
 
 
 def test_missing_receipts_are_an_error_and_never_read_as_none(table: TableHarness) -> None:
