@@ -15,6 +15,7 @@ from deltalake.schema import PrimitiveType
 from airflow_provider_ckpt.connectors.delta import fence
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
+from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.two_phase import receipts
 from tests.integration.connectors.interruptions import Step
 from tests.integration.connectors.two_phase.changes import CHANGES, LOSSES
@@ -27,6 +28,7 @@ class DeltaHarness(TableHarness):
     """A Delta table; the first run's waves create versions 1, 2, and so on."""
 
     steps: ClassVar[Mapping[str, Step]] = {
+        "write rows": Step(DeltaWriter, "_write"),
         "create": Step(delta_table, "create"),
         "commit": Step(delta_table, "commit"),
         "check the fence": Step(DeltaVersion, "refuse_unless_current"),

@@ -20,6 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg.durable import DurableFileIO
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.iceberg.writer import IcebergWriter
 from airflow_provider_ckpt.connectors.two_phase import receipts
 from tests.integration.connectors.interruptions import Step
 from tests.integration.connectors.two_phase.changes import CHANGES, LOSSES
@@ -38,6 +39,7 @@ class IcebergHarness(TableHarness):
     """
 
     steps: ClassVar[Mapping[str, Step]] = {
+        "write rows": Step(IcebergWriter, "_write"),
         "create": Step(SqlCatalog, "create_table"),
         "commit": Step(SqlCatalog, "commit_table"),
         "prepare the commit": Step(SqlCatalog, "_update_and_stage_table"),

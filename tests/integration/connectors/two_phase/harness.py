@@ -33,8 +33,9 @@ class TableHarness(ABC):
 
     A *wave* is a commit of the sink; those of a table's first run are counted from 1.
 
-    :cvar steps: functions that the sink calls, by what they do: ``create`` the table, ``write receipts``, ``commit``,
-        ``check the fence``, and ``open to fence``, with which raising the fence begins; a format may have more
+    :cvar steps: functions that the sink calls: ``write rows``, ``create`` the table, ``write receipts``,
+        ``commit``, ``check the fence``, and ``open to fence``, with which raising the fence begins; a format may have
+        more
     :cvar errors: the library's errors of a commit: ``unknown`` result, ``conflict``, and ``failure`` of the file system
     :cvar changes: what other writers do to a table without setting it back
     :cvar losses: ways in which receipts get lost while all rows are there

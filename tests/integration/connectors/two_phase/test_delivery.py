@@ -277,7 +277,7 @@ class TestDeadLetters:
             raise IoError("the disk is full", whole=True)
 
         with monkeypatch.context() as broken:
-            broken.setattr(type(run.writer), "_write", fail)
+            broken.setattr(*table.steps["write rows"], fail)
             twin = run.writer.deliver(task(0), content(0, bad=1))
         (outcome,) = run.commit(staged)
 
