@@ -12,6 +12,6 @@ __version__ = "0.1.0"
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's description for Airflow's provider manager; see ``provider_info.py``."""
-    from airflow_provider_ckpt.provider_info import get_provider_info as info
+    from airflow_provider_ckpt.provider_info import get_provider_info
 
-    return info()
+    return get_provider_info()

@@ -206,9 +206,9 @@ def _look_up(connection_id: str) -> AirflowConnection | None:
 
             found = BaseHook.get_connection(connection_id)
         else:
-            from airflow.models.connection import Connection as CoreConnection
+            from airflow.models.connection import Connection as AirflowCoreConnection
 
-            found = CoreConnection.get_connection_from_secrets(connection_id)
+            found = AirflowCoreConnection.get_connection_from_secrets(connection_id)
     except AirflowNotFoundException:
         if variable in os.environ:  # Airflow ignores a variable that it cannot parse
             raise ConfigError(

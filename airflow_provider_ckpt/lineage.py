@@ -97,9 +97,9 @@ def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str],
 
 def _jdbc_dataset_name(url: str, table: str) -> DatasetName:
     """Return the dataset's name as the database's own OpenLineage integration forms it, as far as the URL tells."""
-    kind, _, place = re.split(r"[;?(,]|[:/&]?[\w.$-]+=", url.removeprefix("jdbc:"))[0].partition(":")
-    place = place.rpartition("@")[2]  # Oracle's URL has the login before it, as user/password
-    host, _, database = place.rpartition("//")[2].partition("/")
+    kind, _, address = re.split(r"[;?(,]|[:/&]?[\w.$-]+=", url.removeprefix("jdbc:"))[0].partition(":")
+    address = address.rpartition("@")[2]  # Oracle's URL has the login before it, as user/password
+    host, _, database = address.rpartition("//")[2].partition("/")
     schema, name = split_table(table) if table.count(".") < 2 else (None, table)
     if kind == "postgresql":
         kind, schema, host = "postgres", schema or "public", host if ":" in host else f"{host}:5432"

@@ -84,7 +84,7 @@ def _positions_after(extra: dict[str, Any] | None) -> Any:
     if extra is None:
         return None
     checkpoint = extra.get("checkpoint") or {}
-    return extra.get("generation"), {name: marks["after"] for name, marks in checkpoint.items()}
+    return extra.get("generation"), {name: positions["after"] for name, positions in checkpoint.items()}
 
 
 def _newest_extra(asset: Asset) -> dict[str, Any] | None:

@@ -41,8 +41,8 @@ def request_action(args: Namespace, action: Action) -> dict[str, Any]:
 
     :raises LedgerStateError: if the pipeline's state does not allow the action
     """
-    with action_context(args) as asked:
-        return apply_in_ledger(asked, action)
+    with action_context(args) as context:
+        return apply_in_ledger(context, action)
 
 
 def stored_actions(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def stored_actions(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
             "reason": intent.reason,
             "stored": intent.stored_at.isoformat(),
         }
-        for intent in ledger.intents(pipeline)
+        for intent in ledger.stored_actions(pipeline)
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.cli.cli_config import ARG_VERBOSE, Arg
 
-from airflow_provider_ckpt.core.numbers import whole
+from airflow_provider_ckpt.core.numbers import parse_whole_number
 from airflow_provider_ckpt.core.ranges import START
 
 
@@ -17,7 +17,7 @@ def arg(*flags: str, **options: Any) -> Arg:
 
 def position(text: str) -> int:
     """Parse a source position as tables show it: with or without commas, or ``start``."""
-    return START if text == "start" else whole(text.replace(",", ""))
+    return START if text == "start" else parse_whole_number(text.replace(",", ""))
 
 
 FILE = arg("file", help="the pipeline's YAML file")

@@ -23,11 +23,11 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
         rows.append((f"checked {name}", len(value) if isinstance(value, list) else value))
     write_table(rows, out)
     accounted = result["accounted"]
-    told = dict.fromkeys(
+    remarks = dict.fromkeys(
         name for line in accounted.values() for name, value in line.items() if value or name in _ALWAYS_SHOWN
     )
-    lines = [(partition, *(line.get(name) for name in told)) for partition, line in accounted.items()]
-    write_table(lines, out, ("partition", *(name.replace("_", " ") for name in told)))
+    lines = [(partition, *(line.get(name) for name in remarks)) for partition, line in accounted.items()]
+    write_table(lines, out, ("partition", *(name.replace("_", " ") for name in remarks)))
     if result["violations"]:
         broken = [(v["name"], v["partition"], v["position"], v["message"]) for v in result["violations"]]
         write_table(broken, out, ("invariant", "partition", "position", "what was found"))

@@ -30,5 +30,5 @@ def release(args: Namespace) -> dict[str, Any]:
 @command(write_result)
 def skip(args: Namespace) -> dict[str, Any]:
     """Skip batches: their records are not delivered."""
-    with action_context(args, required_by="skip") as asked:
-        return actions.skip_batches(asked, args.batch)
+    with action_context(args, required_by="skip") as context:
+        return actions.skip_batches(context, args.batch)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from airflow.cli.cli_config import ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
 
-from airflow_provider_ckpt.cli import arguments as given
+from airflow_provider_ckpt.cli import arguments as common
 from airflow_provider_ckpt.cli.arguments import arg
 
 _COMMANDS = "airflow_provider_ckpt.cli"
@@ -38,7 +38,7 @@ def _command(name: str, function: str, text: str, *args: Arg, more: str | None =
     """
     description = f"{text}. {more}" if more else None
     return ActionCommand(
-        name, text, lazy_load_command(f"{_COMMANDS}.{function}"), (*args, *given.COMMON), description=description
+        name, text, lazy_load_command(f"{_COMMANDS}.{function}"), (*args, *common.COMMON), description=description
     )
 
 
@@ -47,7 +47,7 @@ def _run_commands() -> Iterable[CLICommand]:
         "run",
         "run.run",
         "Replicate all new records, once",
-        given.FILE,
+        common.FILE,
         more="One run of a pipeline without a DAG: the same code, the same ledger. "
         "Exit status 0 if it ended with no batch held, or run.fail_on_hold is false; else 1.",
     )
@@ -64,7 +64,7 @@ def _run_commands() -> Iterable[CLICommand]:
         "plan",
         "plan.plan",
         "Show what a run would do, and change nothing",
-        given.FILE,
+        common.FILE,
         more="Partitions, ranges, batches and records of the source as it is now, and batches that wait or are held.",
     )
 
@@ -74,12 +74,12 @@ def _inspection_commands() -> Iterable[CLICommand]:
     quick = arg("--quick", action="store_true", help="omit the checks that need the whole history")
     sink = arg("--against-sink", action="store_true", help="also count receipts, dead letters and rows in the sink")
     shared = arg("--shared-target", action="store_true", help="others write to the target too: do not count its rows")
-    yield _command("status", "status.show", "Show the state of a pipeline", given.PIPELINE)
+    yield _command("status", "status.show", "Show the state of a pipeline", common.PIPELINE)
     yield _command(
         "inspect",
         "inspect_.inspect",
         "Show a batch, a partition, or all unresolved batches",
-        given.PIPELINE,
+        common.PIPELINE,
         what,
         more="For a batch: its state, attempts, receipt and newest error.",
     )
@@ -87,7 +87,7 @@ def _inspection_commands() -> Iterable[CLICommand]:
         "audit",
         "audit.audit",
         "Check every invariant and account for every position",
-        *(given.PIPELINE, quick, sink, shared, given.DECLARATION),
+        *(common.PIPELINE, quick, sink, shared, common.DECLARATION),
         more="Exit status 1 if an invariant is violated, or ledger and sink differ.",
     )
 
@@ -98,20 +98,20 @@ def _phase_commands() -> Iterable[CLICommand]:
         "drain",
         "phases.drain",
         "Start no further batch, and let the batches in flight end",
-        *(given.PIPELINE, given.REASON, given.DRY_RUN),
+        *(common.PIPELINE, common.REASON, common.DRY_RUN),
     )
     yield _command(
         "stop",
         "phases.stop",
         "Drain, and stop as soon as no batch is in flight",
-        *(given.PIPELINE, force, given.REASON, given.DRY_RUN, given.DECLARATION),
+        *(common.PIPELINE, force, common.REASON, common.DRY_RUN, common.DECLARATION),
         more="Planned and held batches remain and continue to block the checkpoint.",
     )
     yield _command(
         "resume",
         "phases.resume",
         "Let a draining or stopped pipeline run again",
-        *(given.PIPELINE, given.REASON, given.DRY_RUN),
+        *(common.PIPELINE, common.REASON, common.DRY_RUN),
     )
 
 
@@ -122,19 +122,19 @@ def _batch_commands() -> Iterable[CLICommand]:
         "hold",
         "batches.hold",
         "Hold batches; they continue to block the checkpoint",
-        *(given.PIPELINE, given.BATCHES, given.REASON, given.DRY_RUN),
+        *(common.PIPELINE, common.BATCHES, common.REASON, common.DRY_RUN),
     )
     yield _command(
         "release",
         "batches.release",
         "Plan held batches again, with all of their attempts",
-        *(given.PIPELINE, some, every, given.REASON, given.DRY_RUN),
+        *(common.PIPELINE, some, every, common.REASON, common.DRY_RUN),
     )
     yield _command(
         "skip",
         "batches.skip",
         "Skip batches: their records are not delivered",
-        *(given.PIPELINE, given.BATCHES, given.REQUIRED_REASON, given.DRY_RUN),
+        *(common.PIPELINE, common.BATCHES, common.REQUIRED_REASON, common.DRY_RUN),
         more="A batch that was ever started is skipped by claiming `void` in the sink, which the next run does; "
         "if it was delivered after all, its receipt remains valid.",
     )
@@ -145,19 +145,19 @@ def _reread_commands() -> Iterable[CLICommand]:
         "rewind",
         "rewind.rewind",
         "Move the checkpoint back, so that the records after it are read and delivered again",
-        *(given.PIPELINE, given.PARTITION),
-        arg("--to-position", type=given.position, metavar="N", help="the first position to read again"),
+        *(common.PIPELINE, common.PARTITION),
+        arg("--to-position", type=common.position, metavar="N", help="the first position to read again"),
         arg("--to-time", metavar="TIME", help="to the checkpoint at that time (ISO 8601; UTC if no zone)"),
         arg("--to-batch", metavar="BATCH", help="the batch to read again first, by its receipt in the sink"),
-        *(given.REQUIRED_REASON, given.DRY_RUN, given.DECLARATION),
+        *(common.REQUIRED_REASON, common.DRY_RUN, common.DECLARATION),
         more="A new generation starts; unresolved batches are superseded. A sink that appends gets the rows twice.",
     )
     span = (
-        arg("--from", dest="start", type=given.position, required=True, metavar="N", help="the first position"),
+        arg("--from", dest="start", type=common.position, required=True, metavar="N", help="the first position"),
         arg(
             "--to",
             dest="end",
-            type=given.position,
+            type=common.position,
             required=True,
             metavar="M",
             help="the first position after the range",
@@ -176,7 +176,15 @@ def _reread_commands() -> Iterable[CLICommand]:
                 "range",
                 "rewind.replay_range",
                 "Read a range below the checkpoint again",
-                *(given.PIPELINE, given.PARTITION, *span, replayed, given.REASON, given.DRY_RUN, given.DECLARATION),
+                *(
+                    common.PIPELINE,
+                    common.PARTITION,
+                    *span,
+                    replayed,
+                    common.REASON,
+                    common.DRY_RUN,
+                    common.DECLARATION,
+                ),
                 more="The checkpoint does not move. A sink that appends gets the rows twice.",
             ),
         ),
@@ -185,17 +193,17 @@ def _reread_commands() -> Iterable[CLICommand]:
         "recover",
         "recovery.recover",
         "Find records that are unaccounted for, and plan them to be read again",
-        *(given.PIPELINE, given.REASON, given.DRY_RUN, given.DECLARATION),
+        *(common.PIPELINE, common.REASON, common.DRY_RUN, common.DECLARATION),
     )
     yield _command(
         "adopt",
         "recovery.adopt",
         "Continue with another ledger's receipts in the sink",
-        given.PIPELINE,
+        common.PIPELINE,
         arg(
             "--ledger-id", required=True, metavar="ID", help="the other ledger, as the error of a refused run names it"
         ),
-        *(given.REQUIRED_REASON, given.DRY_RUN, given.DECLARATION),
+        *(common.REQUIRED_REASON, common.DRY_RUN, common.DECLARATION),
         more="For a ledger that replaces a lost one; give --file if it has never run the pipeline.",
     )
 
@@ -205,7 +213,7 @@ def _sink_commands() -> Iterable[CLICommand]:
         "accept-sink",
         "sinks.accept_sink",
         "Continue with a sink that lost commits, was emptied or recreated",
-        given.PIPELINE,
+        common.PIPELINE,
         arg("--resend", action="store_true", help="send again exactly the ranges without a receipt in the sink"),
         arg("--keep", action="store_true", help="continue from the checkpoint; lost records remain lost"),
         arg(
@@ -215,7 +223,7 @@ def _sink_commands() -> Iterable[CLICommand]:
             metavar="[PARTITION=]N",
             help="with --resend: send again from this position on, if receipts do not show what is lost",
         ),
-        *(given.REQUIRED_REASON, given.DRY_RUN, given.DECLARATION),
+        *(common.REQUIRED_REASON, common.DRY_RUN, common.DECLARATION),
         more="For a pipeline whose runs are refused because the sink is not as this ledger left it. --dry-run shows "
         "what would be sent again.",
     )
@@ -223,9 +231,9 @@ def _sink_commands() -> Iterable[CLICommand]:
         "move",
         "sinks.move",
         "Let the next run deliver to another sink",
-        given.PIPELINE,
+        common.PIPELINE,
         arg("--unreachable", action="store_true", help="the previous sink cannot be read any more; see the runbook"),
-        *(given.REQUIRED_REASON, given.DRY_RUN, given.DECLARATION),
+        *(common.REQUIRED_REASON, common.DRY_RUN, common.DECLARATION),
         more="Settles the previous sink's receipts (as declared by the newest run, or --file). The next run then "
         "delivers to the sink that it declares, from the checkpoint on.",
     )
@@ -234,7 +242,7 @@ def _sink_commands() -> Iterable[CLICommand]:
 def _dead_letter_commands() -> Iterable[CLICommand]:
     every = arg("--all", action="store_true", help="also those that were replayed or discarded")
     to = arg("--to", required=True, metavar="FILE", help="a file that does not exist yet")
-    looking = (given.PIPELINE, *given.DEAD_LETTER_SELECTION, every)
+    looking = (common.PIPELINE, *common.DEAD_LETTER_SELECTION, every)
     yield GroupCommand(
         "dlq",
         "Show, replay and discard dead letters",
@@ -244,28 +252,28 @@ def _dead_letter_commands() -> Iterable[CLICommand]:
                 "dlq.list_all",
                 "Show their numbers and states",
                 *looking,
-                given.DECLARATION,
+                common.DECLARATION,
             ),
             _command(
                 "show",
                 "dlq.show",
                 "Show them, with their bytes and errors",
                 *looking,
-                given.QUERY,
-                given.DECLARATION,
+                common.QUERY,
+                common.DECLARATION,
             ),
-            _command("export", "dlq.export", "Write them to a file", to, *looking, given.QUERY, given.DECLARATION),
+            _command("export", "dlq.export", "Write them to a file", to, *looking, common.QUERY, common.DECLARATION),
             _command(
                 "replay",
                 "dlq.replay",
                 "Send them again",
                 *(
-                    given.PIPELINE,
-                    *given.DEAD_LETTER_SELECTION,
-                    given.QUERY,
-                    given.REASON,
-                    given.DRY_RUN,
-                    given.DECLARATION,
+                    common.PIPELINE,
+                    *common.DEAD_LETTER_SELECTION,
+                    common.QUERY,
+                    common.REASON,
+                    common.DRY_RUN,
+                    common.DECLARATION,
                 ),
                 more="Through the pipeline as it is declared now, in a side partition. A record that fails again is "
                 "parked again.",
@@ -275,12 +283,12 @@ def _dead_letter_commands() -> Iterable[CLICommand]:
                 "dlq.discard",
                 "Mark them as discarded; the sink still stores them",
                 *(
-                    given.PIPELINE,
-                    *given.DEAD_LETTER_SELECTION,
-                    given.QUERY,
-                    given.REQUIRED_REASON,
-                    given.DRY_RUN,
-                    given.DECLARATION,
+                    common.PIPELINE,
+                    *common.DEAD_LETTER_SELECTION,
+                    common.QUERY,
+                    common.REQUIRED_REASON,
+                    common.DRY_RUN,
+                    common.DECLARATION,
                 ),
             ),
         ),
@@ -296,25 +304,25 @@ def _administration_commands() -> Iterable[CLICommand]:
         "lease",
         "lease.lease",
         "Show who holds a pipeline's lease, or break it",
-        *(given.PIPELINE, breaking, given.REASON, given.DRY_RUN),
+        *(common.PIPELINE, breaking, common.REASON, common.DRY_RUN),
     )
     yield _command(
         "gc",
         "gc.gc",
         "Delete history that recovery does not need",
-        *(some, every, keep, given.REASON, given.DRY_RUN),
+        *(some, every, keep, common.REASON, common.DRY_RUN),
     )
     yield GroupCommand(
         "pipeline",
         "The pipelines that the ledger knows",
         (
             _command("list", "pipelines.list_all", "List them with phase, lease and batches"),
-            _command("show", "pipelines.show", "Show a pipeline's declaration and partitions", given.PIPELINE),
+            _command("show", "pipelines.show", "Show a pipeline's declaration and partitions", common.PIPELINE),
             _command(
                 "delete",
                 "pipelines.delete",
                 "Delete a pipeline from the ledger; sink and audit log remain",
-                *(given.PIPELINE, given.REQUIRED_REASON, given.YES, given.DRY_RUN),
+                *(common.PIPELINE, common.REQUIRED_REASON, common.YES, common.DRY_RUN),
             ),
         ),
     )
@@ -329,7 +337,7 @@ def _administration_commands() -> Iterable[CLICommand]:
                 "db.downgrade",
                 "Downgrade the ledger to an older revision",
                 arg("revision", help="such as 0001; base drops the tables and their content"),
-                *(given.YES, given.DRY_RUN),
+                *(common.YES, common.DRY_RUN),
                 more="For returning to an older version of the package.",
             ),
             GroupCommand(

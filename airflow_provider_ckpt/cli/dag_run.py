@@ -30,8 +30,8 @@ def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
         return None
     dag_id, run_id = found
     state, running = _dag_run_state(dag_id, run_id), _running_tasks(owner)
-    told = contradiction(state, status, running)
-    return {"dag_id": dag_id, "run_id": run_id, "state": state, "disagrees": told}
+    explanation = contradiction(state, status, running)
+    return {"dag_id": dag_id, "run_id": run_id, "state": state, "disagrees": explanation}
 
 
 def contradiction(state: str | None, status: dict[str, Any], running: Sequence[str] = ()) -> str | None:
@@ -68,11 +68,11 @@ def _running_tasks(owner: str) -> list[str]:
     run, task = dag_run_of(owner), task_of(owner)
     if run is None or task is None:
         return []
-    here = (TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.map_index, TaskInstance.state)
+    columns = (TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.map_index, TaskInstance.state)
     there = (*run, task[1], "running")
     names = [task[0], *(f"{task[0]}.{name}" for name in _LEASED_TASKS)]
     query = select(TaskInstance.task_id).where(
-        TaskInstance.task_id.in_(names), *(column == value for column, value in zip(here, there, strict=True))
+        TaskInstance.task_id.in_(names), *(column == value for column, value in zip(columns, there, strict=True))
     )
     try:
         with create_session() as session:

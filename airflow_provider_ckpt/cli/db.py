@@ -18,28 +18,28 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 @command(_table)
 def migrate(args: Namespace) -> dict[str, Any]:
     """Create the ledger, or bring it to this version's revision."""
-    from airflow_provider_ckpt.ledger.store import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
-    before = migrations.current_revision(location.url)
-    migrations.upgrade(location.url, create=True)
+    before = migrate_module.current_revision(location.url)
+    migrate_module.upgrade(location.url, create=True)
     return {
         "ledger": location.where,
         "from": location.origin,
         "before": before,
-        "revision": migrations.current_revision(location.url),
+        "revision": migrate_module.current_revision(location.url),
     }
 
 
 @command(_table)
 def check(args: Namespace) -> dict[str, Any]:
     """Show the ledger's revision; exit status 1 unless it is this version's."""
-    from airflow_provider_ckpt.ledger.store import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
-    current, head = migrations.current_revision(location.url), migrations.head()
+    current, head = migrate_module.current_revision(location.url), migrate_module.head()
     result = {"ledger": location.where, "from": location.origin, "revision": current, "head": head}
     if current != head:
         raise FailedError(
@@ -51,22 +51,22 @@ def check(args: Namespace) -> dict[str, Any]:
 @command(_table)
 def downgrade(args: Namespace) -> dict[str, Any]:
     """Downgrade the ledger to an older revision, if no run holds a lease."""
-    from airflow_provider_ckpt.ledger.store import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
-    before = migrations.current_revision(location.url)
+    before = migrate_module.current_revision(location.url)
     steps = _revisions_to_undo(before, args.revision)
     _refuse_while_running(location.url, before)
     if steps and not args.dry_run:
         loses = "everything" if args.revision == "base" else "the data that only newer revisions can store"
         confirm(args, f"Downgrade the ledger in {location.where} to {args.revision}? It loses {loses}.")
-        migrations.downgrade(location.url, args.revision)
+        migrate_module.downgrade(location.url, args.revision)
     return {
         "ledger": location.where,
         "from": location.origin,
         "before": before,
-        "revision": migrations.current_revision(location.url),
+        "revision": migrate_module.current_revision(location.url),
         "undone": steps,
         "dry_run": args.dry_run,
     }
@@ -79,9 +79,9 @@ def _revisions_to_undo(current: str | None, wanted: str) -> list[str]:
     """
     from alembic.script import ScriptDirectory
 
-    from airflow_provider_ckpt.ledger.store import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrate_module
 
-    scripts = ScriptDirectory.from_config(migrations.alembic_config())
+    scripts = ScriptDirectory.from_config(migrate_module.alembic_config())
     known = [] if current is None else [script.revision for script in scripts.iterate_revisions(current, "base")]
     if current is None or wanted not in [*known, "base"]:
         raise ConfigError(
@@ -97,9 +97,9 @@ def _refuse_while_running(url: str, revision: str | None) -> None:
     If the ledger is at another revision than this version's, no run of this version can be active.
     """
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.ledger.store import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrate_module
 
-    if revision != migrations.head():
+    if revision != migrate_module.head():
         return
     with Ledger.open(url) as ledger:
         leases = {name: ledger.status(name)["lease"] for name in ledger.pipelines()}

@@ -72,8 +72,8 @@ def _index_line(entry: IndexEntry, index: DeadLetterIndex) -> dict[str, Any]:
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
-    brief = ("batch", "position", "error_type", "sqlstate", "error", "state", "value")
-    rows = [{name: line[name] for name in brief} for line in result["dead_letters"]]
+    columns = ("batch", "position", "error_type", "sqlstate", "error", "state", "value")
+    rows = [{name: line[name] for name in columns} for line in result["dead_letters"]]
     write_document({**result, "dead_letters": rows}, out)
 
 
@@ -86,8 +86,8 @@ def show(args: Namespace) -> dict[str, Any]:
     with open_ledger(args.ledger) as ledger:
         setup = setup_of(args, ledger)
         lines = [
-            _dead_letter_document(entry, kept)
-            for entry, kept in islice(_selected_with_content(args, setup), args.stop_at or _MAX_SHOWN)
+            _dead_letter_document(entry, stored)
+            for entry, stored in islice(_selected_with_content(args, setup), args.stop_at or _MAX_SHOWN)
         ]
     return {"pipeline": args.pipeline, "dead_letters": lines}
 
@@ -103,8 +103,8 @@ def export(args: Namespace) -> dict[str, Any]:
         setup = setup_of(args, ledger)
         found = _selected_with_content(args, setup)
         with _create_file(args.to) as file:
-            for entry, kept in islice(found, args.stop_at):
-                file.write(json.dumps(_dead_letter_document(entry, kept), ensure_ascii=True) + "\n")
+            for entry, stored in islice(found, args.stop_at):
+                file.write(json.dumps(_dead_letter_document(entry, stored), ensure_ascii=True) + "\n")
                 records += 1
     return {"pipeline": args.pipeline, "file": args.to, "records": records}
 
@@ -112,18 +112,18 @@ def export(args: Namespace) -> dict[str, Any]:
 @command(write_result)
 def replay(args: Namespace) -> dict[str, Any]:
     """Request a replay of dead letters, by the next run or the one that holds the lease."""
-    return _act(args, ActionKind.REPLAY_DEAD_LETTERS)
+    return _request(args, ActionKind.REPLAY_DEAD_LETTERS)
 
 
 @command(write_result)
 def discard(args: Namespace) -> dict[str, Any]:
     """Mark dead letters as discarded; the sink still stores them."""
-    return _act(args, ActionKind.DISCARD_DEAD_LETTERS, required_by="dlq discard")
+    return _request(args, ActionKind.DISCARD_DEAD_LETTERS, required_by="dlq discard")
 
 
-def _act(args: Namespace, kind: ActionKind, *, required_by: str | None = None) -> dict[str, Any]:
-    with action_context(args, required_by=required_by) as asked:
-        return act_on_dead_letters(asked, kind, _selection(args), args.query)
+def _request(args: Namespace, kind: ActionKind, *, required_by: str | None = None) -> dict[str, Any]:
+    with action_context(args, required_by=required_by) as context:
+        return act_on_dead_letters(context, kind, _selection(args), args.query)
 
 
 def _selection(args: Namespace) -> Selection:
@@ -134,29 +134,29 @@ def _selected_entries(args: Namespace, index: DeadLetterIndex) -> list[IndexEntr
     """Return the selected entries that are neither replayed nor discarded; with ``--all`` all selected entries."""
     chosen = _selection(args)
     check_batches(index, chosen, args.pipeline)
-    return [entry for entry in index.entries if chosen.names(entry) and (args.all or entry.state in UNDELIVERED)]
+    return [entry for entry in index.entries if chosen.matches(entry) and (args.all or entry.state in UNDELIVERED)]
 
 
 def _selected_with_content(args: Namespace, setup: PipelineContext) -> Iterator[tuple[IndexEntry, StoredDeadLetter]]:
     """Yield the selected dead letters with their content from the sink."""
     from airflow_provider_ckpt.replication.actions import dead_letters
 
-    for entry, kept in dead_letters.read_contents(setup, _selected_entries(args, dead_letters.load_index(setup))):
-        if args.query is None or dead_letters.contains_text(kept, args.query):
-            yield entry, kept
+    for entry, stored in dead_letters.read_contents(setup, _selected_entries(args, dead_letters.load_index(setup))):
+        if args.query is None or dead_letters.contains_text(stored, args.query):
+            yield entry, stored
 
 
-def _dead_letter_document(entry: IndexEntry, kept: StoredDeadLetter) -> dict[str, Any]:
-    dead_letter = kept.dead_letter
+def _dead_letter_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, Any]:
+    dead_letter = stored.dead_letter
     return {
-        "batch": str(kept.source.key),
+        "batch": str(stored.source.key),
         "position": dead_letter.position,
         "error_type": dead_letter.error.type.value,
         "sqlstate": dead_letter.error.sqlstate,
         "error": dead_letter.error.message,
         "state": entry.state.value,
         "replays": entry.replays,
-        "at": kept.at.isoformat(),
+        "at": stored.at.isoformat(),
         "headers": dict(dead_letter.headers),
         "key": _text(dead_letter.key),
         "key_base64": _base64(dead_letter.key),

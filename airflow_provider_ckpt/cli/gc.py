@@ -39,7 +39,7 @@ def gc(args: Namespace) -> dict[str, Any]:
         counts = {}
         with progress("Collecting", total=len(names)) as step:
             for name in names:
-                counts[name] = ledger.collect(
+                counts[name] = ledger.garbage_collect(
                     name, keep=keep, actor=actor(), reason=given_reason(args), dry_run=args.dry_run
                 )
                 step(name)

@@ -36,16 +36,16 @@ def stop(args: Namespace) -> dict[str, Any]:
 
 
 def _stop_at_once(args: Namespace) -> dict[str, Any]:
-    with action_context(args, required_by="stop --force") as asked:
-        return force_stop(asked)
+    with action_context(args, required_by="stop --force") as context:
+        return force_stop(context)
 
 
 def _drain_and_stop(args: Namespace) -> dict[str, Any]:
-    with action_context(args) as asked:
-        status = asked.ledger.status(args.pipeline)
+    with action_context(args) as context:
+        status = context.ledger.status(args.pipeline)
         if status["phase"] != Phase.RUNNING:
-            return apply_in_ledger(asked, Action(ActionKind.STOP))
-        drained = apply_in_ledger(asked, Action(ActionKind.DRAIN))
+            return apply_in_ledger(context, Action(ActionKind.STOP))
+        drained = apply_in_ledger(context, Action(ActionKind.DRAIN))
         flying = status["batches"].get(BatchState.IN_FLIGHT, 0)
         if drained["waits_for"] is None and flying:
             raise FailedError(
@@ -55,7 +55,7 @@ def _drain_and_stop(args: Namespace) -> dict[str, Any]:
             )
         if args.dry_run:
             return drained | {"action": "stop", "after": {**drained["after"], "phase": Phase.STOPPED.value}}
-        stopped = apply_in_ledger(asked, Action(ActionKind.STOP))
+        stopped = apply_in_ledger(context, Action(ActionKind.STOP))
         if drained["intent"] is not None:
             stopped["next"] = f"it drains first, which is stored as number {drained['intent']}"
         return stopped | {"before": drained["before"] or stopped["before"]}

@@ -76,8 +76,8 @@ def show(args: Namespace) -> dict[str, Any]:
 
     with open_ledger(args.ledger) as ledger:
         status = ledger.status(args.pipeline)
-        kept = ("pipeline", "ledger", "phase", "generation", "partitions", "declaration")
-        return {name: status[name] for name in kept} | {"sink_id": ledger.sink_id(args.pipeline)}
+        keys = ("pipeline", "ledger", "phase", "generation", "partitions", "declaration")
+        return {name: status[name] for name in keys} | {"sink_id": ledger.sink_id(args.pipeline)}
 
 
 @command(write_document)
@@ -96,7 +96,7 @@ def delete(args: Namespace) -> dict[str, Any]:
         }
         if not args.dry_run:
             confirm(args, f"Delete pipeline {args.pipeline}, its checkpoints and its receipts?")
-            ledger.forget(args.pipeline, actor=actor(), reason=reason, is_dead=is_dead)
+            ledger.delete_pipeline(args.pipeline, actor=actor(), reason=reason, is_dead=is_dead)
         return result
 
 

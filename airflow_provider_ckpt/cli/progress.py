@@ -22,8 +22,8 @@ def progress(title: str, total: int | None = None) -> Iterator[Callable[[str], N
     :param total: number of steps; None if unknown
     :return: function to call with each step's name when the step is done
     """
-    shown = _bar(title, total) if sys.stderr.isatty() else _lines(title, total)
-    with shown as step:
+    progress_display = _bar(title, total) if sys.stderr.isatty() else _lines(title, total)
+    with progress_display as step:
         yield step
 
 

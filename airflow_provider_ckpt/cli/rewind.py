@@ -17,26 +17,26 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 @command(write_result)
 def rewind(args: Namespace) -> dict[str, Any]:
     """Start a new generation at an earlier position. If a run holds the lease, the next run does it."""
-    goal = RewindTarget(args.to_position, args.to_time, args.to_batch)
-    with action_context(args, required_by="rewind") as asked:
+    target = RewindTarget(args.to_position, args.to_time, args.to_batch)
+    with action_context(args, required_by="rewind") as context:
         return apply_behind_fence(
-            asked, Action(ActionKind.REWIND, positions=resolve_positions(asked, goal, args.partition))
+            context, Action(ActionKind.REWIND, positions=resolve_positions(context, target, args.partition))
         )
 
 
 @command(write_result)
 def replay_range(args: Namespace) -> dict[str, Any]:
     """Add a side partition that reads a range again; the checkpoint does not move."""
-    with action_context(args) as asked:
+    with action_context(args) as context:
         try:
-            ranges = ((source_partition(asked, args.partition), Range(args.start, args.end)),)
+            ranges = ((source_partition(context, args.partition), Range(args.start, args.end)),)
         except ValueError as error:
             raise ConfigError(
                 f"{error}.", hint="--from is the first position, --to the first one after the range."
             ) from error
-        before = set(asked.ledger.partitions(args.pipeline))
-        result = apply_behind_fence(asked, Action(ActionKind.REPLAY, ranges=ranges, with_replayed=args.with_replayed))
-        made = sorted(set(asked.ledger.partitions(args.pipeline)) - before)
-        if made:
-            result["next"] = f"the next run reads it, as partition {', '.join(made)}"
+        before = set(context.ledger.partitions(args.pipeline))
+        result = apply_behind_fence(context, Action(ActionKind.REPLAY, ranges=ranges, with_replayed=args.with_replayed))
+        started = sorted(set(context.ledger.partitions(args.pipeline)) - before)
+        if started:
+            result["next"] = f"the next run reads it, as partition {', '.join(started)}"
         return result

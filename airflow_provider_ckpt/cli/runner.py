@@ -75,8 +75,8 @@ def command(table: TableWriter) -> Callable[[Callable[[Namespace], Any]], Callab
                 except Stopped as stopped:
                     _exit(f"stopped by {stopped}; the next run continues", args, 128 + stopped.number)
                 except Exception as error:  # noqa: BLE001  # process boundary: any error becomes a line and an exit status
-                    again = "" if args.verbose else " (-v shows the stack trace)"
-                    _exit(f"{type(error).__name__}: {error}{again}", args)
+                    trace_hint = "" if args.verbose else " (-v shows the stack trace)"
+                    _exit(f"{type(error).__name__}: {error}{trace_hint}", args)
 
         return run
 
@@ -106,14 +106,14 @@ def _exit(message: str, args: Namespace, status: int = 1) -> NoReturn:
 def _standard_output() -> Iterator[TextIO]:
     """Reserve standard output for the result: in the block, other output of the process goes to standard error."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout_descriptor = os.dup(1)
     os.dup2(2, 1)
     try:
-        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as out, redirect_stdout(sys.stderr):
+        with os.fdopen(os.dup(stdout_descriptor), "w", encoding="utf-8") as out, redirect_stdout(sys.stderr):
             yield out
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout_descriptor, 1)
+        os.close(stdout_descriptor)
 
 
 @contextmanager
@@ -141,10 +141,10 @@ def _log_to_stderr(*, verbose: bool) -> None:
     """Log this package's progress to standard error, and only warnings of other packages; with -v, everything."""
     handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    ours = logging.getLogger(_PACKAGE)
-    ours.handlers[:] = [handler]
-    ours.propagate = False
-    ours.setLevel(logging.DEBUG if verbose else logging.INFO)
+    package_logger = logging.getLogger(_PACKAGE)
+    package_logger.handlers[:] = [handler]
+    package_logger.propagate = False
+    package_logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     if not verbose:
         for name in (None, "airflow", "alembic", "py4j"):
             logging.getLogger(name).setLevel(logging.WARNING)

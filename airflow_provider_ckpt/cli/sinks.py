@@ -22,19 +22,19 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
         raise ConfigError("give either --resend or --keep.", hint="See airflow ckpt accept-sink --help.")
     if args.keep and args.start:
         raise ConfigError("--from requires --resend.", hint="Leave it out, or replace --keep by --resend.")
-    with action_context(args, required_by="accept-sink") as asked:
-        start = _positions(asked, args.start or ())
-        return change_sink(asked, sink_changes.make_acceptance(asked.setup(), resend=args.resend, start=start))
+    with action_context(args, required_by="accept-sink") as context:
+        start = _positions(context, args.start or ())
+        return change_sink(context, sink_changes.make_acceptance(context.setup(), resend=args.resend, start=start))
 
 
 @command(write_result)
 def move(args: Namespace) -> dict[str, Any]:
     """Settle the previous sink's receipts; the next run delivers to the sink that it declares."""
-    with action_context(args, required_by="move") as asked:
-        return change_sink(asked, sink_changes.make_move(asked.setup(), unreachable=args.unreachable))
+    with action_context(args, required_by="move") as context:
+        return change_sink(context, sink_changes.make_move(context.setup(), unreachable=args.unreachable))
 
 
-def _positions(asked: ActionContext, texts: Iterable[str]) -> dict[str, int]:
+def _positions(context: ActionContext, texts: Iterable[str]) -> dict[str, int]:
     """Parse ``[PARTITION=]N`` texts into the first position to send again, by source partition."""
     found: dict[str, int] = {}
     for text in texts:
@@ -43,5 +43,5 @@ def _positions(asked: ActionContext, texts: Iterable[str]) -> dict[str, int]:
             position = parse_position(number)
         except ValueError:
             raise ConfigError(f"--from {text}: {number!r} is not a position.", hint="Write [PARTITION=]N.") from None
-        found |= resolve_positions(asked, RewindTarget(position), partition or None)
+        found |= resolve_positions(context, RewindTarget(position), partition or None)
     return found

@@ -45,8 +45,8 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
             ("", "batch", "attempts", "error"),
         )
     if status["intents"]:
-        asked = [(item["action"], item["actor"], item["reason"], item["stored"]) for item in status["intents"]]
-        write_table(asked, out, ("waits for the lease", "requested by", "reason", "at"))
+        stored_actions = [(item["action"], item["actor"], item["reason"], item["stored"]) for item in status["intents"]]
+        write_table(stored_actions, out, ("waits for the lease", "requested by", "reason", "at"))
 
 
 @command(_table)

@@ -12,8 +12,8 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
     for item in result["files"]:
-        said = [*(("problem", line) for line in item["problems"]), *(("warning", line) for line in item["warnings"])]
-        write_table([("file", item["file"]), ("pipeline", item["pipeline"]), ("valid", item["valid"]), *said], out)
+        lines = [*(("problem", line) for line in item["problems"]), *(("warning", line) for line in item["warnings"])]
+        write_table([("file", item["file"]), ("pipeline", item["pipeline"]), ("valid", item["valid"]), *lines], out)
 
 
 @command(_table)

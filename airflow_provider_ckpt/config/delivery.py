@@ -58,9 +58,9 @@ class CommitStrategy(Section):
         """Thresholds for settling during a wave, as the core's type."""
         every = self.commit_interval_ms if self.manual_commit else self.auto_commit_interval_ms
         return SettleCadence(
-            after=self.checkpoint_after_ms / 1000,
-            least=self.min_checkpoint_count,
-            most=self.max_checkpoint_count,
+            min_interval=self.checkpoint_after_ms / 1000,
+            min_batches=self.min_checkpoint_count,
+            max_batches=self.max_checkpoint_count,
             max_interval=None if every is None else every / 1000,
             timer_only=not self.manual_commit,
         )
@@ -78,7 +78,7 @@ class Retry(Section):
     on_exhausted: OnExhausted = OnExhausted.DLQ
 
     @property
-    def core(self) -> RetryPolicy:
+    def policy(self) -> RetryPolicy:
         """The same as the core's type."""
         return RetryPolicy(**self.model_dump())
 
@@ -146,12 +146,12 @@ class DeadLetterQueue(Section):
         return self
 
     @property
-    def here(self) -> bool:
+    def in_sink(self) -> bool:
         """Return whether the sink itself writes the dead letters, with their batch."""
         return self.enabled and self.sink is DeadLetterDestination.SAME
 
     @property
-    def elsewhere(self) -> bool:
+    def in_other_store(self) -> bool:
         """Return whether dead letters are written to a destination other than the sink."""
         return self.enabled and self.sink is not DeadLetterDestination.SAME
 

@@ -131,9 +131,9 @@ def _compose(text: str) -> yaml.MappingNode:
         root = _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = ": ".join(part for part in (error.context, error.problem) if part)
-        hint = "; indent by spaces" if "'\\t'" in said else ""
-        raise NotReadableError(mark.line + 1 if mark else None, f"not valid YAML: {said}{hint}") from error
+        message = ": ".join(part for part in (error.context, error.problem) if part)
+        hint = "; indent by spaces" if "'\\t'" in message else ""
+        raise NotReadableError(mark.line + 1 if mark else None, f"not valid YAML: {message}{hint}") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise NotReadableError(line, f"not valid YAML: character #x{error.character:04x} is not allowed") from error

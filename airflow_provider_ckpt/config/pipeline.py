@@ -136,7 +136,7 @@ class Pipeline(Section):
             DeadLetterDestination.KAFKA: "connection or brokers",
             DeadLetterDestination.POSTGRES: "connection",
         }.get(queue.sink)
-        if wanting and queue.elsewhere and not queue.brokers and self.dead_letter_connection is None:
+        if wanting and queue.in_other_store and not queue.brokers and self.dead_letter_connection is None:
             raise ValueError(f"dead_letter_queue.sink: {queue.sink} needs {wanting}")
         return self
 
@@ -159,8 +159,8 @@ class Pipeline(Section):
         or there is no such connection.
         """
         queue = self.dead_letter_queue
-        if not queue.elsewhere or queue.connection:
-            return queue.connection if queue.elsewhere else None
+        if not queue.in_other_store or queue.connection:
+            return queue.connection if queue.in_other_store else None
         return next((part.connection for part in (self.sink, self.source) if part.type == queue.sink.value), None)
 
     @property
@@ -170,7 +170,7 @@ class Pipeline(Section):
         return frozenset(name for name in named if name)
 
     @property
-    def properties(self) -> dict[str, str]:
+    def spark_properties(self) -> dict[str, str]:
         """Spark properties: those of ``run.conf``, and the jars of the source's JDBC driver."""
         jars = [*self.source.jars, *filter(None, [self.run.conf.get("spark.jars")])]
         return {**self.run.conf, **({"spark.jars": ",".join(jars)} if jars else {})}
@@ -185,7 +185,7 @@ class Pipeline(Section):
     @property
     def policy(self) -> DeliveryPolicy:
         """The delivery policy as the core's type."""
-        return DeliveryPolicy(self.retry.core, self.dead_letter_queue.enabled, dict(self.error_policy))
+        return DeliveryPolicy(self.retry.policy, self.dead_letter_queue.enabled, dict(self.error_policy))
 
     def document(self) -> dict[str, Any]:
         """Return the declaration as JSON-ready data without ``dag``; ``Pipeline.model_validate`` reads it.

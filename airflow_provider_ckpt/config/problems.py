@@ -145,14 +145,14 @@ def _allowed_texts(detail: ErrorDetails) -> list[str]:
     """Return the allowed texts of a literal or enum error, which pydantic gives as prose: ``'a', 'b' or 'c'``."""
     if detail["type"] not in ("literal_error", "enum"):
         return []
-    prose: str = detail["ctx"]["expected"]
-    return [word.strip().strip("'") for word in prose.replace(" or ", ", ").split(", ")]
+    expected: str = detail["ctx"]["expected"]
+    return [word.strip().strip("'") for word in expected.replace(" or ", ", ").split(", ")]
 
 
 def _unknown_key_text(model: type[BaseModel], path: KeyPath) -> str:
     owner = _model_at(model, path[:-1]) or model
     key = for_message(path[-1])
-    elsewhere = [home for home in _dotted_keys(model) if home.rpartition(".")[2] == key]
+    elsewhere = [dotted for dotted in _dotted_keys(model) if dotted.rpartition(".")[2] == key]
     known = list(_keys(owner))
     if elsewhere and not get_close_matches(key, known, 1, 0.8):
         return f"unknown key here; did you mean {elsewhere[0]}?"

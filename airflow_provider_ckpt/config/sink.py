@@ -70,11 +70,11 @@ class SinkSection(Section):
         for key, types in (("rows_may_differ", ("postgres",)), ("may_be_emptied", ("postgres", "kafka"))):
             if getattr(self, key) and self.type not in types:
                 raise ValueError(f"{key} is not supported by the {self.type} sink; leave it out")
-        if self.grows and self.type not in ("delta", "iceberg"):
+        if self.adds_columns and self.type not in ("delta", "iceberg"):
             raise ValueError(f"schema_evolution: add_columns is not supported by the {self.type} sink; use refuse")
         return self
 
     @property
-    def grows(self) -> bool:
+    def adds_columns(self) -> bool:
         """Return whether columns that the table lacks are added to it."""
         return self.schema_evolution == "add_columns"

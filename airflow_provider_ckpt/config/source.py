@@ -74,6 +74,6 @@ class SourceSection(Section):
         return self.type in ("postgres", "jdbc")
 
     @property
-    def carried(self) -> bool:
+    def read_by_spark(self) -> bool:
         """Return whether Spark itself reads the source, so that a lane has only the columns that Spark passes on."""
         return self.type == "jdbc"

@@ -84,6 +84,6 @@ class Transform(Section):
         return not (self.decode or self.where or self.select or self.python)
 
     @property
-    def of_task(self) -> bool:
+    def is_task_function(self) -> bool:
         """Return whether the Python function is defined by a task, so that nothing but that task can run it."""
         return self.python == "task"

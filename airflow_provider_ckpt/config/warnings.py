@@ -79,9 +79,9 @@ def _other_destination_warnings(pipeline: Pipeline) -> Iterator[str]:
     """Yield warnings about keys of a dead letter destination that is not used."""
     queue = pipeline.dead_letter_queue
     same = queue.sink is DeadLetterDestination.SAME
-    place = DeadLetterDestination.KAFKA if same and pipeline.sink.type == "kafka" else queue.sink
-    for key, places in _DESTINATIONS_OF_KEYS.items():
-        if place in places and not (same and key == "connection"):
+    destination = DeadLetterDestination.KAFKA if same and pipeline.sink.type == "kafka" else queue.sink
+    for key, destinations in _DESTINATIONS_OF_KEYS.items():
+        if destination in destinations and not (same and key == "connection"):
             continue
         if _differs_from_default(queue, key):
             where = f"beside the {pipeline.sink.type} target" if same else f"to dead_letter_queue.sink: {queue.sink}"

@@ -76,47 +76,47 @@ def to_spark(kind: pa.DataType) -> str:
     raise ValueError(f"Spark has no type for {kind}")
 
 
-def _parse(tokens: list[str], whole: str) -> tuple[pa.DataType, list[str]]:
+def _parse(tokens: list[str], type_text: str) -> tuple[pa.DataType, list[str]]:
     import pyarrow as pa
 
     if not tokens:
-        raise ValueError(f"{whole} is not a type")
+        raise ValueError(f"{type_text} is not a type")
     name, rest = _ALIASES.get(tokens[0].lower(), tokens[0].lower()), tokens[1:]
     if name == "array":
-        item, rest = _parse(_after(rest, "<", whole), whole)
-        return pa.list_(pa.field("element", item)), _after(rest, ">", whole)
+        item, rest = _parse(_after(rest, "<", type_text), type_text)
+        return pa.list_(pa.field("element", item)), _after(rest, ">", type_text)
     if name == "map":
-        key, rest = _parse(_after(rest, "<", whole), whole)
-        item, rest = _parse(_after(rest, ",", whole), whole)
-        return pa.map_(key, item), _after(rest, ">", whole)
+        key, rest = _parse(_after(rest, "<", type_text), type_text)
+        item, rest = _parse(_after(rest, ",", type_text), type_text)
+        return pa.map_(key, item), _after(rest, ">", type_text)
     if name == "struct":
-        return _struct(_after(rest, "<", whole), whole)
+        return _struct(_after(rest, "<", type_text), type_text)
     numbers: list[int] = []
     if rest[:1] == ["("]:
         end = rest.index(")") if ")" in rest else len(rest)
         numbers = [int(number) for number in rest[1:end:2]]
         rest = rest[end + 1 :]
-    return _simple(name, numbers, whole), rest
+    return _simple(name, numbers, type_text), rest
 
 
-def _struct(rest: list[str], whole: str) -> tuple[pa.DataType, list[str]]:
+def _struct(rest: list[str], type_text: str) -> tuple[pa.DataType, list[str]]:
     import pyarrow as pa
 
     fields = []
     while True:
         if len(rest) < 2:
-            raise ValueError(f"{whole} is not a type")
+            raise ValueError(f"{type_text} is not a type")
         name = rest[0][1:-1].replace("``", "`") if rest[0].startswith("`") else rest[0]
-        kind, rest = _parse(rest[2:] if rest[1] == ":" else rest[1:], whole)
+        kind, rest = _parse(rest[2:] if rest[1] == ":" else rest[1:], type_text)
         if [token.lower() for token in rest[:2]] == ["not", "null"]:
             rest = rest[2:]
         fields.append(pa.field(name, kind))
         if rest[:1] != [","]:
-            return pa.struct(fields), _after(rest, ">", whole)
+            return pa.struct(fields), _after(rest, ">", type_text)
         rest = rest[1:]
 
 
-def _simple(name: str, numbers: list[int], whole: str) -> pa.DataType:
+def _simple(name: str, numbers: list[int], type_text: str) -> pa.DataType:
     import pyarrow as pa
 
     if name == "decimal":
@@ -137,13 +137,13 @@ def _simple(name: str, numbers: list[int], whole: str) -> pa.DataType:
         "timestamp_ntz": pa.timestamp("us"),
     }
     if name not in simple:
-        raise ValueError(f"{whole} is not a type that Arrow holds")
+        raise ValueError(f"{type_text} is not a type that Arrow holds")
     return simple[name]
 
 
-def _after(tokens: list[str], wanted: str, whole: str) -> list[str]:
+def _after(tokens: list[str], wanted: str, type_text: str) -> list[str]:
     if tokens[:1] != [wanted]:
-        raise ValueError(f"{whole} is not a type")
+        raise ValueError(f"{type_text} is not a type")
     return tokens[1:]
 
 

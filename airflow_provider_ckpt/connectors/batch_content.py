@@ -72,7 +72,7 @@ class BatchContent:
     :param dead_letters: dead letters of the records that the transform rejected, then of those that the sink refused
     :param read: number of records read from the source
     :param filtered: number of records that ``where`` left out or ``error_policy`` skips
-    :param elsewhere: number of the batch's dead letters that are stored durably outside the sink already
+    :param already_stored: number of the batch's dead letters that are stored durably outside the sink already
     :param positions: the positions of all records read, for the receipt, where records may appear late
     """
 
@@ -80,7 +80,7 @@ class BatchContent:
     dead_letters: list[DeadLetter]
     read: int
     filtered: int
-    elsewhere: int = 0
+    already_stored: int = 0
     positions: str | None = None
 
 

@@ -83,7 +83,7 @@ class DeadLetterStore(Protocol):
     def check(self) -> None:
         """Raise an error if the destination cannot be reached or does not fit; create what is missing."""
 
-    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
+    def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
         """Write dead letters of one attempt durably; writing the same ones again is harmless.
 
         The caller retries (see :func:`store_dead_letters`).
@@ -125,10 +125,10 @@ class WriterWithDeadLetterStore:
         latest, stored = self._stored
         first = stored if latest is task else 0
         if len(dead_letters) > first:
-            store = partial(self._store.keep, task, dead_letters, first)
+            store = partial(self._store.store, task, dead_letters, first)
             store_dead_letters(store, dead_letters[first:], task, self._queue, refusal=CkptError)
         self._stored = task, len(dead_letters)
-        result = self._writer.deliver(task, replace(content, dead_letters=[], elsewhere=len(dead_letters)))
+        result = self._writer.deliver(task, replace(content, dead_letters=[], already_stored=len(dead_letters)))
         return result if isinstance(result, Refused) else _with_error_types(result, dead_letters)
 
     def close(self) -> None:
@@ -161,9 +161,9 @@ class SinkWithDeadLetterStore:
         named = [part.outputs() for part in (self._sink, self._store) if isinstance(part, NamesOutputs)]
         return [output for outputs in named for output in outputs]
 
-    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`."""
-        self._sink.fits(columns)
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.check_columns`."""
+        self._sink.check_columns(columns)
 
     def claims(self) -> Claims:
         """See :meth:`Sink.claims`."""
@@ -177,9 +177,9 @@ class SinkWithDeadLetterStore:
         """See :meth:`Sink.receipts`."""
         return self._sink.receipts(known)
 
-    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """See :meth:`Sink.missing`."""
-        return self._sink.missing(keys)
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """See :meth:`Sink.batches_without_receipt`."""
+        return self._sink.batches_without_receipt(keys)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """See :meth:`Sink.letters`."""
@@ -222,6 +222,6 @@ class SinkWithDeadLetterStore:
 
 def _with_error_types(outcome: Outcome, dead_letters: Sequence[DeadLetter]) -> Outcome:
     """Return the outcome of an attempt that claimed, with the number of its dead letters by error type."""
-    if outcome.found or outcome.outcome not in _CLAIMED:
+    if outcome.receipt_existed or outcome.outcome not in _CLAIMED:
         return outcome
     return replace(outcome, dead_letters=dict(Counter(dead_letter.error.type.value for dead_letter in dead_letters)))

@@ -1,7 +1,7 @@
 """Refuse a run whose epoch is not the one that a sink's fence is at.
 
 Every sink stores the highest epoch that was fenced; each finds that number in its own way, and passes it to the
-functions here. ``place`` describes where the fence is stored, as in ``the table /data/t``; 0 stands for no epoch.
+functions here. ``location`` describes where the fence is stored, as in ``the table /data/t``; 0 stands for no epoch.
 """
 
 from __future__ import annotations
@@ -9,49 +9,50 @@ from __future__ import annotations
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 
-def refuse_if_fenced(fenced: int, epoch: int, place: str, pipeline: str) -> None:
+def refuse_if_fenced(fenced: int, epoch: int, location: str, pipeline: str) -> None:
     """Raise an error if the fence is at a newer epoch.
 
     :param fenced: highest epoch that was fenced
     :param epoch: epoch of the run
-    :param place: where the fence is stored
+    :param location: where the fence is stored
     :param pipeline: name of the pipeline
     :raises FencedError: naming both epochs
     """
     if fenced > epoch:
-        raise wrong_epoch_error(fenced, epoch, place, pipeline)
+        raise wrong_epoch_error(fenced, epoch, location, pipeline)
 
 
-def refuse_unless_current(fenced: int, epoch: int, place: str, pipeline: str) -> None:
+def refuse_unless_current(fenced: int, epoch: int, location: str, pipeline: str) -> None:
     """Raise an error unless the fence is at the run's epoch.
 
     :param fenced: highest epoch that was fenced
     :param epoch: epoch of the run
-    :param place: where the fence is stored
+    :param location: where the fence is stored
     :param pipeline: name of the pipeline
     :raises FencedError: if it is at a newer epoch
     :raises SinkError: if it was never raised to this epoch, or was removed since
     """
     if fenced != epoch:
-        raise wrong_epoch_error(fenced, epoch, place, pipeline)
+        raise wrong_epoch_error(fenced, epoch, location, pipeline)
 
 
-def wrong_epoch_error(fenced: int, epoch: int, place: str, pipeline: str) -> FencedError | SinkError:
+def wrong_epoch_error(fenced: int, epoch: int, location: str, pipeline: str) -> FencedError | SinkError:
     """Return the error of a run that the fence does not admit.
 
     :param fenced: highest epoch that was fenced
     :param epoch: epoch of the run
-    :param place: where the fence is stored
+    :param location: where the fence is stored
     :param pipeline: name of the pipeline
     """
     if fenced > epoch:
         return FencedError(
-            f"the fence in {place} is at epoch {fenced}, so epoch {epoch} may not write any more.",
+            f"the fence in {location} is at epoch {fenced}, so epoch {epoch} may not write any more.",
             pipeline=pipeline,
             hint="A newer run has taken over; nothing needs to be done.",
         )
     return SinkError(
-        f"the fence in {place} is at {f'epoch {fenced}' if fenced else 'no epoch'}, not at this run's epoch {epoch}.",
+        f"the fence in {location} is at {f'epoch {fenced}' if fenced else 'no epoch'}, not at this run's epoch "
+        f"{epoch}.",
         pipeline=pipeline,
         hint="The fence is raised before anything is sent; start a new run.",
     )

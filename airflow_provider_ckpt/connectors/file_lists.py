@@ -77,26 +77,26 @@ def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None 
         yield FileList(epoch, tuple(part), start)
 
 
-def continuing_lists(known: Sequence[SourceFile], kept: Iterable[FileList]) -> list[FileList]:
+def continuing_lists(known: Sequence[SourceFile], stored: Iterable[FileList]) -> list[FileList]:
     """Return the lists that continue the known files, in order.
 
     A list that names a known file, or does not begin where the one before it ends, was stored by a run that had been
     fenced, and is ignored.
 
     :param known: the files recorded so far, in order
-    :param kept: every stored list that begins at or after their end
+    :param stored: every stored list that begins at or after their end
     """
     paths = {file.path for file in known}
     ordinal, base = (known[-1].ordinal + 1, known[-1].base + known[-1].size) if known else (0, 0)
     by_first: dict[int, list[FileList]] = {}
-    for some in sorted(kept, key=lambda some: -some.epoch):
-        by_first.setdefault(some.first, []).append(some)
+    for item in sorted(stored, key=lambda item: -item.epoch):
+        by_first.setdefault(item.first, []).append(item)
     found: list[FileList] = []
     while True:
         fitting = (
-            some
-            for some in by_first.get(ordinal, ())
-            if some.files[0].base == base and paths.isdisjoint(file.path for file in some.files)
+            item
+            for item in by_first.get(ordinal, ())
+            if item.files[0].base == base and paths.isdisjoint(file.path for file in item.files)
         )
         chosen = next(fitting, None)
         if chosen is None:

@@ -103,9 +103,9 @@ def _encode_one_by_one(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
     found = extreme_times.to_python(column, extreme_times.to_iso, dict)
-    plain = variants.decoder(column.type)
-    if plain is not None:
-        found = [None if value is None else plain(value) for value in found]
+    decode = variants.decoder(column.type)
+    if decode is not None:
+        found = [None if value is None else decode(value) for value in found]
     return pa.array([None if value is None else _encode_value(value) for value in found], pa.string())
 
 

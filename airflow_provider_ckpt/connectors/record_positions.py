@@ -135,11 +135,11 @@ def find_surplus(
     """
     before: Counter[int] = Counter()
     for span, reading in read:
-        kept = reading.all()
-        assert kept is not None
+        read_positions = reading.all()
+        assert read_positions is not None
         for position in [known for known in before if span.start <= known < span.end]:
             del before[position]
-        before.update(position for position in kept.tolist() if within.start <= position < within.end)
+        before.update(position for position in read_positions.tolist() if within.start <= position < within.end)
     now = Counter(position for position in shown if not any(span.start <= position < span.end for span in pending))
     late = {position: count - before[position] for position, count in now.items() if count > before[position]}
     fresh = [position for position in late if position not in before]

@@ -75,7 +75,7 @@ def lane_modules(pipeline: Pipeline) -> list[str]:
     reader = _PARQUET_READER if pipeline.source.is_parquet else _READERS[pipeline.source.type]
     entries = [reader, _WRITERS[pipeline.sink.type]]
     kinds: set[str] = {pipeline.source.type, pipeline.sink.type}
-    if pipeline.dead_letter_queue.elsewhere:
+    if pipeline.dead_letter_queue.in_other_store:
         entries.append(_DEAD_LETTER_STORES[pipeline.dead_letter_queue.sink])
         kinds.add(pipeline.dead_letter_queue.sink.value)
     drivers = [driver for kind in sorted(kinds) for driver in _DRIVERS.get(kind, ())]
@@ -112,7 +112,7 @@ def open_sink(
     sink = cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
     return (
         SinkWithDeadLetterStore(sink, _open_dead_letter_store(pipeline, dead_letters, context))
-        if pipeline.dead_letter_queue.elsewhere
+        if pipeline.dead_letter_queue.in_other_store
         else sink
     )
 
@@ -131,7 +131,7 @@ def open_writer(
     queue = pipeline.dead_letter_queue
     return (
         WriterWithDeadLetterStore(writer, _open_dead_letter_store(pipeline, dead_letters, context), queue)
-        if queue.elsewhere
+        if queue.in_other_store
         else writer
     )
 

@@ -42,16 +42,16 @@ class Claims:
     :param ledgers: ids of all ledgers that have receipts or a fence there for this pipeline
     :param target: identity of the target, which changes if it is recreated under the same name (system identifier and
         table oid; Delta table id; Iceberg UUID; topic id); None if it does not exist yet
-    :param set_back: sentence with evidence from the sink itself that delivered rows are gone although their receipts
-        exist (truncated, rolled back …); None if there is no such evidence
-    :param gone: batches of those rows, if :meth:`Sink.receipts` leaves out their receipts
+    :param loss_evidence: sentence with evidence from the sink itself that delivered rows are gone although their
+        receipts exist (truncated, rolled back …); None if there is no such evidence
+    :param lost_batches: batches of those rows, if :meth:`Sink.receipts` leaves out their receipts
     """
 
     epoch: int = 0
     ledgers: frozenset[str] = frozenset()
     target: str | None = None
-    set_back: str | None = None
-    gone: frozenset[BatchKey] = frozenset()
+    loss_evidence: str | None = None
+    lost_batches: frozenset[BatchKey] = frozenset()
 
 
 class Sink(Protocol):
@@ -70,7 +70,7 @@ class Sink(Protocol):
             changed
         """
 
-    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Raise an error, before anything is sent, if rows of these columns cannot be written to the target as it is.
 
         :param columns: name and Spark SQL type, in order
@@ -95,7 +95,7 @@ class Sink(Protocol):
         :raises ReceiptsUnreadableError: after the readable ones, if others are gone or damaged
         """
 
-    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the batches that have no receipt here, or whose rows the sink knows to be gone.
 
         :param keys: batches of this ledger and pipeline whose receipt the ledger has seen

@@ -109,25 +109,26 @@ It returns None if this is not known for all of the ranges.
 class PlanRequest:
     """Arguments of one planning.
 
-    :param todo: ranges to plan, oldest first
+    :param ranges: ranges to plan, oldest first
     :param records_per_batch: records of a batch, exact where the source can count; None if the source chooses
     :param max_records: approximate maximum of records to plan (back-pressure); at least one batch is planned if there
         are records
     :param files: files discovered so far (files source)
     :param states: :attr:`Plan.states` of the previous planning, by partition
     :param committed: per partition, the position before which every batch has its verdict
-    :param look: whether only the lag is measured; the source then waits at most a moment for a bound
-    :param unread: function that compares what the source shows below the plan with the receipts; None if not available
+    :param lag_only: whether only the lag is measured; the source then waits at most a moment for a bound
+    :param find_unreceipted: function that compares what the source shows below the plan with the receipts; None if not
+        available
     """
 
-    todo: Sequence[RangeToPlan]
+    ranges: Sequence[RangeToPlan]
     records_per_batch: int | None
     max_records: int
     files: Sequence[SourceFile] = ()
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     committed: Mapping[str, int] = field(default_factory=dict)
-    look: bool = False
-    unread: FindUnreceipted | None = None
+    lag_only: bool = False
+    find_unreceipted: FindUnreceipted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,7 @@ class Source(Protocol):
     def plan(self, request: PlanRequest) -> Plan:
         """Split new records (or a gap) into batches; no batch may end beyond a closed bound."""
 
-    def late(self) -> bool:
+    def may_have_late_records(self) -> bool:
         """Return whether records may still appear in a range that was read, although its bound was closed."""
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:
@@ -228,26 +229,26 @@ class Source(Protocol):
 class SourceEvidence:
     """Evidence from a source for which its plannings fail.
 
-    :param seen: the evidence, as a sentence
-    :param rows: ranges of the records concerned; empty if nothing is lost yet; None if reading late records does not
-        repair it
-    :param first: the action to take first, if any
+    :param description: the evidence, as a sentence
+    :param late_ranges: ranges of the records concerned; empty if nothing is lost yet; None if reading late records does
+        not repair it
+    :param first_step: the action to take first, if any
     """
 
-    seen: str
-    rows: Sequence[Range] | None
-    first: str = ""
+    description: str
+    late_ranges: Sequence[Range] | None
+    first_step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningAlarm:
     """Evidence for which the next planning of a partition would fail.
 
-    :param told: all the evidence
+    :param evidence: all the evidence
     :param state: state to store once all of it is accounted for; the next planning compares with it
     """
 
-    told: Sequence[SourceEvidence]
+    evidence: Sequence[SourceEvidence]
     state: Mapping[str, Any]
 
 
@@ -292,5 +293,5 @@ class Reader(Protocol):
 class SparkFedReader(Reader, Protocol):
     """Reader of a source that Spark itself reads: it yields records that Spark passed to it."""
 
-    def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
+    def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
         """Accept the records of a batch, which :meth:`read` is to yield."""

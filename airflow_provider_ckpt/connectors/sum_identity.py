@@ -22,9 +22,9 @@ def checked_counts(content: BatchContent, task: BatchTask, queue: DeadLetterQueu
     :raises CkptError: if the counts do not add up (``SumIdentity``)
     :raises DeadLetterQueueError: if there are dead letters and the pipeline allows none
     """
-    kept = content.elsewhere + len(content.dead_letters)
-    counts = Counts(content.read, content.rows.num_rows, content.filtered, kept)
-    if not counts.balanced:
+    dead_lettered = content.already_stored + len(content.dead_letters)
+    counts = Counts(content.read, content.rows.num_rows, content.filtered, dead_lettered)
+    if not counts.is_balanced:
         raise CkptError(
             f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
             f"{counts.filtered} were filtered and {counts.dead_lettered} rejected; nothing of the batch was sent.",

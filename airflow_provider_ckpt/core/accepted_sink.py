@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.range_receipts import RangeReceipt, ReceiptsByRange, by_place, merge_receipts
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt, ReceiptsByRange, group_by_partition, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
@@ -44,10 +44,10 @@ class AcceptedSink:
 
         :param span: the batch's range
         """
-        place = (key.generation, key.partition)
-        return any((item.generation, item.partition) == place and item.range.overlaps(span) for item in self.lost)
+        partition = (key.generation, key.partition)
+        return any((item.generation, item.partition) == partition and item.range.overlaps(span) for item in self.lost)
 
-    def part_of(self, item: RangeReceipt) -> RangeReceipt | None:
+    def lost_part(self, item: RangeReceipt) -> RangeReceipt | None:
         """Return the sum of what was lost of a range receipt; None if nothing was lost."""
         parts = [
             part
@@ -67,10 +67,10 @@ class AcceptedSink:
         A lost range is stored as one sum for all range receipts that it touches together.
         """
         touched: list[RangeReceipt] = []
-        whole: list[RangeReceipt] = []
+        intact: list[RangeReceipt] = []
         for item in passed:
-            (whole if self.part_of(item) is None else touched).append(item)
-        return whole + [item for items in by_place(touched).values() for item in merge_receipts(items)]
+            (intact if self.lost_part(item) is None else touched).append(item)
+        return intact + [item for items in group_by_partition(touched).values() for item in merge_receipts(items)]
 
 
 def find_lost_receipts(
@@ -82,16 +82,19 @@ def find_lost_receipts(
     :param batches: the ledger's batches beyond the checkpoints
     :param receipts: all that the sink holds of this ledger and pipeline
     """
-    places = {place: ReceiptsByRange(items) for place, items in by_place(passed).items()}
+    by_partition = {
+        receipts_of_partition: ReceiptsByRange(items)
+        for receipts_of_partition, items in group_by_partition(passed).items()
+    }
     waited_for = {batch.key: batch for batch in batches if batch.receipt is not None}
     for receipt in receipts:
-        place = places.get((receipt.key.generation, receipt.key.partition))
-        if waited_for.pop(receipt.key, None) is None and place is not None:
-            place.take(receipt)
-    lost = [_lost_whole(batch) for batch in waited_for.values()]
-    for sums in places.values():
-        lost += [part for item, found in sums.pairs() if (part := _lost_of(item, found)).batches > 0]
-    return tuple(part for items in by_place(lost).values() for part in merge_receipts(items))
+        receipts_of_partition = by_partition.get((receipt.key.generation, receipt.key.partition))
+        if waited_for.pop(receipt.key, None) is None and receipts_of_partition is not None:
+            receipts_of_partition.add(receipt)
+    parts = [_lost_whole(batch) for batch in waited_for.values()]
+    for sums in by_partition.values():
+        parts += [part for item, found in sums.pairs() if (part := _lost_of(item, found)).batches > 0]
+    return tuple(part for items in group_by_partition(parts).values() for part in merge_receipts(items))
 
 
 def _lost_whole(batch: Batch) -> RangeReceipt:

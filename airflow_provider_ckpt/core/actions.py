@@ -144,32 +144,32 @@ class Action:
         )
 
 
-def apply(machine: PipelineState, action: Action, *, reason: str) -> list[Event]:
+def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list[Event]:
     """Apply an action as a whole and return its events.
 
-    :param machine: the pipeline's partitions and phase, which are changed
+    :param pipeline_state: the pipeline's partitions and phase, which are changed
     :param action: the action
     :param reason: the actor's reason; stored in the events
     :raises LedgerStateError: if the pipeline's state does not allow the action; nothing is changed then
     """
     phases: Mapping[ActionKind, Callable[..., list[Event]]] = {
-        ActionKind.DRAIN: machine.drain,
-        ActionKind.STOP: machine.stop,
-        ActionKind.FORCE_STOP: machine.force_stop,
-        ActionKind.RESUME: machine.resume,
+        ActionKind.DRAIN: pipeline_state.drain,
+        ActionKind.STOP: pipeline_state.stop,
+        ActionKind.FORCE_STOP: pipeline_state.force_stop,
+        ActionKind.RESUME: pipeline_state.resume,
     }
     if action.kind in SINK_ACTIONS:
-        return _change_sink(machine, action, reason)
+        return _change_sink(pipeline_state, action, reason)
     if action.kind in phases:
         return phases[action.kind](reason=reason)
     if action.kind is ActionKind.REWIND:
-        _check_taken_back(machine, action)
-        return _rewind(machine, action, reason) + _take_back(machine, action, reason)
+        _check_taken_back(pipeline_state, action)
+        return _rewind(pipeline_state, action, reason) + _take_back(pipeline_state, action, reason)
     if action.kind in _SIDE_KINDS:
-        return _re_read(machine, action, _SIDE_KINDS[action.kind])
+        return _re_read(pipeline_state, action, _SIDE_KINDS[action.kind])
     if action.kind in DEAD_LETTER_ACTIONS:
-        return _act_on_dead_letters(machine, action, reason)
-    return _act_on_batches(machine, action, reason)
+        return _act_on_dead_letters(pipeline_state, action, reason)
+    return _act_on_batches(pipeline_state, action, reason)
 
 
 def require_reason(kind: str, actor: str | None, reason: str | None, *, required: bool) -> None:
@@ -188,61 +188,65 @@ def require_reason(kind: str, actor: str | None, reason: str | None, *, required
         raise ConfigError(f"{name}: reason is missing.", hint="Give a reason; the audit log stores it.")
 
 
-def _change_sink(machine: PipelineState, action: Action, reason: str) -> list[Event]:
+def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
     """Read again what the sink has lost, and hold the batches that it may contain without a receipt."""
-    steps = [_batch_step(machine, ActionKind.HOLD, key, reason) for key in action.batches]
+    steps = [_batch_step(pipeline_state, ActionKind.HOLD, key, reason) for key in action.batches]
     for name, span in action.ranges:
-        side_partitions.require_resolved(machine, name, span)
-    _check_taken_back(machine, action)
-    events = _rewind(machine, action, reason) if action.positions else []
+        side_partitions.require_resolved(pipeline_state, name, span)
+    _check_taken_back(pipeline_state, action)
+    events = _rewind(pipeline_state, action, reason) if action.positions else []
     for name, span in action.ranges:
-        events += side_partitions.resend_range(machine, name, span)[1]
-    return events + [event for step in steps for event in step()] + _take_back(machine, action, reason)
+        events += side_partitions.resend_range(pipeline_state, name, span)[1]
+    return events + [event for step in steps for event in step()] + _take_back(pipeline_state, action, reason)
 
 
-def _check_taken_back(machine: PipelineState, action: Action) -> None:
+def _check_taken_back(pipeline_state: PipelineState, action: Action) -> None:
     for name in action.taken_back:
-        if machine.partition(name).unplanned() and machine.phase is not Phase.RUNNING:
+        if pipeline_state.partition(name).unplanned() and pipeline_state.phase is not Phase.RUNNING:
             raise LedgerStateError(
                 f"{name} replays dead letters that are to be read again, and cannot be taken back while the pipeline "
-                f"is {machine.phase.value}.",
+                f"is {pipeline_state.phase.value}.",
                 hint="Resume the pipeline first.",
             )
 
 
-def _take_back(machine: PipelineState, action: Action, reason: str) -> list[Event]:
+def _take_back(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
     """Give up what replays have not delivered of dead letters whose records are read again."""
     events: list[Event] = []
-    for partition in map(machine.partition, action.taken_back):
+    for partition in map(pipeline_state.partition, action.taken_back):
         for span in partition.unplanned():
             events += partition.plan(span)
         for batch in list(partition.blocking.values()):
-            events += _batch_step(machine, ActionKind.SKIP, batch.key, reason)()
+            events += _batch_step(pipeline_state, ActionKind.SKIP, batch.key, reason)()
     return events
 
 
-def _rewind(machine: PipelineState, action: Action, reason: str) -> list[Event]:
-    chosen = [(machine.partition(name), to) for name, to in sorted(action.positions.items())]
-    ahead = [partition.id for partition, to in chosen if to > partition.committed or partition.limit is not None]
-    if ahead or not chosen:
+def _rewind(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
+    chosen = [(pipeline_state.partition(name), position) for name, position in sorted(action.positions.items())]
+    refused = [
+        partition.id for partition, position in chosen if position > partition.committed or partition.limit is not None
+    ]
+    if refused or not chosen:
         raise LedgerStateError(
-            f"cannot rewind {', '.join(ahead) or 'nothing'}.",
+            f"cannot rewind {', '.join(refused) or 'nothing'}.",
             hint="Name source partitions, each with a position at or before its checkpoint.",
         )
-    machine.generation += 1
+    pipeline_state.generation += 1
     events: list[Event] = []
-    for partition, to in chosen:
-        events += rewind(partition, to, generation=machine.generation, reason=reason)
+    for partition, position in chosen:
+        events += rewind(partition, position, generation=pipeline_state.generation, reason=reason)
     return events
 
 
-def _re_read(machine: PipelineState, action: Action, side: SideKind) -> list[Event]:
+def _re_read(pipeline_state: PipelineState, action: Action, side: SideKind) -> list[Event]:
     for name, span in action.ranges:
-        side_partitions.check_re_read(machine, name, span)
-    return [event for name, span in action.ranges for event in side_partitions.re_read(machine, side, name, span)[1]]
+        side_partitions.check_re_read(pipeline_state, name, span)
+    return [
+        event for name, span in action.ranges for event in side_partitions.re_read(pipeline_state, side, name, span)[1]
+    ]
 
 
-def _act_on_dead_letters(machine: PipelineState, action: Action, reason: str) -> list[Event]:
+def _act_on_dead_letters(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
     if not action.dead_letters:
         raise LedgerStateError(
             "none of these dead letters is parked any more.",
@@ -251,10 +255,10 @@ def _act_on_dead_letters(machine: PipelineState, action: Action, reason: str) ->
     by_source: dict[str, list[DeadLetters]] = {}
     for dead_letters in action.dead_letters:
         by_source.setdefault(dead_letters.key.source, []).append(dead_letters)
-    chosen = [(machine.partition(name), found) for name, found in sorted(by_source.items())]
+    chosen = [(pipeline_state.partition(name), found) for name, found in sorted(by_source.items())]
     if action.kind is ActionKind.REPLAY_DEAD_LETTERS:
         replays = [(origin.id, Replay.of(found, newest_first=action.newest_first)) for origin, found in chosen]
-        return [event for name, replay in replays for event in side_partitions.replay(machine, name, replay)[1]]
+        return [event for name, replay in replays for event in side_partitions.replay(pipeline_state, name, replay)[1]]
     return [
         Event("dead_letters_discarded", key.partition, key.generation, key.seq, {"records": records, "reason": reason})
         for key, records in sorted(_records_by_batch(action.dead_letters).items())
@@ -268,54 +272,56 @@ def _records_by_batch(dead_letters: Iterable[DeadLetters]) -> dict[BatchKey, int
     return records
 
 
-def _act_on_batches(machine: PipelineState, action: Action, reason: str) -> list[Event]:
+def _act_on_batches(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
     keys = action.batches
     if action.kind is ActionKind.RELEASE and not keys:
         keys = tuple(
             batch.key
-            for partition in machine.partitions.values()
+            for partition in pipeline_state.partitions.values()
             for batch in partition.batches.values()
             if batch.state is BatchState.HELD
         )
-    steps = [_batch_step(machine, action.kind, key, reason) for key in dict.fromkeys(keys)]
+    steps = [_batch_step(pipeline_state, action.kind, key, reason) for key in dict.fromkeys(keys)]
     return [event for step in steps for event in step()]
 
 
-def _batch_step(machine: PipelineState, kind: ActionKind, key: BatchKey, reason: str) -> Callable[[], list[Event]]:
+def _batch_step(
+    pipeline_state: PipelineState, kind: ActionKind, key: BatchKey, reason: str
+) -> Callable[[], list[Event]]:
     """Return a function that applies an action to one batch and returns the events.
 
     The batch's state is checked here already, so that all batches are checked before the first one is changed.
 
     :raises LedgerStateError: if the batch's generation has ended, or its state does not allow the action
     """
-    partition = machine.partition(key.partition)
+    partition = pipeline_state.partition(key.partition)
     if key.generation != partition.generation:
         raise LedgerStateError(
             f"generation {key.generation} has ended; the partition is in {partition.generation} now.", batch=str(key)
         )
     batch = partition.batches.get(key.seq)
     if kind is ActionKind.RELEASE:
-        held = partition.held(key.seq)
-        return lambda: partition.release(held)[1]
+        held_ticket = partition.held_ticket(key.seq)
+        return lambda: partition.release(held_ticket)[1]
     if kind is ActionKind.CANCEL:
-        sending = partition.sending(key.seq)
+        sending = partition.in_flight_ticket(key.seq)
         return lambda: partition.cancel(sending)[1]
     if kind is ActionKind.HOLD:
         ticket = _ticket(partition, key.seq)
         return lambda: partition.hold(ticket, reason=reason)[1]
     if batch is not None and batch.state is BatchState.HELD:
-        held = partition.held(key.seq)
-        return lambda: _release_and_skip(partition, held, reason)
+        held_ticket = partition.held_ticket(key.seq)
+        return lambda: _release_and_skip(partition, held_ticket, reason)
     ticket = _ticket(partition, key.seq)
     return lambda: _skip(partition, ticket, reason)
 
 
 def _ticket(partition: Partition, seq: int) -> PlannedTicket | InFlightTicket:
-    return partition.sending(seq) if seq in partition.in_flight else partition.planned(seq)
+    return partition.in_flight_ticket(seq) if seq in partition.in_flight else partition.planned_ticket(seq)
 
 
-def _release_and_skip(partition: Partition, held: HeldTicket, reason: str) -> list[Event]:
-    planned, events = partition.release(held)
+def _release_and_skip(partition: Partition, ticket: HeldTicket, reason: str) -> list[Event]:
+    planned, events = partition.release(ticket)
     return events + _skip(partition, planned, reason)
 
 

@@ -55,12 +55,12 @@ class BatchKey:
     seq: int
 
     @property
-    def side(self) -> bool:
+    def is_side_partition(self) -> bool:
         """Return whether the batch belongs to a side partition, which reads a range of a source partition again."""
         return side_kind(self.partition) is not None
 
     @property
-    def dead_letters(self) -> bool:
+    def is_replay(self) -> bool:
         """Return whether the batch replays dead letters; its positions then number dead letters, not source records."""
         return side_kind(self.partition) is SideKind.DLQ
 

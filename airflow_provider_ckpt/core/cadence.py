@@ -18,17 +18,17 @@ from airflow_provider_ckpt.core.ranges import contiguous_end
 class SettleCadence:
     """Thresholds that decide when to settle during a wave.
 
-    :param after: seconds since the last settlement after which ``least`` movable batches are enough
-    :param least: minimum number of movable batches for a settlement, unless the maximum interval has passed
-    :param most: number of movable batches that are settled at once, regardless of the time passed
+    :param min_interval: seconds since the last settlement after which ``min_batches`` movable batches are enough
+    :param min_batches: minimum number of movable batches for a settlement, unless the maximum interval has passed
+    :param max_batches: number of movable batches that are settled at once, regardless of the time passed
     :param max_interval: maximum interval: seconds after which any unsettled receipt is settled; None to leave it to
         the wave's end
     :param timer_only: whether the maximum interval alone decides
     """
 
-    after: float = 1.0
-    least: int = 5
-    most: int = 1000
+    min_interval: float = 1.0
+    min_batches: int = 5
+    max_batches: int = 1000
     max_interval: float | None = None
     timer_only: bool = False
 
@@ -43,14 +43,14 @@ class SettleCadence:
             return True
         if self.timer_only:
             return False
-        return movable >= self.most or (movable >= self.least and seconds >= self.after)
+        return movable >= self.max_batches or (movable >= self.min_batches and seconds >= self.min_interval)
 
     @property
-    def pause(self) -> float:
+    def check_interval(self) -> float:
         """Seconds between two checks: the timer's interval if a timer decides, else the shortest one, 1 s at most."""
         if self.timer_only and self.max_interval is not None:
             return self.max_interval
-        return min(self.after, _MAX_PAUSE, self.max_interval or _MAX_PAUSE)
+        return min(self.min_interval, _MAX_PAUSE, self.max_interval or _MAX_PAUSE)
 
 
 _MAX_PAUSE = 1.0
@@ -71,10 +71,10 @@ def movable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]
 def _passed(partition: PartitionView, receipted: Collection[BatchKey]) -> int:
     batches = partition.batches.values()
     cancelled = min((b.key.seq for b in batches if b.cancelled and b.key not in receipted), default=None)
-    ahead = [
+    beyond = [
         b.range
         for b in batches
         if (b.state in RESOLVED or b.key in receipted) and (cancelled is None or b.key.seq < cancelled)
     ]
-    end = contiguous_end(partition.committed, (span for span in ahead if span.end > partition.committed))
-    return sum(partition.committed < span.end <= end for span in ahead)
+    end = contiguous_end(partition.committed, (span for span in beyond if span.end > partition.committed))
+    return sum(partition.committed < span.end <= end for span in beyond)

@@ -111,7 +111,7 @@ class IndexEntry:
     @property
     def parked_state(self) -> DeadLetterState:
         """Their state while no replay is running: parked, or parked again if a replay dead-lettered them again."""
-        return DeadLetterState.PARKED_AGAIN if self.dead_letters.key.dead_letters else DeadLetterState.PARKED
+        return DeadLetterState.PARKED_AGAIN if self.dead_letters.key.is_replay else DeadLetterState.PARKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Selection:
     until: datetime | None = None
     stop_at: int | None = None
 
-    def names(self, entry: IndexEntry) -> bool:
+    def matches(self, entry: IndexEntry) -> bool:
         """Return whether the entry matches, regardless of :attr:`stop_at`."""
         return (
             (not self.types or entry.dead_letters.error_type in self.types)
@@ -220,9 +220,9 @@ def select(entries: Iterable[IndexEntry], selection: Selection, rereads: Collect
     :param selection: the selection
     :param rereads: ranges that were read again; their dead letters are left out
     """
-    meant = (entry for entry in entries if entry.state in REPLAYABLE and selection.names(entry))
-    whole = [entry for entry in meant if newest_reread(entry, rereads) is None]
-    ordered = (entry.dead_letters for entry in sorted(whole, key=lambda item: (item.range, item.dead_letters)))
+    matching = (entry for entry in entries if entry.state in REPLAYABLE and selection.matches(entry))
+    not_reread = [entry for entry in matching if newest_reread(entry, rereads) is None]
+    ordered = (entry.dead_letters for entry in sorted(not_reread, key=lambda item: (item.range, item.dead_letters)))
     return list(take_first(ordered, selection.stop_at))
 
 
@@ -263,15 +263,15 @@ def update_entries(
     :param changes: new values of :class:`IndexEntry` fields
     :return: the dead letters that changed, and each changed entry with the entries that replace it
     """
-    places: dict[tuple[AttemptKey, str], list[DeadLetters]] = {}
+    runs_by_key: dict[tuple[AttemptKey, str], list[DeadLetters]] = {}
     for dead_letters in wanted:
-        places.setdefault((dead_letters.source, dead_letters.error_type), []).append(dead_letters)
+        runs_by_key.setdefault((dead_letters.source, dead_letters.error_type), []).append(dead_letters)
     moved: list[DeadLetters] = []
     changed: list[tuple[IndexEntry, list[IndexEntry]]] = []
     for entry in sorted(entries, key=lambda item: item.dead_letters):
         own = entry.dead_letters
         at, pieces = own.first, []
-        for dead_letters in sorted(places.get((own.source, own.error_type), ())):
+        for dead_letters in sorted(runs_by_key.get((own.source, own.error_type), ())):
             first, end = max(dead_letters.first, at), min(dead_letters.end, own.end)
             if entry.state not in states or first >= end:
                 continue

@@ -91,7 +91,7 @@ class ErrorInfo:
     :param message: what went wrong; contains no secret
     :param recoverable: whether the driver or connector says that a retry can help
     :param sqlstate: the five-character SQLSTATE, if a database reported one
-    :param whole: whether the sink or source as a whole failed (unreachable, refused, full), not only this batch
+    :param is_outage: whether the sink or source as a whole failed (unreachable, refused, full), not only this batch
     :param trace: the stack trace, if it is known and ``include_stack_trace`` is set
     """
 
@@ -99,7 +99,7 @@ class ErrorInfo:
     message: str
     recoverable: bool = False
     sqlstate: str | None = None
-    whole: bool = False
+    is_outage: bool = False
     trace: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class ErrorInfo:
             "message": self.message,
             "recoverable": self.recoverable,
             "sqlstate": self.sqlstate,
-            "whole": self.whole,
+            "whole": self.is_outage,
             "trace": self.trace,
         }
 
@@ -150,7 +150,7 @@ class CkptError(Exception):
     :param hint: what to do next
     :param sqlstate: the SQLSTATE, if a database reported one
     :param recoverable: whether a retry can help; by default as the class says
-    :param whole: whether the sink or source as a whole failed, not only this batch
+    :param is_outage: whether the sink or source as a whole failed, not only this batch
     """
 
     type: ErrorType = ErrorType.GENERIC
@@ -166,7 +166,7 @@ class CkptError(Exception):
         hint: str | None = None,
         sqlstate: str | None = None,
         recoverable: bool | None = None,
-        whole: bool = False,
+        is_outage: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -175,7 +175,7 @@ class CkptError(Exception):
         self.position = position
         self.hint = hint
         self.sqlstate = sqlstate
-        self.whole = whole
+        self.is_outage = is_outage
         if recoverable is not None:
             self.recoverable = recoverable
 
@@ -191,7 +191,7 @@ class CkptError(Exception):
     @property
     def info(self) -> ErrorInfo:
         """The same error as data."""
-        return ErrorInfo(self.type, self._message_with_hint(), self.recoverable, self.sqlstate, self.whole)
+        return ErrorInfo(self.type, self._message_with_hint(), self.recoverable, self.sqlstate, self.is_outage)
 
     def _message_with_hint(self) -> str:
         """Return the message as a sentence, followed by the hint."""

@@ -111,12 +111,12 @@ def _held_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Findings:
 
 
 def _tiles(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
-    live = [b for b in p.batches.values() if b.state is not BatchState.SUPERSEDED and b.range.end > p.committed]
-    owners = sorted([(b.range, str(b.key)) for b in live] + [(r.range, "a receipt") for r in passed])
+    valid = [b for b in p.batches.values() if b.state is not BatchState.SUPERSEDED and b.range.end > p.committed]
+    owners = sorted([(b.range, str(b.key)) for b in valid] + [(r.range, "a receipt") for r in passed])
     for (one, owner), (other, next_owner) in pairwise(owners):
         if one.overlaps(other) and not _both_resolved(p, one, other):
             yield f"{owner} {one} and {next_owner} {other} overlap", other.start
-    for batch in live:
+    for batch in valid:
         if batch.range.end > p.planned_end:
             yield f"{batch.key} {batch.range} reaches beyond what is planned, {p.planned_end}", p.planned_end
         if batch.key.seq >= p.next_seq:
@@ -131,21 +131,21 @@ def _receipt_matches(p: PartitionView, _: list[RangeReceipt]) -> Findings:
 
 
 def _sum_identity(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
-    places = [(str(b.key), b.receipt.counts, b.range) for b in p.batches.values() if b.receipt is not None]
-    places += [(f"range {item.range}", item.counts, item.range) for item in passed]
-    for name, counts, span in places:
-        if not counts.balanced:
+    sums = [(str(b.key), b.receipt.counts, b.range) for b in p.batches.values() if b.receipt is not None]
+    sums += [(f"range {item.range}", item.counts, item.range) for item in passed]
+    for name, counts, span in sums:
+        if not counts.is_balanced:
             yield f"the counts of {name} do not add up: {counts.to_json()}", span.start
 
 
 def _one_verdict(p: PartitionView, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
-        told = None if batch.receipt is None else VERDICT_STATE[batch.receipt.verdict]
-        if told is not None and batch.state is not told:
-            yield f"{batch.key} is {batch.state.value}, but its receipt says {told.value}", batch.range.start
-        if told is None and batch.state in (BatchState.DELIVERED, BatchState.REJECTED):
+        expected = None if batch.receipt is None else VERDICT_STATE[batch.receipt.verdict]
+        if expected is not None and batch.state is not expected:
+            yield f"{batch.key} is {batch.state.value}, but its receipt says {expected.value}", batch.range.start
+        if expected is None and batch.state in (BatchState.DELIVERED, BatchState.REJECTED):
             yield f"{batch.key} is {batch.state.value} without a receipt", batch.range.start
-        if told is None and batch.state is BatchState.SKIPPED and batch.started:
+        if expected is None and batch.state is BatchState.SKIPPED and batch.started:
             yield f"{batch.key} was started and is skipped without a receipt", batch.range.start
 
 
@@ -213,8 +213,8 @@ def _no_double_complete(before: PartitionView, after: PartitionView) -> Findings
     for seq, batch in _batches_in_both(before, after):
         now = after.batches[seq]
         # A batch that was sent at most once, or skipped in the ledger alone, may still get a receipt from the sink.
-        told = batch.receipt is None and now.receipt is not None
-        if batch.state in RESOLVED and now.state is not batch.state and not told:
+        newly_known = batch.receipt is None and now.receipt is not None
+        if batch.state in RESOLVED and now.state is not batch.state and not newly_known:
             yield f"{batch.key} was {batch.state.value} and became {now.state.value}", batch.range.start
 
 
@@ -299,5 +299,5 @@ def _explains_checkpoint(before: PartitionView, after: PartitionView) -> bool:
     """Return whether the step resolved or superseded a batch, or changed the cancellation watermark."""
     known = before.pending_acks
     fresh = [seq for seq in after.pending_acks if seq not in known]
-    gone = [seq for seq, batch in before.batches.items() if seq not in after.batches and batch.state not in RESOLVED]
-    return bool(fresh or gone or before.cancellation_watermark != after.cancellation_watermark)
+    removed = [seq for seq, batch in before.batches.items() if seq not in after.batches and batch.state not in RESOLVED]
+    return bool(fresh or removed or before.cancellation_watermark != after.cancellation_watermark)

@@ -50,7 +50,7 @@ def assume_alive(_owner: str) -> bool:
 
 
 def grant(
-    held: LeaseState,
+    lease: LeaseState,
     owner: str,
     *,
     now: datetime,
@@ -61,7 +61,7 @@ def grant(
 ) -> tuple[LeaseState, LeaseGrantReason]:
     """Grant the lease to an owner under a new epoch, if it is free, expired, its own, or a dead owner's.
 
-    :param held: the lease as it is
+    :param lease: the lease as it is
     :param owner: who requests it
     :param now: the current time, UTC
     :param ttl: how long the lease is valid without a renewal
@@ -71,60 +71,60 @@ def grant(
     :return: the new lease, and the reason why it could be granted
     :raises LeaseBusyError: if another owner holds it
     """
-    reason = _grant_reason(held, owner, now, is_dead) or (LeaseGrantReason.FORCED if force else None)
+    reason = _grant_reason(lease, owner, now, is_dead) or (LeaseGrantReason.FORCED if force else None)
     if reason is None:
         raise LeaseBusyError(
-            f"another run holds the lease: {held.owner}, epoch {held.epoch}, until {held.expires_at.isoformat()}.",
+            f"another run holds the lease: {lease.owner}, epoch {lease.epoch}, until {lease.expires_at.isoformat()}.",
             hint="Wait for it to end, or until its lease expires.",
         )
-    return LeaseState(owner, max(held.epoch, at_least) + 1, ttl, now + ttl), reason
+    return LeaseState(owner, max(lease.epoch, at_least) + 1, ttl, now + ttl), reason
 
 
 def _grant_reason(
-    held: LeaseState, owner: str, now: datetime, is_dead: Callable[[str], bool]
+    lease: LeaseState, owner: str, now: datetime, is_dead: Callable[[str], bool]
 ) -> LeaseGrantReason | None:
-    if held.owner is None:
+    if lease.owner is None:
         return LeaseGrantReason.FREE
-    if held.owner == owner:
+    if lease.owner == owner:
         return LeaseGrantReason.OWN
-    if held.expires_at <= now:
+    if lease.expires_at <= now:
         return LeaseGrantReason.EXPIRED
-    return LeaseGrantReason.DEAD if is_dead(held.owner) else None
+    return LeaseGrantReason.DEAD if is_dead(lease.owner) else None
 
 
-def check(held: LeaseState | None, epoch: int, owner: str) -> LeaseState:
+def check(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
     """Return the lease if an owner still holds it under an epoch, else raise an error.
 
-    :param held: the lease as it is; None if the ledger has no lease of this pipeline
+    :param lease: the lease as it is; None if the ledger has no lease of this pipeline
     :param epoch: the owner's epoch
     :param owner: the owner
     :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
     """
-    if held is None or held.epoch < epoch:
-        known = "none" if held is None else str(held.epoch)
+    if lease is None or lease.epoch < epoch:
+        known = "none" if lease is None else str(lease.epoch)
         raise StaleEpochError(
             f"this run holds epoch {epoch}, but the ledger has granted {known} only: it was replaced or restored.",
             hint="Start the run again: it acquires the lease again and reconciles with the sink.",
         )
-    if held.epoch == epoch and held.owner == owner:
-        return held
-    actor = f"epoch {held.epoch} was granted to {held.owner or 'a run that has ended'}"
-    if held.epoch == epoch:
-        actor = f"it was released (epoch {held.epoch})" if held.owner is None else f"that epoch is {held.owner}'s"
+    if lease.epoch == epoch and lease.owner == owner:
+        return lease
+    actor = f"epoch {lease.epoch} was granted to {lease.owner or 'a run that has ended'}"
+    if lease.epoch == epoch:
+        actor = f"it was released (epoch {lease.epoch})" if lease.owner is None else f"that epoch is {lease.owner}'s"
     raise StaleEpochError(
         f"this run holds epoch {epoch}, but {actor}; nothing of this run is stored any more.",
         hint="Let the newer run continue, or start this one again: it continues from the checkpoint.",
     )
 
 
-def renew(held: LeaseState | None, epoch: int, owner: str, *, now: datetime) -> LeaseState:
+def renew(lease: LeaseState | None, epoch: int, owner: str, *, now: datetime) -> LeaseState:
     """Extend the lease by another ``ttl``, even after its expiry, unless it was taken over.
 
-    :param held: the lease as it is; None if the ledger has no lease of this pipeline
+    :param lease: the lease as it is; None if the ledger has no lease of this pipeline
     :param epoch: the owner's epoch
     :param owner: the owner
     :param now: the current time, UTC
     :raises StaleEpochError: as :func:`check`
     """
-    known = check(held, epoch, owner)
+    known = check(lease, epoch, owner)
     return replace(known, expires_at=now + known.ttl)

@@ -16,7 +16,7 @@ EXPIRED = "expired_unreceipted"
 """Kind of the event for a range without a receipt that the recovery window, or the source's retention, has passed."""
 
 
-def low_watermark(low: int, committed: int, was: PartitionSnapshot | None) -> int:
+def low_watermark(low: int, committed: int, earlier: PartitionSnapshot | None) -> int:
     """Return the new low watermark: the position of the checkpoint one recovery window ago.
 
     If batches that were planned then still block the checkpoint, the low watermark passes them as well, because the
@@ -24,36 +24,36 @@ def low_watermark(low: int, committed: int, was: PartitionSnapshot | None) -> in
 
     :param low: the low watermark so far
     :param committed: the checkpoint
-    :param was: snapshot of the partition one window ago, in this generation; None if there is none
+    :param earlier: snapshot of the partition one window ago, in this generation; None if there is none
     """
-    if was is None:
+    if earlier is None:
         return low
-    return max(low, was.planned_end if was.planned_end > committed else was.committed)
+    return max(low, earlier.planned_end if earlier.planned_end > committed else earlier.committed)
 
 
-def expiry_events(partition: PartitionView, low: int, to: int) -> list[Event]:
+def expiry_events(partition: PartitionView, low: int, end: int) -> list[Event]:
     """Return an event for each unresolved range that the low watermark passes.
 
     These ranges continue to block the checkpoint, so nothing is skipped, but recovery does not compare them any more.
 
     :param partition: the partition
     :param low: the low watermark so far
-    :param to: the new low watermark
+    :param end: the new low watermark
     """
     start = max(low, partition.committed)
-    if to <= start:
+    if end <= start:
         return []
     resolved = [batch.range for batch in partition.batches.values() if batch.state in RESOLVED]
     owners = [batch for batch in partition.batches.values() if batch.state not in (*RESOLVED, BatchState.SUPERSEDED)]
     events = []
-    for gap in subtract(Range(start, to), resolved):
-        owned = [
+    for gap in subtract(Range(start, end), resolved):
+        covered = [
             (Range(max(batch.range.start, gap.start), min(batch.range.end, gap.end)), batch.key.seq)
             for batch in owners
             if batch.range.overlaps(gap)
         ]
-        free = [(span, None) for span in subtract(gap, (span for span, _ in owned))]
-        for span, seq in sorted([*owned, *free], key=lambda item: item[0]):
+        free = [(span, None) for span in subtract(gap, (span for span, _ in covered))]
+        for span, seq in sorted([*covered, *free], key=lambda item: item[0]):
             detail = {"range": [span.start, span.end]}
             events.append(Event(EXPIRED, partition.id, partition.generation, seq, detail))
     return events

@@ -7,7 +7,7 @@ import re
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 
 
-def whole(text: str) -> int:
+def parse_whole_number(text: str) -> int:
     """Parse a whole number; digits of other alphabets, which ``int`` accepts, are refused.
 
     :raises ValueError: if it is none

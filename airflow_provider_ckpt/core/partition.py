@@ -143,7 +143,7 @@ class Partition(PartitionView):
         :param counts: whether the failure counts against ``max_attempts``; an outage of the whole sink does not
         :raises LedgerStateError: if the attempt is not the open one
         """
-        batch = self._open(ticket)
+        batch = self._open_batch(ticket)
         self.batches[batch.key.seq] = replace(
             batch,
             state=BatchState.PLANNED,
@@ -159,29 +159,29 @@ class Partition(PartitionView):
 
     def not_attempted(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
         """End an attempt that its lane never executed; not counted against ``max_attempts``."""
-        return self._back(ticket, "not_attempted")
+        return self._return_to_planned(ticket, "not_attempted")
 
     def abandon(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
         """End an attempt that a crash or a forced stop interrupted; not counted against ``max_attempts``."""
-        return self._back(ticket, "abandoned")
+        return self._return_to_planned(ticket, "abandoned")
 
     def fence(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
         """End an attempt of an older epoch after a takeover; not counted against ``max_attempts``."""
-        return self._back(ticket, "fenced")
+        return self._return_to_planned(ticket, "fenced")
 
     def cancel(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
         """End an attempt that a user cancelled; the batch then sets the cancellation watermark."""
-        back, events = self._back(ticket, "cancelled")
-        self.batches[back.key.seq] = replace(self.batches[back.key.seq], cancelled=True)
-        return back, events
+        planned, events = self._return_to_planned(ticket, "cancelled")
+        self.batches[planned.key.seq] = replace(self.batches[planned.key.seq], cancelled=True)
+        return planned, events
 
     def died_alone(self, ticket: InFlightTicket, *, limit: int) -> list[Event]:
         """End an attempt whose executor died while the batch ran alone; hold the batch after ``limit`` such deaths."""
-        back, events = self._back(ticket, "died_alone")
-        seq = back.key.seq
+        planned, events = self._return_to_planned(ticket, "died_alone")
+        seq = planned.key.seq
         self.batches[seq] = replace(self.batches[seq], deaths=self.batches[seq].deaths + 1, alone=True)
         if self.batches[seq].deaths >= limit:
-            events += self.hold(back, reason=f"its executor died {limit} times while it ran alone")[1]
+            events += self.hold(planned, reason=f"its executor died {limit} times while it ran alone")[1]
         return events
 
     def run_alone(self, ticket: PlannedTicket) -> list[Event]:
@@ -200,7 +200,7 @@ class Partition(PartitionView):
         :param instruction: the instruction for the next attempt
         :param reason: the reason, stored in the event
         """
-        batch = self._ticketed(ticket)
+        batch = self._batch_of_ticket(ticket)
         self.batches[batch.key.seq] = replace(batch, instruction=instruction, failures=0, round=1, not_before=None)
         return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
 
@@ -209,7 +209,7 @@ class Partition(PartitionView):
 
         An open attempt is closed but not undone: a receipt of it that arrives later still resolves the batch.
         """
-        batch = self._ticketed(ticket)
+        batch = self._batch_of_ticket(ticket)
         self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, epoch=None, not_before=None)
         return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
 
@@ -254,7 +254,7 @@ class Partition(PartitionView):
         self.batches = {seq: b for seq, b in self.batches.items() if b.state in BLOCKING or b.range.end > committed}
         return [self._event("checkpoint", None, before=before, after=committed)]
 
-    def _back(self, ticket: InFlightTicket, kind: str) -> tuple[PlannedTicket, list[Event]]:
-        batch = self._open(ticket)
+    def _return_to_planned(self, ticket: InFlightTicket, kind: str) -> tuple[PlannedTicket, list[Event]]:
+        batch = self._open_batch(ticket)
         self.batches[batch.key.seq] = replace(batch, state=BatchState.PLANNED, epoch=None)
         return PlannedTicket(batch.key), [self._event(kind, batch.key.seq, attempt=ticket.attempt)]

@@ -17,19 +17,19 @@ class PartitionSnapshot:
     planned_end: int
 
 
-def deletable_snapshots(marks: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
+def deletable_snapshots(times: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
     """Return the times of a partition's snapshots that can be deleted.
 
     The newest snapshot before the cutoff remains, because it shows how the partition was at the cutoff. Between the
     cutoff and ``thin_before``, the last snapshot of each hour remains.
 
-    :param marks: times of all snapshots, in order
+    :param times: times of all snapshots, in order
     :param cutoff: earliest time for which a snapshot is still needed
     :param thin_before: snapshots before this time are reduced to one an hour
     """
-    gone: list[datetime] = []
-    for mark, later in pairwise(marks):
-        same_hour = mark.replace(minute=0, second=0, microsecond=0) == later.replace(minute=0, second=0, microsecond=0)
+    deletable: list[datetime] = []
+    for time, later in pairwise(times):
+        same_hour = time.replace(minute=0, second=0, microsecond=0) == later.replace(minute=0, second=0, microsecond=0)
         if later <= cutoff or (later < thin_before and same_hour):
-            gone.append(mark)
-    return gone
+            deletable.append(time)
+    return deletable

@@ -81,22 +81,22 @@ class PartitionView:
         """Return the ranges from the checkpoint to ``planned_end`` without a batch; imported receipts leave them."""
         if self.planned_end <= self.committed:
             return []
-        live = [b.range for b in self.batches.values() if b.state is not BatchState.SUPERSEDED]
-        return subtract(Range(self.committed, self.planned_end), live)
+        covered = [b.range for b in self.batches.values() if b.state is not BatchState.SUPERSEDED]
+        return subtract(Range(self.committed, self.planned_end), covered)
 
     def unplanned(self) -> list[Range]:
         """Return the ranges that a side partition is still to plan: gaps, and the rest up to its end."""
         rest = [Range(self.planned_end, self.limit)] if self.limit is not None and self.planned_end < self.limit else []
         return [*self.gaps(), *rest]
 
-    def planned(self, seq: int) -> PlannedTicket:
+    def planned_ticket(self, seq: int) -> PlannedTicket:
         """Return the ticket of a planned batch.
 
         :raises LedgerStateError: if the batch is unknown or in another state
         """
         return PlannedTicket(self._expect(seq, BatchState.PLANNED).key)
 
-    def sending(self, seq: int) -> InFlightTicket:
+    def in_flight_ticket(self, seq: int) -> InFlightTicket:
         """Return the ticket of a batch in flight.
 
         :raises LedgerStateError: if the batch is unknown or in another state
@@ -105,7 +105,7 @@ class PartitionView:
         assert batch.epoch is not None
         return InFlightTicket(batch.key, batch.attempts, batch.epoch)
 
-    def held(self, seq: int) -> HeldTicket:
+    def held_ticket(self, seq: int) -> HeldTicket:
         """Return the ticket of a held batch.
 
         :raises LedgerStateError: if the batch is unknown or in another state
@@ -114,12 +114,12 @@ class PartitionView:
 
     # Helpers of the transitions in partition.py
 
-    def _ticketed(self, ticket: PlannedTicket | InFlightTicket) -> Batch:
+    def _batch_of_ticket(self, ticket: PlannedTicket | InFlightTicket) -> Batch:
         if isinstance(ticket, InFlightTicket):
-            return self._open(ticket)
+            return self._open_batch(ticket)
         return self._expect(ticket.key.seq, BatchState.PLANNED)
 
-    def _open(self, ticket: InFlightTicket) -> Batch:
+    def _open_batch(self, ticket: InFlightTicket) -> Batch:
         batch = self._expect(ticket.key.seq, BatchState.IN_FLIGHT)
         if (batch.attempts, batch.epoch) != (ticket.attempt, ticket.epoch):
             raise LedgerStateError(

@@ -73,7 +73,7 @@ class PipelineState:
         events: list[Event] = []
         for partition in self.partitions.values():
             for seq in partition.in_flight:
-                events += partition.abandon(partition.sending(seq))[1]
+                events += partition.abandon(partition.in_flight_ticket(seq))[1]
         return events + self._change_phase(Phase.STOPPED, reason, force=True)
 
     def resume(self, *, reason: str) -> list[Event]:

@@ -46,14 +46,14 @@ class RetryPolicy:
     rounds: int = 3
     on_exhausted: OnExhausted = OnExhausted.DLQ
 
-    def delay(self, finished: int, unit: float) -> timedelta:
+    def delay(self, finished: int, deviation: float) -> timedelta:
         """Return the delay before the next attempt.
 
         :param finished: number of finished attempts, from 1
-        :param unit: a random number in [-1, 1] that determines the jitter
+        :param deviation: a random number in [-1, 1] that determines the jitter
         """
         raw = min(self.initial_delay_ms * self.multiplier ** min(finished - 1, 64), float(self.max_delay_ms))
-        return timedelta(milliseconds=raw * (1 + self.jitter * unit))
+        return timedelta(milliseconds=raw * (1 + self.jitter * deviation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +79,26 @@ class DeliveryPolicy:
             return ErrorAction.HALT
         return chosen
 
-    def last(self, batch: Batch) -> bool:
+    def is_last_attempt(self, batch: Batch) -> bool:
         """Return whether the open attempt of a batch, or else its next one, is the last in the last round."""
         return batch.failures + 1 >= self.retry.max_attempts and batch.round >= self.retry.rounds
 
-    def record(self, error: ErrorInfo, *, last: bool) -> ErrorAction:
+    def record_action(self, error: ErrorInfo, *, is_last_attempt: bool) -> ErrorAction:
         """Return the action for an error of a single record.
 
         An error that is retried fails the record's whole batch. In the last attempt, the record alone is
         dead-lettered instead.
 
         :param error: the record's error
-        :param last: whether this is the batch's last attempt, see :meth:`last`
+        :param is_last_attempt: whether this is the batch's last attempt, see :meth:`is_last_attempt`
         """
         action = self.action(error)
-        if action is ErrorAction.RETRY and last and self.retry.on_exhausted is OnExhausted.DLQ and self.dead_letters:
+        if (
+            action is ErrorAction.RETRY
+            and is_last_attempt
+            and self.retry.on_exhausted is OnExhausted.DLQ
+            and self.dead_letters
+        ):
             return ErrorAction.DEAD_LETTER if default_action(error) is not ErrorAction.HALT else ErrorAction.HALT
         return action
 
@@ -138,7 +143,7 @@ class HaltRun:
 Decision = RetryBatch | RejectBatch | SkipBatch | HoldBatch | FailRun | HaltRun
 
 
-def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datetime, unit: float) -> Decision:
+def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datetime, deviation: float) -> Decision:
     """Decide what happens to a batch whose lane reported a failure (semantics, section 7).
 
     ``skip_and_log`` applies to records. If a record that could not be identified fails its batch, the batch is rejected
@@ -152,12 +157,12 @@ def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datet
     :param error: the error that the lane reported
     :param policy: the pipeline's delivery policy
     :param now: the current time, UTC
-    :param unit: a random number in [-1, 1] that determines the jitter
+    :param deviation: a random number in [-1, 1] that determines the jitter
     """
     action = policy.action(error)
     if action is ErrorAction.HALT:
-        return FailRun() if error.whole else HaltRun()
-    if error.whole:
+        return FailRun() if error.is_outage else HaltRun()
+    if error.is_outage:
         return FailRun()
     give_up = RejectBatch() if batch.instruction is Instruction.DELIVER else HaltRun()
     about_records = default_action(error) is ErrorAction.DEAD_LETTER
@@ -166,8 +171,8 @@ def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datet
     if action in (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG):
         return give_up if policy.dead_letters else HaltRun()
     retry = policy.retry
-    not_before = now + retry.delay(batch.finished + 1, unit)
-    if not policy.last(batch):
+    not_before = now + retry.delay(batch.finished + 1, deviation)
+    if not policy.is_last_attempt(batch):
         return RetryBatch(not_before, next_round=batch.failures + 1 >= retry.max_attempts)
     if error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT:
         return HaltRun()

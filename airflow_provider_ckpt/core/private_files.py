@@ -55,5 +55,5 @@ def make_directory(path: Path) -> None:
 
 def make_directories(path: Path) -> None:
     """Create a directory and its missing parents."""
-    for missing in reversed([place for place in (path, *path.parents) if not place.is_dir()]):
+    for missing in reversed([folder for folder in (path, *path.parents) if not folder.is_dir()]):
         make_directory(missing)

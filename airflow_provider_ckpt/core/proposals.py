@@ -85,9 +85,9 @@ def require_state(proposal: Proposal, state: ProposalState, *, expected: Proposa
     """
     if state is expected and not expired:
         return
-    told = _STATE_CLAUSES[state] if state is not expected else "was not used in time"
+    description = _STATE_CLAUSES[state] if state is not expected else "was not used in time"
     raise LedgerStateError(
-        f"proposal {proposal.id} ({proposal.action.kind.value}, requested by {proposal.actor}) {told}.",
+        f"proposal {proposal.id} ({proposal.action.kind.value}, requested by {proposal.actor}) {description}.",
         pipeline=proposal.pipeline,
         hint=_REQUEST_AGAIN,
     )

@@ -107,7 +107,7 @@ Place = tuple[int, str]
 """A generation and a partition."""
 
 
-def by_place(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeReceipt]]:
+def group_by_partition(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeReceipt]]:
     """Return range receipts by generation and partition."""
     found: dict[Place, list[RangeReceipt]] = {}
     for item in items:
@@ -121,16 +121,16 @@ class ReceiptsByRange:
     def __init__(self, items: Iterable[RangeReceipt]) -> None:
         self._items = sorted(items, key=lambda item: item.range)
         self._starts = [item.range.start for item in self._items]
-        self._taken: list[list[Receipt]] = [[] for _ in self._items]
+        self._receipts: list[list[Receipt]] = [[] for _ in self._items]
 
-    def take(self, receipt: Receipt) -> bool:
+    def add(self, receipt: Receipt) -> bool:
         """Add a receipt to the range receipt that covers it; return whether there is one."""
         at = bisect_right(self._starts, receipt.range.start) - 1
         if at < 0 or receipt.range.end > self._items[at].range.end:
             return False
-        self._taken[at].append(receipt)
+        self._receipts[at].append(receipt)
         return True
 
     def pairs(self) -> Iterator[tuple[RangeReceipt, Sequence[Receipt]]]:
         """Yield each range receipt with the receipts that it covers, in order."""
-        yield from zip(self._items, self._taken, strict=True)
+        yield from zip(self._items, self._receipts, strict=True)

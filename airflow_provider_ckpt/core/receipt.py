@@ -33,10 +33,10 @@ class Counts:
     dead_lettered: int = 0
 
     @property
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         """Return whether ``SumIdentity`` holds and no count is negative."""
-        fates = (self.delivered, self.filtered, self.dead_lettered)
-        return min(fates) >= 0 and self.read == sum(fates)
+        outcomes = (self.delivered, self.filtered, self.dead_lettered)
+        return min(outcomes) >= 0 and self.read == sum(outcomes)
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(

@@ -46,23 +46,23 @@ def reconcile_by_generation(partition: Partition, receipts: Iterable[Receipt], *
         found.setdefault(receipt.key.generation, []).append(receipt)
     events = _settle_generation(partition, found.get(partition.generation, []), epoch)
     for generation in sorted(number for number in found if number > partition.generation):
-        to = min(partition.committed, *(receipt.range.start for receipt in found[generation]))
-        yield events + rewind(partition, to, generation=generation, reason=LOST_REWIND)
+        position = min(partition.committed, *(receipt.range.start for receipt in found[generation]))
+        yield events + rewind(partition, position, generation=generation, reason=LOST_REWIND)
         events = _settle_generation(partition, found[generation], epoch)
     yield events
 
 
 def _settle_generation(partition: Partition, receipts: Sequence[Receipt], epoch: int) -> list[Event]:
     """Settle or import receipts of this generation, and fence older attempts. The checkpoint moves once, at the end."""
-    strangers: list[Receipt] = []
+    unmatched: list[Receipt] = []
     events: list[Event] = []
     for receipt in receipts:
         if matches_batch(partition, receipt):
             events += partition.ack(receipt, advance=False)
         else:
-            strangers.append(receipt)
-    events += import_receipts(partition, strangers, advance=False)
+            unmatched.append(receipt)
+    events += import_receipts(partition, unmatched, advance=False)
     for seq, batch in partition.in_flight.items():
         if batch.epoch is not None and batch.epoch < epoch:
-            events += partition.fence(partition.sending(seq))[1]
+            events += partition.fence(partition.in_flight_ticket(seq))[1]
     return events + partition.advance()

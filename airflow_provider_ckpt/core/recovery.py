@@ -126,7 +126,7 @@ class PartitionAccount:
     """Receipts and batches of a partition above its low watermark, as the ledger knows them.
 
     :param partition: the partition
-    :param low: its low watermark
+    :param low_watermark: its low watermark
     :param receipts: receipts that end after the low watermark, by position; those that start after it are of one batch
         each
     :param settled: snapshot of the partition ``settle_lag`` ago; None if the partition did not exist yet, so that all
@@ -134,7 +134,7 @@ class PartitionAccount:
     """
 
     partition: PartitionView
-    low: int
+    low_watermark: int
     receipts: Sequence[RangeReceipt] = ()
     settled: PartitionSnapshot | None = None
     resolved: Sequence[RangeReceipt] = field(init=False)
@@ -157,7 +157,7 @@ def find_missing(
     sides: dict[str, list[PartitionAccount]] = {}
     for account in known:
         key = BatchKey(account.partition.generation, account.partition.id, 0)
-        if key.side and not key.dead_letters:
+        if key.is_side_partition and not key.is_replay:
             sides.setdefault(key.source, []).append(account)
     found = [item for account in known for item in find_unreceipted(account)]
     for account in known:
@@ -176,11 +176,11 @@ def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
     part = account.partition
     if account.settled is None or account.settled.generation != part.generation:
         return []
-    start, end = max(account.low, part.base), min(part.planned_end, account.settled.planned_end)
+    start, end = max(account.low_watermark, part.base), min(part.planned_end, account.settled.planned_end)
     if end <= start:
         return []
-    live = [batch.range for batch in part.batches.values() if batch.state is not BatchState.SUPERSEDED]
-    gaps = subtract(Range(start, end), [*(receipt.range for receipt in account.receipts), *live])
+    covered = [batch.range for batch in part.batches.values() if batch.state is not BatchState.SUPERSEDED]
+    gaps = subtract(Range(start, end), [*(receipt.range for receipt in account.receipts), *covered])
     return [MissingRange(part.id, gap, MissingReason.UNRECEIPTED) for gap in gaps]
 
 
@@ -198,12 +198,12 @@ def comparable_readings(
     :param sides: the accounts of the side partitions that re-read ranges of this one
     :param before: receipts claimed after this time are too young to be compared
     """
-    owned: list[Range] = []
+    pending_ranges: list[Range] = []
     newer: list[RangeReceipt] = []
     for side in sides:
         part = side.partition
         if part.limit is not None and part.committed < part.limit:
-            owned.append(Range(part.committed, part.limit))
+            pending_ranges.append(Range(part.committed, part.limit))
         if part.generation > account.partition.generation:  # older ones were read before the last rewind
             newer += side.resolved
     chosen: list[RangeReceipt] = []
@@ -213,18 +213,18 @@ def comparable_readings(
     for _, group in groupby(newer, key=_generation):
         exposed = [receipt for receipt in group if _is_partly_uncovered(receipt.range, covered)]
         added += [receipt for receipt in exposed if _adds_late_records(receipt, newer, account.resolved)]
-        whole = [receipt for receipt in exposed if receipt not in added]
-        chosen += whole
-        covered = merge([*covered, *(receipt.range for receipt in whole)])
+        full_readings = [receipt for receipt in exposed if receipt not in added]
+        chosen += full_readings
+        covered = merge([*covered, *(receipt.range for receipt in full_readings)])
     older = [receipt for receipt in account.resolved if _is_partly_uncovered(receipt.range, covered)]
     found = [
         RangeReading(
             receipt,
             tuple(_later_receipts(receipt, [*chosen, *added])),
-            tuple(span for span in merge(owned) if receipt.range.overlaps(span)),
+            tuple(span for span in merge(pending_ranges) if receipt.range.overlaps(span)),
         )
         for receipt in [*chosen, *older]
-        if receipt.range.start >= account.low
+        if receipt.range.start >= account.low_watermark
         and not receipt.skipped
         and not receipt.sent
         and (receipt.at is None or receipt.at <= before)

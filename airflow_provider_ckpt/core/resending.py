@@ -34,7 +34,7 @@ class ResendPlan:
 
 def find_lost(
     partitions: Iterable[Partition],
-    held: RangesByPartition,
+    receipted: RangesByPartition,
     *,
     first: Mapping[str, int],
     skipped: RangesByPartition,
@@ -43,7 +43,7 @@ def find_lost(
     """Find the ranges that are resolved in the ledger although the sink holds no receipt of them.
 
     :param partitions: the ledger's partitions
-    :param held: ranges of the receipts that the sink holds
+    :param receipted: ranges of the receipts that the sink holds
     :param first: the lowest base of any generation of a partition, by partition
     :param skipped: ranges that a user skipped; they remain skipped, unless a rewind of a sink that replaces rows by key
         reads them again
@@ -55,20 +55,20 @@ def find_lost(
     replayed: list[tuple[str, Range]] = []
     for name, partition in known.items():
         if partition.limit is None:
-            lost = _lost(partition, held, first.get(name, partition.base), skipped)
-            if lost and (by_key or _is_tail(partition, lost, held, skipped)):
+            lost = _lost(partition, receipted, first.get(name, partition.base), skipped)
+            if lost and (by_key or _is_tail(partition, lost, receipted, skipped)):
                 positions[name] = min(lost[0].start, partition.committed)
             else:
                 ranges += [(name, span) for span in lost]
     for name, partition in known.items():
         if partition.limit is not None:
             key = BatchKey(partition.generation, name, 0)
-            again = [span for source, span in ranges if source == key.source]
-            covered = [*held.get((partition.generation, name), ()), *skipped.get((partition.generation, name), ())]
-            if key.dead_letters:
+            lost_ranges = [span for source, span in ranges if source == key.source]
+            covered = [*receipted.get((partition.generation, name), ()), *skipped.get((partition.generation, name), ())]
+            if key.is_replay:
                 replayed += [(name, span) for span in _uncovered(_resolved(partition), covered)]
                 continue
-            for span in _uncovered(_resolved(partition), [*covered, *again]):
+            for span in _uncovered(_resolved(partition), [*covered, *lost_ranges]):
                 if by_key:
                     positions[key.source] = min(span.start, positions.get(key.source, span.start))
                 elif span.start < positions.get(key.source, span.end):
@@ -76,41 +76,43 @@ def find_lost(
     return ResendPlan(positions, tuple(ranges), tuple(replayed))
 
 
-def _lost(partition: Partition, held: RangesByPartition, first: int, skipped: RangesByPartition) -> list[Range]:
+def _lost(partition: Partition, receipted: RangesByPartition, first: int, skipped: RangesByPartition) -> list[Range]:
     """Return the ranges of a source partition without a receipt.
 
     From the generation's base on, only receipts of this generation count; before the base, those of any generation.
     """
     now = [
-        *_ranges_of_source(partition, held, since=partition.generation),
+        *_ranges_of_source(partition, receipted, since=partition.generation),
         *_ranges_of_source(partition, skipped, since=partition.generation),
     ]
     lost = _uncovered(_resolved(partition), now)
     if first < partition.base:
         lost += _uncovered(
             [Range(first, partition.base)],
-            [*_ranges_of_source(partition, held), *_ranges_of_source(partition, skipped)],
+            [*_ranges_of_source(partition, receipted), *_ranges_of_source(partition, skipped)],
         )
     return merge(lost)
 
 
-def _is_tail(partition: Partition, lost: Sequence[Range], held: RangesByPartition, skipped: RangesByPartition) -> bool:
+def _is_tail(
+    partition: Partition, lost: Sequence[Range], receipted: RangesByPartition, skipped: RangesByPartition
+) -> bool:
     """Return whether everything after the first lost position is lost, up to the checkpoint and beyond it."""
     start = min(lost[0].start, partition.committed)
     now = [
-        *_ranges_of_source(partition, held, since=partition.generation),
+        *_ranges_of_source(partition, receipted, since=partition.generation),
         *_ranges_of_source(partition, skipped, since=partition.generation),
     ]
     passed = [Range(start, partition.committed)] if start < partition.committed else []
     return all(span.end <= start for span in now) and not _uncovered(passed, lost)
 
 
-def _ranges_of_source(partition: Partition, places: RangesByPartition, *, since: int = 0) -> list[Range]:
+def _ranges_of_source(partition: Partition, ranges_by_partition: RangesByPartition, *, since: int = 0) -> list[Range]:
     """Return the ranges of a source partition and of the side partitions that re-read it, from a generation on."""
     found: list[Range] = []
-    for (generation, name), ranges in places.items():
+    for (generation, name), ranges in ranges_by_partition.items():
         key = BatchKey(generation, name, 0)
-        if generation >= since and key.source == partition.id and not key.dead_letters:
+        if generation >= since and key.source == partition.id and not key.is_replay:
             found += ranges
     return found
 
@@ -118,8 +120,8 @@ def _ranges_of_source(partition: Partition, places: RangesByPartition, *, since:
 def _resolved(partition: Partition) -> list[Range]:
     """Return the resolved ranges: everything up to the checkpoint, and the batches beyond it that have a receipt."""
     passed = [Range(partition.base, partition.committed)] if partition.base < partition.committed else []
-    ahead = [batch.range for batch in partition.pending_acks.values() if batch.receipt is not None]
-    return merge([*passed, *ahead])
+    beyond_checkpoint = [batch.range for batch in partition.pending_acks.values() if batch.receipt is not None]
+    return merge([*passed, *beyond_checkpoint])
 
 
 def _uncovered(whole: Iterable[Range], covered: Sequence[Range]) -> list[Range]:

@@ -8,25 +8,25 @@ from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.tickets import Event
 
 
-def rewind(partition: Partition, to: int, *, generation: int, reason: str) -> list[Event]:
+def rewind(partition: Partition, position: int, *, generation: int, reason: str) -> list[Event]:
     """Start a new generation at an earlier position; unresolved batches of this generation are superseded.
 
     Batches that were resolved beyond the checkpoint go to ``passed``: they keep their verdicts, and the new generation
     reads their ranges again.
 
     :param partition: the partition, which is changed
-    :param to: the first position to read again, at most ``committed``
+    :param position: the first position to read again, at most ``committed``
     :param generation: the new generation, greater than the partition's
     :param reason: the reason, stored in the event
     :return: the events
     :raises LedgerStateError: if the position is after the checkpoint, because records would be skipped, or the
         generation is not a new one
     """
-    if to > partition.committed or generation <= partition.generation:
+    if position > partition.committed or generation <= partition.generation:
         raise LedgerStateError(
             f"the checkpoint of partition {partition.id!r} is {position_text(partition.committed)} in generation "
-            f"{partition.generation}; it cannot be rewound to {to} in generation {generation}.",
-            position=to,
+            f"{partition.generation}; it cannot be rewound to {position} in generation {generation}.",
+            position=position,
             hint="Give a position at or before the checkpoint; to skip records after it, skip their batches.",
         )
     events: list[Event] = []
@@ -36,6 +36,6 @@ def rewind(partition: Partition, to: int, *, generation: int, reason: str) -> li
     partition.passed += partition.pending_acks.values()
     partition.batches = {}
     partition.generation, partition.next_seq = generation, 0
-    partition.base = partition.committed = partition.planned_end = to
-    detail = {"before": before, "after": {"generation": generation, "committed": to}, "reason": reason}
+    partition.base = partition.committed = partition.planned_end = position
+    detail = {"before": before, "after": {"generation": generation, "committed": position}, "reason": reason}
     return [*events, Event("rewound", partition.id, generation, None, detail)]

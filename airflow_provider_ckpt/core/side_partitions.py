@@ -17,29 +17,29 @@ from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.tickets import Event
 
 
-def re_read(machine: PipelineState, side: SideKind, source: str, span: Range) -> tuple[Partition, list[Event]]:
+def re_read(pipeline_state: PipelineState, side: SideKind, source: str, span: Range) -> tuple[Partition, list[Event]]:
     """Add a side partition that reads a range of a source partition again.
 
-    :param machine: the pipeline's partitions, which are changed
+    :param pipeline_state: the pipeline's partitions, which are changed
     :param side: the purpose
     :param source: the source partition's id
     :param span: the range
     :return: the side partition, and the events
     :raises LedgerStateError: as :func:`check_re_read`
     """
-    check_re_read(machine, source, span)
-    return _add(machine, side, source, span)
+    check_re_read(pipeline_state, source, span)
+    return _add(pipeline_state, side, source, span)
 
 
-def check_re_read(machine: PipelineState, source: str, span: Range) -> None:
+def check_re_read(pipeline_state: PipelineState, source: str, span: Range) -> None:
     """Raise an error if a range of a source partition may not be read again.
 
-    :param machine: the pipeline's partitions
+    :param pipeline_state: the pipeline's partitions
     :param source: the source partition's id
     :param span: the range
     :raises LedgerStateError: if the partition is a side partition, or the range reaches beyond the checkpoint
     """
-    origin = machine.partition(source)
+    origin = pipeline_state.partition(source)
     if origin.limit is not None:
         raise LedgerStateError(f"{source!r} is a side partition.", hint="Name the source partition itself.")
     if span.end > origin.committed:
@@ -51,28 +51,28 @@ def check_re_read(machine: PipelineState, source: str, span: Range) -> None:
         )
 
 
-def resend_range(machine: PipelineState, source: str, span: Range) -> tuple[Partition, list[Event]]:
+def resend_range(pipeline_state: PipelineState, source: str, span: Range) -> tuple[Partition, list[Event]]:
     """Add a side partition that sends a range again that the sink has lost.
 
-    :param machine: the pipeline's partitions, which are changed
+    :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
     :param span: the range
     :return: the side partition, and the events
     :raises LedgerStateError: as :func:`require_resolved`
     """
-    require_resolved(machine, source, span)
-    return _add(machine, SideKind.RECOVERY, source, span)
+    require_resolved(pipeline_state, source, span)
+    return _add(pipeline_state, SideKind.RECOVERY, source, span)
 
 
-def require_resolved(machine: PipelineState, source: str, span: Range) -> None:
+def require_resolved(pipeline_state: PipelineState, source: str, span: Range) -> None:
     """Raise an error if a part of a range is not resolved, because its batch will deliver that part.
 
-    :param machine: the pipeline's partitions
+    :param pipeline_state: the pipeline's partitions
     :param source: the source partition's id
     :param span: the range
     :raises LedgerStateError: if a part is still to be delivered, or the partition is a side partition
     """
-    origin = machine.partition(source)
+    origin = pipeline_state.partition(source)
     mine = [batch.key for batch in origin.blocking.values() if batch.range.overlaps(span)]
     if origin.limit is not None or span.end > origin.planned_end or mine:
         owner = (
@@ -81,48 +81,52 @@ def require_resolved(machine: PipelineState, source: str, span: Range) -> None:
         raise LedgerStateError(f"{span} of partition {source!r} is still to be delivered: {owner}.")
 
 
-def replay(machine: PipelineState, source: str, dead_letters: Replay) -> tuple[Partition, list[Event]]:
+def replay(pipeline_state: PipelineState, source: str, dead_letters: Replay) -> tuple[Partition, list[Event]]:
     """Add a side partition that replays dead letters of a source partition; its positions number them from 0.
 
-    :param machine: the pipeline's partitions, which are changed
+    :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
     :param dead_letters: the replay
     :return: the side partition, and the events
     :raises LedgerStateError: if there is no such source partition
     """
-    machine.partition(source)
-    return _add_replay(machine, source, dead_letters, None)
+    pipeline_state.partition(source)
+    return _add_replay(pipeline_state, source, dead_letters, None)
 
 
 def restore_replay(
-    machine: PipelineState, source: str, generation: int, dead_letters: Replay
+    pipeline_state: PipelineState, source: str, generation: int, dead_letters: Replay
 ) -> tuple[Partition, list[Event]]:
     """Restore a side partition of dead letters that this ledger has lost, with its former generation.
 
-    :param machine: the pipeline's partitions, which are changed
+    :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
     :param generation: the side partition's generation
     :param dead_letters: the replay
     :return: the side partition, and the events
     """
-    return _add_replay(machine, source, dead_letters, generation)
+    return _add_replay(pipeline_state, source, dead_letters, generation)
 
 
 def _add_replay(
-    machine: PipelineState, source: str, dead_letters: Replay, generation: int | None
+    pipeline_state: PipelineState, source: str, dead_letters: Replay, generation: int | None
 ) -> tuple[Partition, list[Event]]:
     span = Range(0, dead_letters.records)
-    return _add(machine, SideKind.DLQ, source, span, generation, state=dead_letters.to_json())
+    return _add(pipeline_state, SideKind.DLQ, source, span, generation, state=dead_letters.to_json())
 
 
 def _add(
-    machine: PipelineState, side: SideKind, source: str, span: Range, generation: int | None = None, **more: Any
+    pipeline_state: PipelineState, side: SideKind, source: str, span: Range, generation: int | None = None, **more: Any
 ) -> tuple[Partition, list[Event]]:
-    number = generation or machine.generation + 1
-    machine.generation = max(machine.generation, number)
-    made = Partition(
-        side_partition(side, number, source), generation=number, base=span.start, limit=span.end, phase=machine.phase
+    number = generation or pipeline_state.generation + 1
+    pipeline_state.generation = max(pipeline_state.generation, number)
+    partition = Partition(
+        side_partition(side, number, source),
+        generation=number,
+        base=span.start,
+        limit=span.end,
+        phase=pipeline_state.phase,
     )
-    machine.partitions[made.id] = made
+    pipeline_state.partitions[partition.id] = partition
     detail = {"range": [span.start, span.end], "source": source, **more}
-    return made, [Event("side_partition_started", made.id, made.generation, None, detail)]
+    return partition, [Event("side_partition_started", partition.id, partition.generation, None, detail)]

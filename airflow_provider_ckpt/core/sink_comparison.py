@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.range_receipts import RangeReceipt, ReceiptsByRange, by_place
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt, ReceiptsByRange, group_by_partition
 from airflow_provider_ckpt.core.ranges import subtract
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
@@ -124,13 +124,13 @@ def compare_receipts(recorded: LedgerSnapshot, receipts: Iterable[Receipt]) -> R
     :param receipts: all receipts of this ledger and pipeline in the sink
     """
     found = ReceiptComparison()
-    passed_by_place = by_place(recorded.accepted.merged(recorded.passed))
-    sums = {place: _RangeReceipts(items, recorded.accepted) for place, items in passed_by_place.items()}
+    passed_by_place = group_by_partition(recorded.accepted.merged(recorded.passed))
+    sums = {partition: _RangeReceipts(items, recorded.accepted) for partition, items in passed_by_place.items()}
     seen: set[BatchKey] = set()
     for receipt in sorted(receipts, key=lambda receipt: receipt.key):
         seen.add(receipt.key)
         passed = sums.get((receipt.key.generation, receipt.key.partition))
-        if receipt.key not in recorded.batches and passed is not None and passed.take(receipt):
+        if receipt.key not in recorded.batches and passed is not None and passed.add(receipt):
             found.settled.append(receipt)
         else:
             _compare_beyond_checkpoint(recorded, receipt, found)
@@ -146,22 +146,24 @@ def compare_receipts(recorded: LedgerSnapshot, receipts: Iterable[Receipt]) -> R
 
 
 def compare_dead_letters(
-    recorded: LedgerSnapshot, receipts: Iterable[Receipt], held: Mapping[AttemptKey, int]
+    recorded: LedgerSnapshot, receipts: Iterable[Receipt], dead_letters: Mapping[AttemptKey, int]
 ) -> Iterator[Difference]:
     """Compare each receipt's count of dead letters with the sink's dead letters and with the ledger's index.
 
     :param recorded: the content of the ledger
     :param receipts: receipts that the ledger knows
-    :param held: number of dead letters in the sink, by attempt that a receipt names
+    :param dead_letters: number of dead letters in the sink, by attempt that a receipt names
     """
     for receipt in receipts:
-        source, told = attempt_of(receipt), receipt.counts.dead_lettered
-        has, named = held.get(source, 0), recorded.dead_letters.get(source, 0)
-        if has != told:
-            message = f"its receipt counts {told} dead letters of attempt {receipt.attempt}, and the sink holds {has}"
+        source, counted = attempt_of(receipt), receipt.counts.dead_lettered
+        stored, indexed = dead_letters.get(source, 0), recorded.dead_letters.get(source, 0)
+        if stored != counted:
+            message = (
+                f"its receipt counts {counted} dead letters of attempt {receipt.attempt}, and the sink holds {stored}"
+            )
             yield _difference(DifferenceKind.DEAD_LETTERS_DIFFER, receipt.key, message)
-        if named != told:
-            message = f"its receipt counts {told} dead letters, and the ledger's index names {named}"
+        if indexed != counted:
+            message = f"its receipt counts {counted} dead letters, and the ledger's index names {indexed}"
             yield _difference(DifferenceKind.INDEX_DIFFERS, receipt.key, message)
 
 
@@ -203,9 +205,9 @@ def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:
     """Return whether the ledger knows a receipt's batch, in whatever state."""
     if receipt.key in recorded.batches:
         return True
-    place = (receipt.key.generation, receipt.key.partition)
+    partition = (receipt.key.generation, receipt.key.partition)
     return any(
-        (item.generation, item.partition) == place
+        (item.generation, item.partition) == partition
         and item.range.start <= receipt.range.start
         and receipt.range.end <= item.range.end
         for item in recorded.passed
@@ -235,7 +237,7 @@ def _compare_beyond_checkpoint(recorded: LedgerSnapshot, receipt: Receipt, found
         if differ:
             message = f"ledger and sink differ in {'; '.join(differ)}"
             found.differences.append(_difference(DifferenceKind.RECEIPT_DIFFERS, key, message))
-    elif key.side or key.generation < recorded.generations.get(key.partition, 0):
+    elif key.is_side_partition or key.generation < recorded.generations.get(key.partition, 0):
         found.collected.append(receipt)
     else:
         message = f"the sink has a receipt of {receipt.range} ({receipt.verdict.value}) that the ledger does not know"
@@ -252,24 +254,24 @@ class _RangeReceipts(ReceiptsByRange):
     def differences(self) -> Iterator[Difference]:
         """Return the differences of sums and receipts; a loss that a user accepted is none."""
         for item, receipts in self.pairs():
-            found = list(self._of(item, receipts))
-            lost = self._accepted.part_of(item)
+            found = list(self._differences_of(item, receipts))
+            lost = self._accepted.lost_part(item)
             if found and lost is not None:
-                found = list(self._of(item.without(lost), receipts))
+                found = list(self._differences_of(item.without(lost), receipts))
             yield from found
 
-    def _of(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> Iterator[Difference]:
-        told = item.batches - item.skipped - item.sent
-        has = sum(receipt.verdict is not Verdict.VOID for receipt in receipts)
+    def _differences_of(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> Iterator[Difference]:
+        expected = item.batches - item.skipped - item.sent
+        found = sum(receipt.verdict is not Verdict.VOID for receipt in receipts)
         (key,) = [receipt.key for receipt in receipts] if len(receipts) == 1 == item.batches else [None]
-        if not told <= has <= told + item.sent:
-            message = f"the ledger counts {told} receipts in {item.range}, and the sink has {has}"
-            kind = DifferenceKind.RECEIPT_MISSING if has < told else DifferenceKind.RECEIPT_DIFFERS
-            missing = self._missing(item, receipts) if has < told else []
+        if not expected <= found <= expected + item.sent:
+            message = f"the ledger counts {expected} receipts in {item.range}, and the sink has {found}"
+            kind = DifferenceKind.RECEIPT_MISSING if found < expected else DifferenceKind.RECEIPT_DIFFERS
+            missing = self._missing(item, receipts) if found < expected else []
             first = missing[0] if len(missing) == 1 else key
             yield Difference(kind, item.partition, first, message + _missing_clause(missing, item, receipts))
             return
-        if has > told:
+        if found > expected:
             return  # a batch that was sent at most once was confirmed after the ledger was read
         sums = sum((receipt.counts for receipt in receipts), Counts())
         rejected = sum(receipt.verdict is Verdict.REJECTED for receipt in receipts)
@@ -282,13 +284,13 @@ class _RangeReceipts(ReceiptsByRange):
 
     def _missing(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> list[BatchKey]:
         """Batches of the range receipt that have no receipt in the sink, as far as their neighbours' numbers tell."""
-        every = [receipt for _, taken in self.pairs() for receipt in taken]
-        here = {receipt.key.seq for receipt in receipts}
+        every = [receipt for _, receipts_of_item in self.pairs() for receipt in receipts_of_item]
+        numbers = {receipt.key.seq for receipt in receipts}
         before = [r.key.seq for r in every if r.range.end <= item.range.start]
         after = [r.key.seq for r in every if r.range.start >= item.range.end]
         first = max(before, default=-1) + 1
         end = min(after, default=first + item.batches)
-        absent = [number for number in range(first, end) if number not in here]
+        absent = [number for number in range(first, end) if number not in numbers]
         return [BatchKey(item.generation, item.partition, number) for number in absent]
 
 

@@ -31,24 +31,28 @@ class SinkDifference(StrEnum):
 class UnfinishedAcceptance:
     """Differences of a sink that a user started to accept.
 
-    :param seen: the differences that were seen before the fence was raised
-    :param told: these, as a clause
-    :param gone: batches of which the sink knew then that their rows were gone
+    :param differences: the differences that were seen before the fence was raised
+    :param description: these, as a clause
+    :param lost_batches: batches of which the sink knew then that their rows were gone
     """
 
-    seen: frozenset[SinkDifference]
-    told: str
-    gone: frozenset[BatchKey] = frozenset()
+    differences: frozenset[SinkDifference]
+    description: str
+    lost_batches: frozenset[BatchKey] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
-        return {"seen": sorted(self.seen), "told": self.told, "gone": [key.to_json() for key in sorted(self.gone)]}
+        return {
+            "seen": sorted(self.differences),
+            "told": self.description,
+            "gone": [key.to_json() for key in sorted(self.lost_batches)],
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> UnfinishedAcceptance:
         """Restore the differences from the output of :meth:`to_json`."""
-        gone = frozenset(BatchKey.from_json(key) for key in data["gone"])
-        return cls(frozenset(map(SinkDifference, data["seen"])), data["told"], gone)
+        lost_batches = frozenset(BatchKey.from_json(key) for key in data["gone"])
+        return cls(frozenset(map(SinkDifference, data["seen"])), data["told"], lost_batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,15 @@ class ExpectedSinkState:
     :param epoch: the newest epoch that fenced the sink; None if none is known
     :param target: the target's identity; None while it is not known
     :param location: the target's location; None until a run has stored it
-    :param written: whether a batch has a receipt or an open attempt there; a failed attempt may be repeated elsewhere
+    :param may_have_rows: whether a batch has a receipt or an open attempt there; a failed attempt may be repeated
+        elsewhere
     :param unfinished_acceptance: the differences of an acceptance that was started and not completed
     """
 
     epoch: int | None = None
     target: str | None = None
     location: str | None = None
-    written: bool = True
+    may_have_rows: bool = True
     unfinished_acceptance: UnfinishedAcceptance | None = None
 
 
@@ -76,20 +81,21 @@ class SinkState:
     :param epoch: the highest epoch of its fence, 0 if there is none
     :param target: the target's identity; None if the target does not exist, or the sink cannot identify it
     :param location: the target's location
-    :param set_back: the sink's own evidence, as a sentence, that rows are gone although its receipts are still there
+    :param loss_evidence: the sink's own evidence, as a sentence, that rows are gone although its receipts are still
+        there
     :param missing: receipts that the ledger knows and the sink no longer holds
     :param unreadable: a sentence that names the receipts which cannot be read, if any are known to be gone or damaged
-    :param gone: batches whose rows the sink knows to be gone, and whose receipts it leaves out for it
+    :param lost_batches: batches whose rows the sink knows to be gone, and whose receipts it leaves out for it
     :param other_target: the sink's own words, as a clause, on how its target differs from the one that was written
     """
 
     epoch: int
     target: str | None
     location: str
-    set_back: str | None = None
+    loss_evidence: str | None = None
     missing: Sequence[BatchKey] = ()
     unreadable: str | None = None
-    gone: frozenset[BatchKey] = frozenset()
+    lost_batches: frozenset[BatchKey] = frozenset()
     other_target: str | None = None
 
 
@@ -103,24 +109,26 @@ def differences(known: ExpectedSinkState, found: SinkState) -> list[SinkDifferen
     :param found: the state of the sink now
     """
     if known.location is not None and known.location != found.location and not _same_target(known, found):
-        return [SinkDifference.OTHER_LOCATION] if known.written else []
+        return [SinkDifference.OTHER_LOCATION] if known.may_have_rows else []
     seen = {
         SinkDifference.FENCE_BELOW: known.epoch is not None and found.epoch < known.epoch,
         SinkDifference.RECEIPTS_MISSING: bool(found.missing),
         SinkDifference.RECEIPTS_UNREADABLE: found.unreadable is not None,
         SinkDifference.OTHER_TARGET: known.target is not None and found.target != known.target,
-        SinkDifference.ROWS_GONE: found.set_back is not None,
+        SinkDifference.ROWS_GONE: found.loss_evidence is not None,
         SinkDifference.NOT_ACCEPTED: known.unfinished_acceptance is not None,
     }
     return [difference for difference, is_so in seen.items() if is_so]
 
 
-def describe_differences(known: ExpectedSinkState, found: SinkState, seen: Iterable[SinkDifference]) -> str:
+def describe_differences(
+    known: ExpectedSinkState, found: SinkState, found_differences: Iterable[SinkDifference]
+) -> str:
     """Return the differences as a clause of an error message, such as ``its fence is at epoch 3 …``.
 
     :param known: the state in which the ledger left the sink
     :param found: the state of the sink now
-    :param seen: the differences to describe
+    :param found_differences: the differences to describe
     """
     texts = {
         SinkDifference.FENCE_BELOW: f"its fence is at epoch {found.epoch}, and this ledger raised it to {known.epoch}",
@@ -132,15 +140,15 @@ def describe_differences(known: ExpectedSinkState, found: SinkState, seen: Itera
             if found.target is not None
             else f"the target that was written ({known.target}) does not exist any more"
         ),
-        SinkDifference.ROWS_GONE: (found.set_back or "").rstrip("."),
+        SinkDifference.ROWS_GONE: (found.loss_evidence or "").rstrip("."),
         SinkDifference.OTHER_LOCATION: f"it is {found.location}; this pipeline delivered to {known.location} so far",
         SinkDifference.NOT_ACCEPTED: (
-            f"a user started to accept it and did not finish, when {known.unfinished_acceptance.told}"
+            f"a user started to accept it and did not finish, when {known.unfinished_acceptance.description}"
             if known.unfinished_acceptance is not None
             else ""
         ),
     }
-    return "; ".join(texts[difference] for difference in seen)
+    return "; ".join(texts[difference] for difference in found_differences)
 
 
 def _same_target(known: ExpectedSinkState, found: SinkState) -> bool:

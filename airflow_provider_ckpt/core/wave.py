@@ -28,7 +28,7 @@ class BatchTask:
     :param detail: what the source's reader needs to find the range, for example a file's path and byte range
     :param error: why the batch is given up, if the instruction is not ``deliver``
     :param finished: number of failures that lanes reported before; attempts that never ran are not counted
-    :param last: whether the batch's attempts are used up if this one fails
+    :param is_last_attempt: whether the batch's attempts are used up if this one fails
     """
 
     key: BatchKey
@@ -39,7 +39,7 @@ class BatchTask:
     detail: Mapping[str, Any] = field(default_factory=dict)
     error: ErrorInfo | None = None
     finished: int = 0
-    last: bool = False
+    is_last_attempt: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -52,7 +52,7 @@ class BatchTask:
             "detail": dict(self.detail),
             "error": self.error.to_json() if self.error else None,
             "finished": self.finished,
-            "last": self.last,
+            "last": self.is_last_attempt,
         }
 
     @classmethod
@@ -112,7 +112,7 @@ class Outcome:
     :param attempt: the number of the attempt
     :param outcome: the outcome
     :param receipt: the sink's receipt, claimed by this attempt or found; present if the outcome is a verdict
-    :param found: whether the receipt existed before this attempt
+    :param receipt_existed: whether the receipt existed before this attempt
     :param error: the error, if the attempt failed
     :param dead_letters: number of dead letters by error type
     :param staged: the data that a two-phase sink needs for its commit, if the outcome is ``staged``
@@ -123,7 +123,7 @@ class Outcome:
     attempt: int
     outcome: AttemptOutcome
     receipt: Receipt | None = None
-    found: bool = False
+    receipt_existed: bool = False
     error: ErrorInfo | None = None
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     staged: Mapping[str, Any] | None = None
@@ -136,7 +136,7 @@ class Outcome:
             "attempt": self.attempt,
             "outcome": self.outcome.value,
             "receipt": self.receipt.to_json() if self.receipt else None,
-            "found": self.found,
+            "found": self.receipt_existed,
             "error": self.error.to_json() if self.error else None,
             "dead_letters": dict(self.dead_letters),
             "staged": self.staged,

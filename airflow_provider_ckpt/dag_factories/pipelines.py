@@ -57,18 +57,18 @@ def pipeline_dags(
     :return: the DAGs by DAG id
     :raises ConfigError: if there is no such folder
     """
-    here = Path(dag_file).parent / folder
-    if not here.is_dir():
-        raise ConfigError(f"{here} is no folder.", hint="The path is relative to the DAG file's folder.")
-    files = sorted(found for pattern in _YAML_PATTERNS for found in here.glob(pattern))
+    directory = Path(dag_file).parent / folder
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} is no folder.", hint="The path is relative to the DAG file's folder.")
+    files = sorted(found for pattern in _YAML_PATTERNS for found in directory.glob(pattern))
     dags: dict[str, DAG] = {}
     errors: dict[Path, str] = {}
     for file in _files_of_dag(files, get_parsing_context().dag_id):
-        made = _dag_or_error(dag_file, file, ckpt_conn_id, taken=dags)
-        if isinstance(made, str):
-            errors[file] = made
-        elif made is not None:
-            dags[made.dag_id] = made
+        dag_or_message = _dag_or_error(dag_file, file, ckpt_conn_id, taken=dags)
+        if isinstance(dag_or_message, str):
+            errors[file] = dag_or_message
+        elif dag_or_message is not None:
+            dags[dag_or_message.dag_id] = dag_or_message
     for file, error in errors.items():  # last: an invalid file must not take the DAG id of a valid one
         broken = _broken_dag(file, error, dags)
         dags[broken.dag_id] = broken
@@ -97,14 +97,14 @@ def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Contai
             raise ConfigError(f"{file}: another file of this folder declares the DAG {dag_id}, too.")
         return _create_dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
     except ConfigError as error:
-        said = error.message.encode("utf-8", "backslashreplace").decode()  # the file's name may not be UTF-8
-        log.error("%s", said)
-        return said
+        message = error.message.encode("utf-8", "backslashreplace").decode()  # the file's name may not be UTF-8
+        log.error("%s", message)
+        return message
     except Exception as error:  # an error of one file must not affect the other files' DAGs
         reason = f"{type(error).__name__}: {for_message(error, _MAX_ERROR)}"
-        said = f"{_path_text(file)}: no DAG can be created from it: {reason}"
-        log.exception("%s", said)
-        return said
+        message = f"{_path_text(file)}: no DAG can be created from it: {reason}"
+        log.exception("%s", message)
+        return message
 
 
 def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
@@ -122,13 +122,13 @@ def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
 
 def _broken_dag_ids(name: str) -> Iterator[str]:
     """Yield DAG ids for an invalid file; one whose name cannot be part of a DAG id gets an id with the name's hash."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-    if plain == name and len(name) <= _MAX_FILE_NAME:
+    valid = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    if valid == name and len(name) <= _MAX_FILE_NAME:
         yield f"broken_{name}"
     digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:12]
-    yield f"broken_{plain[:_MAX_FILE_NAME]}_{digest}"
+    yield f"broken_{valid[:_MAX_FILE_NAME]}_{digest}"
     for number in itertools.count(2):
-        yield f"broken_{plain[:_MAX_FILE_NAME]}_{digest}_{number}"
+        yield f"broken_{valid[:_MAX_FILE_NAME]}_{digest}_{number}"
 
 
 def _failing_dag(
@@ -172,7 +172,7 @@ def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT
 
 
 def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Path, ckpt_conn_id: str) -> DAG:
-    if pipeline.transform.of_task:
+    if pipeline.transform.is_task_function:
         raise ConfigError(
             f"{file}: transform.python: task means that a DAG file holds the function; "
             "write that DAG file with @task.ckpt_batch, or name a function that can be imported."

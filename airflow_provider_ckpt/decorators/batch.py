@@ -78,7 +78,7 @@ class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
         :raises ConfigError: if the declaration is invalid, or does not say ``transform.python: task``
         """
         pipeline = super().load_pipeline()
-        if not pipeline.transform.of_task:
+        if not pipeline.transform.is_task_function:
             raise ConfigError(
                 "its transform does not use the task's function.",
                 pipeline=pipeline.name,
@@ -121,9 +121,9 @@ def ckpt_batch_task(
     """
 
     def decorate(function: Callable[..., Any]) -> CkptTaskDecorator:
-        made = task_decorator_factory(
+        decorator = task_decorator_factory(
             python_callable=function, decorated_operator_class=CkptBatchOperator, pipeline=pipeline, **kwargs
         )
-        return CkptTaskDecorator.of(made)
+        return CkptTaskDecorator.of(decorator)
 
     return cast("TaskDecorator", decorate if python_callable is None else decorate(python_callable))

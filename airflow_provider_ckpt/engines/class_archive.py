@@ -70,12 +70,12 @@ class ClassArchive:
         if any(_holds_something(Path(entry)) for entry in entries):
             return None
         files = [*_jvm(java), *(file for entry in entries for file in _files_of(entry))]
-        told = [str(java), *entries, *(f"{file} {_version(file)}" for file in files)]
-        return cls(directory, hashlib.sha256("\n".join(told).encode()).hexdigest()[:_DIGITS])
+        inputs = [str(java), *entries, *(f"{file} {_version(file)}" for file in files)]
+        return cls(directory, hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:_DIGITS])
 
     def find(self) -> Path | None:
         """Return the archive's file, None if there is none. A damaged file is removed, since it would crash Java."""
-        if not self._trusted():
+        if not self._is_trusted():
             return None
         for path in self._files():
             with suppress(OSError):
@@ -94,9 +94,9 @@ class ClassArchive:
         """
         try:
             private_files.make_directories(self.directory)
-            if self._tried_lately():
+            if self._was_tried_lately():
                 return
-            if not self._trusted():
+            if not self._is_trusted():
                 raise PermissionError(f"others may write to {self.directory}")
             training = [sys.executable, "-P", "-m", _TRAINING_MODULE, "--class-path", extra_class_path]
             with private_files.append(self._log) as output:
@@ -114,7 +114,7 @@ class ClassArchive:
             log.warning("Spark continues without a head start: no archive of its classes can be created: %s", error)
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
+    def creation_lock(self) -> Iterator[bool]:
         """Lock the creation of the archive; yield whether this process got the lock."""
         private_files.make_directories(self.directory)
         with private_files.append(self._log) as file:
@@ -129,21 +129,21 @@ class ClassArchive:
             yield True
 
     @property
-    def unfinished(self) -> Path:
+    def unfinished_path(self) -> Path:
         """Path to which this process writes the archive."""
         return self.directory / f"{self.key}.{_PROCESS_TOKEN}.tmp"
 
-    def keep(self) -> Path:
+    def publish(self) -> Path:
         """Rename the complete archive to its final name, which contains its digest, and remove old archives.
 
         :return: its new path
         """
-        made = self.unfinished
-        with made.open("rb") as file:
+        complete = self.unfinished_path
+        with complete.open("rb") as file:
             os.fchmod(file.fileno(), 0o600)
             os.fsync(file.fileno())
-        path = self.directory / f"{self.key}-{_digest(made)}.jsa"
-        made.rename(path)
+        path = self.directory / f"{self.key}-{_digest(complete)}.jsa"
+        complete.rename(path)
         found = sorted(self.directory.glob("*.jsa"), key=lambda item: item.stat().st_mtime, reverse=True)
         for old in found[_MAX_ARCHIVES:]:
             old.unlink(missing_ok=True)
@@ -156,7 +156,7 @@ class ClassArchive:
     def _files(self) -> list[Path]:
         return sorted(self.directory.glob(f"{self.key}-*.jsa"))
 
-    def _tried_lately(self) -> bool:
+    def _was_tried_lately(self) -> bool:
         if self._files():
             return True
         try:
@@ -164,7 +164,7 @@ class ClassArchive:
         except FileNotFoundError:
             return False
 
-    def _trusted(self) -> bool:
+    def _is_trusted(self) -> bool:
         """Return whether nobody else may write to the directory: Java trusts the content of an archive."""
         try:
             found = self.directory.stat()
@@ -175,8 +175,8 @@ class ClassArchive:
 
 def _java(environment: Mapping[str, str]) -> Path | None:
     """Return the home of the Java that Spark's scripts choose, None if there is none or it has no class archive."""
-    home = environment.get("JAVA_HOME")
-    program = shutil.which(f"{home}/bin/java" if home else "java", path=environment.get("PATH"))
+    java_home = environment.get("JAVA_HOME")
+    program = shutil.which(f"{java_home}/bin/java" if java_home else "java", path=environment.get("PATH"))
     java = Path(program).resolve().parents[1] if program else None
     return java if java is not None and all(file.exists() for file in _jvm(java)) else None
 

@@ -43,26 +43,26 @@ def create_archive(class_path: str = "") -> Path | None:
     found = spark_class_archive({**os.environ, **environment()}, class_path)
     if found is None:
         return None
-    with found.alone() as alone, tempfile.TemporaryDirectory(prefix="ckpt-training-") as home:
-        if not alone or (there := found.find()) is not None:
-            return there if alone else None
+    with found.creation_lock() as alone, tempfile.TemporaryDirectory(prefix="ckpt-training-") as home:
+        if not alone or (existing := found.find()) is not None:
+            return existing if alone else None
         try:
-            _train(Path(home), found.unfinished, class_path)
-            return found.keep()
+            _train(Path(home), found.unfinished_path, class_path)
+            return found.publish()
         finally:
-            found.unfinished.unlink(missing_ok=True)
+            found.unfinished_path.unlink(missing_ok=True)
 
 
-def _train(home: Path, made: Path, class_path: str) -> None:
+def _train(home: Path, archive: Path, class_path: str) -> None:
     """Run a small pipeline that uses all that Spark SQL usually does in one.
 
     :param home: directory for the run's files
-    :param made: file to which the JVM writes the archive
+    :param archive: file to which the JVM writes the archive
     :param class_path: see :func:`create_archive`
     """
     os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
     os.environ["SPARK_SUBMIT_OPTS"] = (
-        f'"-XX:ArchiveClassesAtExit={made}" -Xlog:cds=error {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
+        f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:cds=error {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
     )
     (home / "in").mkdir()
     (home / "in" / "records.jsonl").write_text("".join(f"{json.dumps(_record(n))}\n" for n in range(_RECORDS)))
@@ -90,7 +90,7 @@ def _train(home: Path, made: Path, class_path: str) -> None:
     engine = SubmitEngine(pipeline, stop_seconds=_WRITE_SECONDS)
     with Ledger.open(url) as ledger:
         replicate(PipelineContext(pipeline, ledger, _no_connection, f"training:{os.getpid()}"), engine)
-    if engine.error is not None or not made.exists():
+    if engine.error is not None or not archive.exists():
         raise RuntimeError("Java wrote no archive") from engine.error
 
 
@@ -112,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     os.nice(_NICE)
-    made = create_archive(options.class_path)
-    print(made or "none: Java or its class path allow no archive, or another process is creating it")  # noqa: T201  # the result
+    created = create_archive(options.class_path)
+    print(created or "none: Java or its class path allow no archive, or another process is creating it")  # noqa: T201  # the result
     return 0
 
 

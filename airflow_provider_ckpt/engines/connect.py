@@ -50,8 +50,8 @@ class ConnectEngine:
         self._killed = threading.Event()
         self._job: Job | None = None
         self._session: SparkSession | None = None
-        self._opening: Future[EngineInfo] | None = None
-        self._working: Future[Sequence[Outcome]] | None = None
+        self._session_future: Future[EngineInfo] | None = None
+        self._wave_future: Future[Sequence[Outcome]] | None = None
         self.started = False
 
     def start(self, job: Job) -> None:
@@ -60,19 +60,19 @@ class ConnectEngine:
 
         self._check_not_killed()
         self._job = job
-        self._opening = _in_thread(self._open, job)
+        self._session_future = _in_thread(self._open, job)
         self.started = True
 
     def ready(self, check: Check) -> EngineInfo:
         """Wait until the session is open and the transform is checked."""
         from pyspark.errors import PySparkException
 
-        assert self._opening is not None
+        assert self._session_future is not None
         try:
-            return self._wait(self._opening, check)
+            return self._wait(self._session_future, check)
         except PySparkException as error:
             self._check_not_killed()
-            raise self._failed(error) from error
+            raise self._to_engine_error(error) from error
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
         """Run a wave in another thread, while this one calls ``check``."""
@@ -81,13 +81,13 @@ class ConnectEngine:
         from airflow_provider_ckpt.spark.sql import first_line
 
         self._check_not_killed()
-        self._working = _in_thread(self._work, wave)
+        self._wave_future = _in_thread(self._work, wave)
         try:
-            return self._wait(self._working, check)
+            return self._wait(self._wave_future, check)
         except PySparkException as error:
             self._check_not_killed()
             if is_lost(error):
-                raise self._failed(error) from error
+                raise self._to_engine_error(error) from error
             if _PYTHON_MISMATCH.search(str(error)):
                 raise ConfigError(
                     f"the Python of the Spark Connect server's executors cannot run lanes: {_python_error(error)}",
@@ -153,7 +153,7 @@ class ConnectEngine:
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
     def _cancel(self) -> None:
-        working = self._working is not None and not self._working.done()
+        working = self._wave_future is not None and not self._wave_future.done()
         try:
             if working and self._session is not None and self._job is not None:
                 self._session.interruptTag(_tag(self._job))
@@ -163,7 +163,7 @@ class ConnectEngine:
             )
         self.close()
 
-    def _failed(self, error: Exception) -> EngineError:
+    def _to_engine_error(self, error: Exception) -> EngineError:
         from airflow_provider_ckpt.spark.sql import first_line
 
         what = "was lost" if is_lost(error) else "failed"
@@ -189,10 +189,10 @@ def _parallelism(session: SparkSession) -> int:
 
     That is the default number of partitions, which the plan of a range shows; the range is not executed.
     """
-    told = str(session.range(0, _RANGE_END)._explain_string())  # type: ignore[operator]  # a method of this class only
-    found = re.search(r"splits=(\d+)", told)
+    explained = str(session.range(0, _RANGE_END)._explain_string())  # type: ignore[operator]  # a method of this class only
+    found = re.search(r"splits=(\d+)", explained)
     if found is None:
-        raise EngineError(f"the Spark Connect server does not tell how many tasks it runs at once: {told}")
+        raise EngineError(f"the Spark Connect server does not tell how many tasks it runs at once: {explained}")
     return int(found[1])
 
 

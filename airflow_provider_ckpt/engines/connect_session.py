@@ -92,8 +92,8 @@ def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
     day = datetime.now(UTC).date().isoformat()
     for number in count():
         session = [ledger, pipeline.name, code_zip.digest, sorted(pipeline.run.conf.items()), day, number]
-        told = hmac.digest(secret, json.dumps(session).encode(), "sha256")
-        yield str(uuid.UUID(bytes=told[:16], version=4))
+        signature = hmac.digest(secret, json.dumps(session).encode(), "sha256")
+        yield str(uuid.UUID(bytes=signature[:16], version=4))
 
 
 def session_key() -> bytes:

@@ -28,12 +28,12 @@ def explain(status: int | None, lines: Iterable[str], error: BaseException | Non
     """
     if status is None:
         return f"spark-submit could not be started: {_first_line(error)}"
-    told = [line for line in (line.strip(" :") for line in lines) if not _NOISE.match(line)]
-    errors = [line for line in told if _ERROR.search(line)]
+    lines_left = [line for line in (line.strip(" :") for line in lines) if not _NOISE.match(line)]
+    errors = [line for line in lines_left if _ERROR.search(line)]
     if errors:
         return f"{_describe_status(status)}; the last error it printed: {errors[-1][:_LONGEST]}"
-    if told and _signal(status) is None:
-        return f"{_describe_status(status)}; it printed last: {told[-1][:_LONGEST]}"
+    if lines_left and _signal(status) is None:
+        return f"{_describe_status(status)}; it printed last: {lines_left[-1][:_LONGEST]}"
     return _describe_status(status)
 
 

@@ -88,13 +88,13 @@ class Launcher(SparkSubmitHook):
         self._env = environment(self._connection["spark_binary"])
         if local:
             self._env |= _local_environment(directory, pipeline.run.conf)
-        self._head_start = None
+        self._warm_start = None
         if warm_start.enabled():
-            self._head_start = HeadStart(pipeline, {**os.environ, **self._env}, local=local)
+            self._warm_start = HeadStart(pipeline, {**os.environ, **self._env}, local=local)
         if not local:
             self._py_files = shutil.make_archive(str(directory / _PACKAGE.name), "zip", _PACKAGE.parent, _PACKAGE.name)
-        conf = _CONF | (_LOCAL_CONF if local else {}) | (self._head_start.properties if self._head_start else {})
-        _write_properties(self._properties, conf | pipeline.properties)
+        conf = _CONF | (_LOCAL_CONF if local else {}) | (self._warm_start.properties if self._warm_start else {})
+        _write_properties(self._properties, conf | pipeline.spark_properties)
         # The hook's own 20 lines may all be frames of a stack trace.
         self._last_submit_log_lines = deque(maxlen=_REMEMBERED_LINES)
 
@@ -103,11 +103,11 @@ class Launcher(SparkSubmitHook):
 
         :raises AirflowException: if its exit status is not 0
         """
-        if self._head_start:
-            self._env = {**(self._env or {}), **self._head_start.environment}
+        if self._warm_start:
+            self._env = {**(self._env or {}), **self._warm_start.environment}
         self.submit(str(_PACKAGE / "spark" / "driver" / "app.py"))
-        if self._head_start:
-            self._head_start.prepare_next_start()
+        if self._warm_start:
+            self._warm_start.prepare_next_start()
 
     def forget_properties(self) -> None:
         """Delete the properties file, once Spark has read it."""
@@ -166,9 +166,9 @@ def environment(binary: str = "spark-submit") -> dict[str, str]:
     pyspark = find_spec("pyspark")
     if "SPARK_HOME" in os.environ or pyspark is None or not pyspark.origin:
         return found
-    home = Path(pyspark.origin).parent
-    if (binaries / binary).exists() and (home / "jars").is_dir():
-        found["SPARK_HOME"] = str(home)  # saves a Python process that would find it
+    spark_home = Path(pyspark.origin).parent
+    if (binaries / binary).exists() and (spark_home / "jars").is_dir():
+        found["SPARK_HOME"] = str(spark_home)  # saves a Python process that would find it
     return found
 
 

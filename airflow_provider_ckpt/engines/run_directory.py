@@ -34,12 +34,12 @@ class RunDirectory:
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(OSError):  # a file system without locks: only the name shows the owner
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._held = [lock]  # the thread that pops it removes the directory
+        self._lock_file = [lock]  # the thread that pops it removes the directory
 
     def remove(self) -> None:
         """Remove the directory with its files. Later calls do nothing, also from another thread."""
         try:
-            lock = self._held.pop()
+            lock = self._lock_file.pop()
         except IndexError:
             return
         shutil.rmtree(self.path, ignore_errors=True)

@@ -61,7 +61,7 @@ class SubmitEngine:
         self._on_ready = on_ready
         self._stop_seconds = stop_seconds
         self._directory: RunDirectory | None = None
-        self._side: LeaseHolderSide | None = None
+        self._protocol: LeaseHolderSide | None = None
         self._launcher: Launcher | None = None
         self._thread: threading.Thread | None = None
         self.error: BaseException | None = None
@@ -77,13 +77,13 @@ class SubmitEngine:
         self.started = True
         try:
             self._directory = RunDirectory()
-            self._side = LeaseHolderSide(self._directory.path)
+            self._protocol = LeaseHolderSide(self._directory.path)
             self._launcher = Launcher(self._pipeline, self._directory.path)
-            self._side.write_job(job)
+            self._protocol.write_job(job)
             self._thread = threading.Thread(target=self._launch, name="ckpt-spark-submit", daemon=True)
             self._thread.start()
         except BaseException:
-            self._clean()
+            self._remove_directory()
             raise
         log.info("Starting Spark for %s", self._pipeline.name)
         remove_abandoned()
@@ -104,9 +104,9 @@ class SubmitEngine:
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
         """Send the driver a wave and wait for its outcomes."""
-        assert self._side is not None
+        assert self._protocol is not None
         self._check_not_killed()
-        self._side.send(wave)
+        self._protocol.send(wave)
         while True:
             for reply in self._replies(check):
                 if reply.get("wave") != wave.number:
@@ -123,8 +123,8 @@ class SubmitEngine:
         """
         if self._killed:
             return False
-        self._clean()
-        self._side = self._launcher = self._thread = self.error = self._ready = None
+        self._remove_directory()
+        self._protocol = self._launcher = self._thread = self.error = self._ready = None
         self.started = False
         return True
 
@@ -139,42 +139,42 @@ class SubmitEngine:
             while self._thread.is_alive() and time.monotonic() < deadline and not self._launcher.kill():
                 time.sleep(_PAUSE)
             self._thread.join(max(0.0, deadline - time.monotonic()))
-        self._clean()
+        self._remove_directory()
 
     def close(self) -> None:
         """Tell the driver to end, and kill it if it does not."""
-        if self._directory is not None and self._side is not None and self._thread is not None:
-            self._side.stop()
+        if self._directory is not None and self._protocol is not None and self._thread is not None:
+            self._protocol.stop()
             self._thread.join(self._stop_seconds)
         self.kill()
 
     def _launch(self) -> None:
         assert self._launcher is not None
-        assert self._side is not None
+        assert self._protocol is not None
         try:
             self._launcher.launch()
         except BaseException as error:  # noqa: BLE001  # thread boundary: reported to the waiting thread
             self.error = error
         finally:
-            self._side.delete_job()
+            self._protocol.delete_job()
 
     def _replies(self, check: Check) -> list[dict[str, Any]]:
         """Wait for the driver's next replies and return them.
 
         :raises EngineError: if Spark has ended
         """
-        assert self._side is not None
+        assert self._protocol is not None
         assert self._thread is not None
         while True:
             self._check_not_killed()
             check()
             alive = self._thread.is_alive()
-            replies = self._side.replies()
+            replies = self._protocol.replies()
             if replies:
                 return replies
             if not alive:
                 self._check_not_killed()
-                raise self._ended()
+                raise self._end_error()
             time.sleep(_PAUSE)
 
     def _check_not_killed(self) -> None:
@@ -182,12 +182,12 @@ class SubmitEngine:
         if self._killed:
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
-    def _ended(self) -> EngineError:
+    def _end_error(self) -> EngineError:
         assert self._launcher is not None
         reason = exit_reason.explain(self._launcher.status, self._launcher.last_lines, self.error)
         return EngineError(f"Spark ended unexpectedly: {reason}.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
-    def _clean(self) -> None:
+    def _remove_directory(self) -> None:
         directory, self._directory = self._directory, None
         if directory is not None:
             directory.remove()

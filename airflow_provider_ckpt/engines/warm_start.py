@@ -36,10 +36,10 @@ class HeadStart:
 
     def __init__(self, pipeline: Pipeline, environment: Mapping[str, str], *, local: bool) -> None:
         self._modules = lane_modules(pipeline)
-        self._class_path = pipeline.properties.get(CLASS_PATH, "")
+        self._class_path = pipeline.spark_properties.get(CLASS_PATH, "")
         self._archive = spark_class_archive(environment, self._class_path)
         # On a cluster this package may be in a zip, where the daemon's module is not found.
-        python = pipeline.properties.get(_PYTHON, environment.get("PYSPARK_PYTHON"))
+        python = pipeline.spark_properties.get(_PYTHON, environment.get("PYSPARK_PYTHON"))
         self._preloads = local and python == sys.executable
 
     @property

@@ -67,9 +67,9 @@ class CkptHook(BaseHook):
                 self.get_ledger().close()
         except CkptError as error:
             return False, str(error)
-        place = f"{location.where} (named by {location.origin})"
+        description = f"{location.where} (named by {location.origin})"
         if found is None:
-            return False, f"{place} holds no ledger yet. {MIGRATE}"
+            return False, f"{description} holds no ledger yet. {MIGRATE}"
         if found != wanted:
-            return False, f"{place} holds a ledger at revision {found}; this version needs {wanted}. {MIGRATE}"
-        return True, f"{place} holds a ledger at revision {found}, which this version needs."
+            return False, f"{description} holds a ledger at revision {found}; this version needs {wanted}. {MIGRATE}"
+        return True, f"{description} holds a ledger at revision {found}, which this version needs."

@@ -10,8 +10,7 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.ledger.store import database as engines
-from airflow_provider_ckpt.ledger.store import migrate, tables
+from airflow_provider_ckpt.ledger.store import database, migrate, tables
 from airflow_provider_ckpt.ledger.types import Lease
 from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches, UnitOfWork
 
@@ -20,17 +19,17 @@ class Session:
     """One ledger database; open it with :meth:`open`.
 
     :param engine: engine on the ledger
-    :param place: location of the ledger, for messages
+    :param description: location of the ledger, for messages
     :param ledger_id: the ledger's UUID
     :ivar id: the ledger's UUID
     :ivar seconds: total duration of its transactions so far
     """
 
-    def __init__(self, engine: sa.Engine, place: str, ledger_id: str) -> None:
+    def __init__(self, engine: sa.Engine, description: str, ledger_id: str) -> None:
         self.id = ledger_id
         self.seconds = 0.0
         self._engine = engine
-        self._place = place
+        self._description = description
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -40,18 +39,18 @@ class Session:
         :raises LedgerUnavailableError: if the ledger does not exist, is at another revision, or cannot be reached
         :raises ConfigError: if the URL is not a ledger's
         """
-        parsed = engines.parse_url(url)
-        place = engines.describe(parsed)
+        parsed = database.parse_url(url)
+        description = database.describe(parsed)
         migrate.require_file(parsed)
-        engine = engines.create_engine(parsed)
+        engine = database.create_engine(parsed)
         try:
-            with engines.open_snapshot(engine, place) as connection:
-                migrate.require_head(connection, place)
+            with database.open_snapshot(engine, description) as connection:
+                migrate.require_head(connection, description)
                 ledger_id: str = connection.execute(sa.select(tables.ledger.c.id)).scalar_one()
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, place, ledger_id)
+        return cls(engine, description, ledger_id)
 
     def close(self) -> None:
         """Close the connections."""
@@ -65,16 +64,16 @@ class Session:
 
     @contextmanager
     def _writing(self, patience: timedelta | None = None) -> Iterator[sa.Connection]:
-        with self._timed(), engines.open_transaction(self._engine, self._place, patience) as connection:
+        with self._measure_time(), database.open_transaction(self._engine, self._description, patience) as connection:
             yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with self._timed(), engines.open_snapshot(self._engine, self._place) as connection:
+        with self._measure_time(), database.open_snapshot(self._engine, self._description) as connection:
             yield connection
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def _measure_time(self) -> Iterator[None]:
         started = time.monotonic()
         try:
             yield

@@ -92,7 +92,7 @@ class PartitionRecord:
     :param bound: newest closed bound that planning recorded; None if the source has no bound
     :param unconfirmed: start of the first batch that was sent at most once and not confirmed since; None if there is
         none
-    :param low: low watermark; recovery checks the positions above it
+    :param low_watermark: low watermark; recovery checks the positions above it
     :param totals: sums of this generation's batches below the checkpoint
     """
 
@@ -101,7 +101,7 @@ class PartitionRecord:
     state: Mapping[str, Any]
     bound: int | None = None
     unconfirmed: int | None = None
-    low: int = 0
+    low_watermark: int = 0
     totals: Totals = field(default_factory=Totals)
 
     @property
@@ -119,14 +119,14 @@ class Reconciliation:
     :param acked: receipts of batches that the ledger did not know to be resolved
     :param imported: receipts that the ledger did not know, or knew with another range
     :param fenced: batches without a receipt whose attempt an older epoch left open
-    :param caught_up: partitions whose rewind the ledger had forgotten, with their current generation and the position
-        that was taken as its start
+    :param forgotten_rewinds: partitions whose rewind the ledger had forgotten, with their current generation and the
+        position that was taken as its start
     """
 
     acked: list[Receipt] = field(default_factory=list)
     imported: list[Receipt] = field(default_factory=list)
     fenced: list[BatchKey] = field(default_factory=list)
-    caught_up: dict[str, KnownReceipts] = field(default_factory=dict)
+    forgotten_rewinds: dict[str, KnownReceipts] = field(default_factory=dict)
 
     @property
     def counts(self) -> Counts:

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.tickets import Event, Phase
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, partitions, tables
-from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import Lease
 
 TouchedBatches = Iterable[str] | Mapping[str, Iterable[int]] | None
@@ -36,7 +36,7 @@ class UnitOfWork:
     """
 
     def __init__(self, connection: Connection, lease: Lease, now: datetime, touch: TouchedBatches = None) -> None:
-        leases.check(connection, lease.pipeline, lease.epoch, lease.owner)
+        lease_store.check(connection, lease.pipeline, lease.epoch, lease.owner)
         self.connection = connection
         self.lease = lease
         self.now = now
@@ -47,7 +47,7 @@ class UnitOfWork:
         self._before = (Phase(phase), generation)
         self.touched = None if touch is None else frozenset(touch)
         self.stored = partitions.load(connection, lease.pipeline, Phase(phase), batches_of=touch)
-        self.machine = PipelineState(
+        self.pipeline_state = PipelineState(
             (item.partition for item in self.stored.values()), phase=Phase(phase), generation=generation
         )
         self.events: list[Event] = []
@@ -68,7 +68,7 @@ class UnitOfWork:
         return {
             name: Replay.from_json(item.state)
             for name, item in self.stored.items()
-            if BatchKey(item.partition.generation, name, 0).dead_letters
+            if BatchKey(item.partition.generation, name, 0).is_replay
         }
 
     def item(self, partition: str) -> partitions.LoadedPartition:
@@ -127,7 +127,7 @@ class UnitOfWork:
         """Write the changes without an event in the audit log."""
         pipeline = self.lease.pipeline
         partitions.write(self.connection, pipeline, self.touched_partitions, self.now)
-        after = (self.machine.phase, self.machine.generation)
+        after = (self.pipeline_state.phase, self.pipeline_state.generation)
         if after != self._before:
             self.connection.execute(
                 tables.pipeline.update()

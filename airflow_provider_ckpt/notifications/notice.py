@@ -55,7 +55,7 @@ class Notice:
             Reason.EXPIRED: self.expired,
             Reason.FAILED: self.failure,
         }
-        return frozenset(reason for reason, there in found.items() if there)
+        return frozenset(reason for reason, applies in found.items() if applies)
 
     @property
     def subject(self) -> str:
@@ -113,5 +113,5 @@ class Notice:
 
 def one_line(text: object) -> str:
     """Return a text as one line of at most 300 characters, without control characters."""
-    shown = " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
-    return shown if len(shown) <= _MAX_LENGTH else f"{shown[: _MAX_LENGTH - 1]}…"
+    line = " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
+    return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 1]}…"

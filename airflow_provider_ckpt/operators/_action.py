@@ -66,11 +66,13 @@ class CkptActionOperator(CkptNamedOperator):
         """
         from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
-        with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
+        with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             setup = partial(self._pipeline_context, context, ledger)
             dry_run = _templates.boolean("dry_run", self.is_dry_run)
             result = self.run_action(
-                ActionContext(ledger, self.pipeline_name, setup, self.person(context), self._why(), dry_run)
+                ActionContext(
+                    ledger, self.pipeline_name, setup, self.actor_name(context), self._given_reason(), dry_run
+                )
             )
             self.log.info("%s", _describe_result(result))
             return result
@@ -79,16 +81,16 @@ class CkptActionOperator(CkptNamedOperator):
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Carry out the action and return its result document."""
 
-    def person(self, context: Context) -> str:
+    def actor_name(self, context: Context) -> str:
         """Return the name of the actor for the audit log."""
         run = context["dag_run"]
         found = _templates.optional_text(self.actor) or run.triggering_user_name
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
 
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
-        return self.setup(context, ledger, self.declared(ledger))
+        return self.setup(context, ledger, self.resolve_pipeline(ledger))
 
-    def _why(self) -> str | None:
+    def _given_reason(self) -> str | None:
         given = (_templates.free_text(self.reason) or "").strip()
         if self.needs_reason and not given:
             raise ConfigError(

@@ -45,7 +45,7 @@ class CkptBranchOperator(CkptStepOperator, BranchMixIn):
         self.branches = branches
         self.outlets = [*self.outlets, RUNS]
 
-    def choose(self, context: Context, routes: Iterable[Route]) -> None:
+    def branch_to(self, context: Context, routes: Iterable[Route]) -> None:
         """Run the tasks of the given routes and skip those of the others."""
         self.do_branch(context, [self.branches[route] for route in routes])
 

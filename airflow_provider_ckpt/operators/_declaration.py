@@ -118,7 +118,7 @@ def is_literal(declaration: object) -> bool:
     if isinstance(declaration, Pipeline | Path):
         return True
     if isinstance(declaration, str):
-        return _MAPPED_ARGUMENT not in declaration and not any(mark in declaration for mark in _TEMPLATE_MARKERS)
+        return _MAPPED_ARGUMENT not in declaration and not any(marker in declaration for marker in _TEMPLATE_MARKERS)
     if isinstance(declaration, Mapping):
         return all(map(is_literal, declaration.values()))
     if isinstance(declaration, list | tuple):

@@ -31,8 +31,8 @@ class CkptNamedOperator(CkptOperator):
         else:
             super().prepare_template()
 
-    def _shown(self) -> dict[str, Any] | None:
-        return None if self.is_given_by_name else super()._shown()
+    def _displayed_declaration(self) -> dict[str, Any] | None:
+        return None if self.is_given_by_name else super()._displayed_declaration()
 
     @property
     def pipeline_name(self) -> str:
@@ -44,7 +44,7 @@ class CkptNamedOperator(CkptOperator):
         """True if the pipeline is given by name, so that only the ledger has its declaration."""
         return isinstance(self.pipeline, str) and not self.pipeline.endswith(_YAML_SUFFIXES)
 
-    def declared(self, ledger: Ledger) -> Pipeline:
+    def resolve_pipeline(self, ledger: Ledger) -> Pipeline:
         """Return the pipeline, from the given declaration or from the one stored in the ledger.
 
         :raises ConfigError: if the declaration is invalid, or the ledger holds none of that name

@@ -41,7 +41,7 @@ class CkptStepOperator(CkptOperator):
         super().__init__(pipeline=pipeline, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.after = tuple(after)
 
-    def previous(self, context: Context) -> dict[str, Any]:
+    def previous_state(self, context: Context) -> dict[str, Any]:
         """Return the state of the run from the tasks before this one: that of the newest epoch, and of it the latest.
 
         Several epochs occur where tasks were cleared.
@@ -59,46 +59,46 @@ class CkptStepOperator(CkptOperator):
         """Return the states of the run that the tasks before this one returned, the latest task first."""
         ti = context["ti"]
         # In a mapped task group each instance has a run of its own; the index selects that of this instance.
-        handed = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]
-        return [dict(item) for item in handed if item is not None]
+        returned = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]
+        return [dict(item) for item in returned if item is not None]
 
     @contextmanager
-    def continue_run(self, context: Context, before: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
+    def continue_run(self, context: Context, state: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
         """Continue the run under the lease that ``plan`` acquired.
 
         A task that Airflow retries or a user clears acquires a new lease if that one was released or taken over.
 
         :param context: the task's context
-        :param before: state of the run, from :meth:`previous`
+        :param state: state of the run, from :meth:`previous_state`
         """
         from airflow_provider_ckpt.replication.run.acquire import acquire, attach
 
         with self.setup_run(context) as setup:
             try:
-                carried = attach(setup, before["epoch"])
+                continued = attach(setup, state["epoch"])
             except StaleEpochError:
                 if context["ti"].try_number == 1:
                     raise
-                carried = acquire(setup)
-            with carried as run:
+                continued = acquire(setup)
+            with continued as run:
                 yield setup, run
 
-    def report(self, context: Context, run: Run, before: dict[str, Any], *, release: bool = False) -> dict[str, Any]:
+    def push_state(self, context: Context, run: Run, state: dict[str, Any], *, release: bool = False) -> dict[str, Any]:
         """Push the state of the run after this task to XCom, and return it.
 
         :param context: the task's context
         :param run: the run
-        :param before: state of the run before this task; its summary is merged with this task's
+        :param state: state of the run before this task; its summary is merged with this task's
         :param release: whether to release the lease
         """
         from airflow_provider_ckpt.replication.run.summary import RunSummary
 
-        summary = RunSummary.from_json(before["summary"]).merge(run.finish(release=release))
+        summary = RunSummary.from_json(state["summary"]).merge(run.finish(release=release))
         return push_return_value(
-            context, {"epoch": run.epoch, "planned": before["planned"], "summary": summary.to_json()}
+            context, {"epoch": run.epoch, "planned": state["planned"], "summary": summary.to_json()}
         )
 
 
-def newest_state(handed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def newest_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the state of the newest epoch, and of several with that epoch the first."""
-    return max(handed, key=lambda item: int(item["epoch"]))
+    return max(states, key=lambda item: int(item["epoch"]))

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Sequence
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.numbers import whole
+from airflow_provider_ckpt.core.numbers import parse_whole_number
 
 _NONE_TEXTS = frozenset({"", "none", "null"})
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -46,7 +46,7 @@ def whole_number(name: str, value: object) -> int | None:
     """
     found = optional_text(value)
     try:
-        return None if found is None else whole(found)
+        return None if found is None else parse_whole_number(found)
     except ValueError:
         raise ConfigError(f"{name} is {found!r}; it must be a whole number.") from None
 

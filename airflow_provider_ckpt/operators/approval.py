@@ -64,7 +64,7 @@ class CkptApprovalOperator(ApprovalOperator):
         """
         try:
             with open_ledger(self.ckpt_conn_id) as ledger:
-                proposed = ledger.ask(proposal_origin(context, self.preview))
+                proposed = ledger.proposal_to_answer(proposal_origin(context, self.preview))
         except CkptError as error:
             raise airflow_error(error) from error
         self.subject, self.body = proposed.subject, proposed.body
@@ -123,10 +123,10 @@ class CkptApprovalOperator(ApprovalOperator):
                 "assigned_users": self.assigned_users or [],
             }
         )
-        shown: Any = SUPERVISOR_COMMS.send(question)
+        stored: Any = SUPERVISOR_COMMS.send(question)
         names = ("subject", "body", "options", "defaults")
-        stale = [name for name in names if getattr(shown, name) != getattr(question, name)]
-        if _user_ids(shown) != _user_ids(question):
+        stale = [name for name in names if getattr(stored, name) != getattr(question, name)]
+        if _user_ids(stored) != _user_ids(question):
             stale.append("assigned_users")
         if stale:
             raise AirflowFailException(

@@ -24,8 +24,7 @@ from airflow_provider_ckpt.core.errors import (
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger, resolve_connection
 from airflow_provider_ckpt.links.pipeline import PipelineLink
 from airflow_provider_ckpt.links.spark import SparkLink
-from airflow_provider_ckpt.operators import _declaration as declarations
-from airflow_provider_ckpt.operators import expansion
+from airflow_provider_ckpt.operators import _declaration, expansion
 from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._on_kill import cancel_and_release
 from airflow_provider_ckpt.operators.expansion import CkptPartial
@@ -81,7 +80,7 @@ class CkptOperator(BaseOperator):
         self._ti: Any = None
         self._asset: Asset | None = None
         self._engine: Engine | None = None
-        self._held: tuple[Ledger, Lease] | None = None
+        self._ledger_and_lease: tuple[Ledger, Lease] | None = None
         self._killed = False
         self._meter: StatsMeter | None = None
 
@@ -99,8 +98,8 @@ class CkptOperator(BaseOperator):
         self._killed = True
         if self._engine is not None:
             self._engine.kill()
-        if self._held is not None:
-            cancel_and_release(*self._held)
+        if self._ledger_and_lease is not None:
+            cancel_and_release(*self._ledger_and_lease)
 
     def prepare_template(self) -> None:
         """Validate the declaration; Airflow calls this after it has parsed the DAG file.
@@ -111,8 +110,8 @@ class CkptOperator(BaseOperator):
         if isinstance(self.pipeline, Pipeline):
             self.pipeline = self.pipeline.document()
         if get_parsing_context().dag_id is None:  # set while a task starts; its execute() reports the error then
-            declarations.validate(self.pipeline, self._folder, f"task {self.task_id}")
-        self.declaration = self._shown()
+            _declaration.validate(self.pipeline, self._folder, f"task {self.task_id}")
+        self.declaration = self._displayed_declaration()
         self._asset = None
         if self.emits_asset_events and self.declaration and self.declaration["document"]:
             self._asset = pipeline_asset(self.declaration["document"]["name"])
@@ -129,15 +128,15 @@ class CkptOperator(BaseOperator):
         """
         fields = [name for name in template_fields if name != "declaration"]
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
-        self.declaration = self._shown()
+        self.declaration = self._displayed_declaration()
         self.outlets = [outlet for outlet in self.outlets if outlet is not self._asset]
         if context.get("map_index_template") is None and context["ti"].map_index not in (None, -1):
             context["map_index_template"] = _LABEL_TEMPLATE
 
-    def _shown(self) -> dict[str, Any] | None:
+    def _displayed_declaration(self) -> dict[str, Any] | None:
         if isinstance(self.pipeline, MappedArgument):
             return expansion.shown(self.pipeline, self._folder, f"task {self.task_id}")
-        return declarations.displayed_declaration(self.pipeline, self._folder, f"task {self.task_id}")
+        return _declaration.displayed_declaration(self.pipeline, self._folder, f"task {self.task_id}")
 
     @property
     def _folder(self) -> str:
@@ -165,7 +164,7 @@ class CkptOperator(BaseOperator):
 
         :raises ConfigError: if the declaration is invalid; the message names file, line or key
         """
-        return declarations.load_pipeline(self.pipeline, self._folder, f"task {self.task_id}")
+        return _declaration.load_pipeline(self.pipeline, self._folder, f"task {self.task_id}")
 
     @contextmanager
     def setup_run(self, context: Context) -> Iterator[PipelineContext]:
@@ -179,7 +178,7 @@ class CkptOperator(BaseOperator):
         """
         from airflow_provider_ckpt.config.warnings import warnings
 
-        with self.errors():
+        with self.translate_errors():
             pipeline = self.load_pipeline()
             for warning in warnings(pipeline):
                 self.log.warning("pipeline %s: %s", pipeline.name, warning)
@@ -202,19 +201,19 @@ class CkptOperator(BaseOperator):
         run, self._ti = context["dag_run"], context["ti"]
 
         def hold(lease: Lease) -> None:
-            self._held = ledger, lease
+            self._ledger_and_lease = ledger, lease
 
         self._meter = StatsMeter(pipeline.name)
-        owner = of_task(run.dag_id, run.run_id, pipeline.name, self._place(context["ti"].map_index))
+        owner = of_task(run.dag_id, run.run_id, pipeline.name, self._lease_scope(context["ti"].map_index))
         return PipelineContext(pipeline, ledger, resolve_connection, owner, hold, self._meter)
 
-    def _place(self, map_index: int | None) -> str:
+    def _lease_scope(self, map_index: int | None) -> str:
         """Return the id of this task, or of its group if that shares a lease, with the index of a mapped task."""
         name = self.task_id.rpartition(".")[0] if self.shares_lease else self.task_id
         return name if map_index in (None, -1) else f"{name}[{map_index}]"
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Translate the provider's errors that the block raises to Airflow's exceptions."""
         try:
             yield
@@ -223,7 +222,7 @@ class CkptOperator(BaseOperator):
                 raise CkptTaskError("The task was killed; the next run continues from the checkpoint.") from error
             raise airflow_error(error) from error
         finally:
-            self._held = None
+            self._ledger_and_lease = None
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
         """Return the datasets that this task read and wrote; the OpenLineage provider calls this if it is installed."""
@@ -249,8 +248,10 @@ class CkptOperator(BaseOperator):
 
 def airflow_error(error: CkptError) -> AirflowException:
     """Translate an error to :class:`CkptTaskError` if Airflow's ``retries`` may help, else ``AirflowFailException``."""
-    again = error.recoverable or error.whole or isinstance(error, LeaseBusyError | LedgerUnavailableError | EngineError)
-    return CkptTaskError(str(error)) if again else AirflowFailException(str(error))
+    may_succeed = (
+        error.recoverable or error.is_outage or isinstance(error, LeaseBusyError | LedgerUnavailableError | EngineError)
+    )
+    return CkptTaskError(str(error)) if may_succeed else AirflowFailException(str(error))
 
 
 def push_return_value(context: Context, document: dict[str, Any]) -> dict[str, Any]:

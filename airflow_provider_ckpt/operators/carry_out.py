@@ -95,7 +95,7 @@ class CkptReportOperator(CkptNamedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read the proposal and the pipeline's status, and return the report."""
-        with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
+        with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             found = ledger.load_newest_proposal(proposal_origin(context, self.preview))
             pipeline = self.pipeline_name if found is None else found.proposal.pipeline
             status = ledger.status(pipeline)
@@ -107,8 +107,8 @@ class CkptReportOperator(CkptNamedOperator):
             "batches": status["batches"],
             "dead_letters": status["dead_letters"],
         }
-        asked = f"{found.proposal.action.kind.value} of pipeline {pipeline}" if found else f"pipeline {pipeline}"
-        self.log.info("%s: %s", asked, report["outcome"])
+        subject = f"{found.proposal.action.kind.value} of pipeline {pipeline}" if found else f"pipeline {pipeline}"
+        self.log.info("%s: %s", subject, report["outcome"])
         checkpoint = {name: position_text(position) for name, position in report["checkpoint"].items()}
         self.log.info("The pipeline now: %s, batches %s, checkpoint %s", report["phase"], report["batches"], checkpoint)
         return report
@@ -127,8 +127,8 @@ def describe_outcome(found: ProposalRecord | None) -> str:
             return f"done, approved by {found.answered_by}"
         return f"stored as number {result['intent']}, approved by {found.answered_by}; a run applies it"
     if found.state is ProposalState.REJECTED:
-        heard = f"rejected by {found.answered_by}" if found.answered_by else "not answered in time"
-        return f"{heard}, nothing was changed"
+        answer = f"rejected by {found.answered_by}" if found.answered_by else "not answered in time"
+        return f"{answer}, nothing was changed"
     if found.state is ProposalState.REFUSED:
         return f"refused: {result['refusal']}"
     return f"{found.state.value.replace('_', ' ')}, nothing was changed"

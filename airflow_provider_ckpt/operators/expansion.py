@@ -17,7 +17,7 @@ from airflow.sdk.bases.decorator import _TaskDecorator
 from airflow.sdk.definitions._internal.expandinput import MappedArgument
 from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
-from airflow_provider_ckpt.operators import _declaration as declarations
+from airflow_provider_ckpt.operators import _declaration
 
 _PIPELINE = "pipeline"
 
@@ -26,13 +26,13 @@ class CkptPartial(OperatorPartial):
     """An operator class with some of its arguments, as ``partial`` returns it."""
 
     @classmethod
-    def of(cls, made: OperatorPartial) -> CkptPartial:
+    def of(cls, partial: OperatorPartial) -> CkptPartial:
         """The same as Airflow has made it.
 
-        :param made: it, and it is not to be expanded itself any more
+        :param partial: it, and it is not to be expanded itself any more
         """
-        made._expand_called = True  # or Airflow would warn that it is never expanded
-        return cls(operator_class=made.operator_class, kwargs=made.kwargs, params=made.params)
+        partial._expand_called = True  # or Airflow would warn that it is never expanded
+        return cls(operator_class=partial.operator_class, kwargs=partial.kwargs, params=partial.params)
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
         """Make a mapped operator; see Airflow's documentation of it."""
@@ -47,16 +47,16 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
     """A decorated function, which is called or expanded."""
 
     @classmethod
-    def of(cls, made: Any) -> CkptTaskDecorator:
+    def of(cls, decorator: Any) -> CkptTaskDecorator:
         """The same as Airflow has made it.
 
-        :param made: what ``task_decorator_factory`` returns for a function
+        :param decorator: what ``task_decorator_factory`` returns for a function
         """
         return cls(
-            function=made.function,
-            operator_class=made.operator_class,
-            multiple_outputs=made.multiple_outputs,
-            kwargs=made.kwargs,
+            function=decorator.function,
+            operator_class=decorator.operator_class,
+            multiple_outputs=decorator.multiple_outputs,
+            kwargs=decorator.kwargs,
         )
 
     def expand(self, **map_kwargs: Any) -> XComArg:
@@ -113,7 +113,7 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 def _together(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
     if get_parsing_context().dag_id is not None:  # a task is about to run, and nothing is stored
         return None
-    digests = [declarations.digest(item, folder, user) for item in found]
+    digests = [_declaration.digest(item, folder, user) for item in found]
     if not any(digests):
         return None
     return {"digest": hashlib.sha256(json.dumps(digests).encode()).hexdigest(), "document": None}

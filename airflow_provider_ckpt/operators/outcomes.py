@@ -38,9 +38,9 @@ class CkptDeadLettersOperator(CkptStepOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return ``{"dead_lettered", "errors", "where"}``."""
-        summary = self.previous(context)["summary"]
+        summary = self.previous_state(context)["summary"]
         pipeline = self.load_pipeline()
-        with self.errors():
+        with self.translate_errors():
             where = describe_dead_letter_location(pipeline, resolve_connection)
         self.log.warning(
             "%d records of pipeline %s were dead-lettered: %s. They are in %s",
@@ -68,7 +68,7 @@ class CkptHoldOperator(CkptStepOperator):
 
         :raises AirflowFailException: if the pipeline sets ``run.fail_on_hold``
         """
-        summary = self.previous(context)["summary"]
+        summary = self.previous_state(context)["summary"]
         pipeline = self.load_pipeline()
         message = held_message(pipeline.name, summary)
         if pipeline.run.fail_on_hold:
@@ -93,10 +93,10 @@ class CkptSummaryOperator(CkptStepOperator):
 
         :raises AirflowSkipException: if no task before this one returned the state of a run
         """
-        handed = self.previous_states(context)
-        if not handed:
+        states = self.previous_states(context)
+        if not states:
             raise AirflowSkipException("The task group was skipped: none of its tasks returned the state of a run.")
-        summary: dict[str, Any] = newest_state(handed)["summary"]
+        summary: dict[str, Any] = newest_state(states)["summary"]
         update_outlet_events(context, summary)
         return summary
 
@@ -109,23 +109,23 @@ def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str
     :raises ConfigError: if there is no such connection, or a path is invalid
     """
     sink, queue = pipeline.sink, pipeline.dead_letter_queue
-    if queue.here:
+    if queue.in_sink:
         if sink.type == "iceberg":
             return f"the JSON lines beside the location of table {sink.table}, catalog {sink.connection}"
         connection, table = sink.connection, sink.table or ""
         schema, dot, _ = table.rpartition(".")
-        place, table = (
+        destination, table = (
             _STORE_BY_SINK_TYPE.get(sink.type, DeadLetterDestination.FILES),
             f"{schema}{dot}{_DEAD_LETTER_TABLE}",
         )
     else:
-        connection, table, place = pipeline.dead_letter_connection, queue.table, queue.sink
-    if place is DeadLetterDestination.KAFKA:
+        connection, table, destination = pipeline.dead_letter_connection, queue.table, queue.sink
+    if destination is DeadLetterDestination.KAFKA:
         return f"topic {queue.topic} of {queue.brokers or f'connection {connection}'}"
-    if place is DeadLetterDestination.POSTGRES:
+    if destination is DeadLetterDestination.POSTGRES:
         return f"table {table} of connection {connection}"
     root = connections(connection) if connection else None
-    if queue.here:
+    if queue.in_sink:
         directory = dead_letters_directory(local_path(str(sink.path), "sink.path", root), pipeline.name)
     else:
         directory = local_path(str(queue.path), "dead_letter_queue.path", root) / escape(pipeline.name)

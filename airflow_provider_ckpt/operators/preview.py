@@ -105,7 +105,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing is proposed then
         """
         self._origin = proposal_origin(context, self.task_id)
-        with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
+        with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             ledger.void_proposals(self._origin)
         found = push_return_value(context, super().execute(context))
         if not found["asks"]:
@@ -118,10 +118,10 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         from airflow_provider_ckpt.operators._markdown import approval_body
         from airflow_provider_ckpt.replication.actions.proposals import preview, propose
 
-        proposed = propose(context, self._ask())
+        proposed = propose(context, self._request())
         action = proposed.action
         if action is None:
-            return self._nothing(context, proposed.open)
+            return self._empty_preview(context, proposed.open)
         document = {**preview(context, action), **proposed.open}
         proposal = Proposal.new(
             context.pipeline, action, origin=self._origin, actor=context.actor, reason=context.reason
@@ -139,11 +139,11 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
             "body": body,
         }
 
-    def _nothing(self, context: ActionContext, unsettled: Mapping[str, Any]) -> dict[str, Any]:
+    def _empty_preview(self, context: ActionContext, unsettled: Mapping[str, Any]) -> dict[str, Any]:
         from airflow_provider_ckpt.operators._markdown import unsettled_sections
 
-        told = f"There is nothing to {self.action.replace('_', ' ')} in pipeline {context.pipeline}."
-        body = "\n\n".join(part for part in (told, *unsettled_sections(unsettled)) if part)
+        message = f"There is nothing to {self.action.replace('_', ' ')} in pipeline {context.pipeline}."
+        body = "\n\n".join(part for part in (message, *unsettled_sections(unsettled)) if part)
         self.log.info(body)
         return {
             "pipeline": context.pipeline,
@@ -154,12 +154,12 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
             "reason": context.reason,
             "asks": False,
             "proposal": None,
-            "subject": told,
+            "subject": message,
             "body": body,
             **unsettled,
         }
 
-    def _ask(self) -> ActionRequest:
+    def _request(self) -> ActionRequest:
         from airflow_provider_ckpt.core.actions import ActionKind
         from airflow_provider_ckpt.replication.actions.proposals import REQUESTABLE, ActionRequest
 

@@ -56,8 +56,8 @@ class CkptReplicateOperator(CkptOperator):
 
 def held_message(pipeline: str, summary: dict[str, Any]) -> str:
     """Return the message about held batches, for the log or an error."""
-    held = summary["batches_by_state"].get("held", 0)
+    count = summary["batches_by_state"].get("held", 0)
     return (
-        f"pipeline {pipeline}: {held} batches are held; the checkpoint waits for them. "
+        f"pipeline {pipeline}: {count} batches are held; the checkpoint waits for them. "
         f"See why: airflow ckpt status {pipeline}"
     )

@@ -51,7 +51,7 @@ class CkptRetryOperator(CkptBranchOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the later rounds and return the state of the run."""
-        return self._pass(context, self.previous(context))
+        return self._run_rounds(context, self.previous_state(context))
 
     def execute_complete(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
         """Continue after the triggerer has waited for the next round.
@@ -63,20 +63,20 @@ class CkptRetryOperator(CkptBranchOperator):
         """
         if "stale" in event:
             raise AirflowFailException(event["stale"])
-        return self._pass(context, before)
+        return self._run_rounds(context, before)
 
-    def _pass(self, context: Context, before: dict[str, Any]) -> dict[str, Any]:
+    def _run_rounds(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
         due: datetime | None = None
-        with self.continue_run(context, before) as (setup, run):
+        with self.continue_run(context, state) as (setup, run):
             if not self._is_early(run.next_due()):
                 run.execute(self.make_engine(setup.pipeline), rounds=not self.deferrable, plan_on=False)
                 run.settle()
             if self.deferrable:
                 due = run.next_due()
-            handed = self.report(context, run, before, release=due is None)
+            new_state = self.push_state(context, run, state, release=due is None)
         if due is not None:
-            self._wait(due, setup, handed)
-        return self._branch(context, handed)
+            self._wait(due, setup, new_state)
+        return self._branch(context, new_state)
 
     def _is_early(self, due: datetime | None) -> bool:
         """Return whether a round is so far away that the task defers until it is due."""
@@ -86,24 +86,24 @@ class CkptRetryOperator(CkptBranchOperator):
 
         return due > datetime.now(UTC) + SHORTEST_WAIT
 
-    def _wait(self, due: datetime, setup: PipelineContext, handed: dict[str, Any]) -> None:
+    def _wait(self, due: datetime, setup: PipelineContext, state: dict[str, Any]) -> None:
         from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
 
         self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))
         trigger = CkptNextRoundTrigger(
             pipeline=setup.pipeline.name,
-            epoch=handed["epoch"],
+            epoch=state["epoch"],
             owner=setup.owner,
             ckpt_conn_id=self.ckpt_conn_id,
             moment=due,
             every=setup.pipeline.lease.ttl.total_seconds() / 3,
         )
-        self.defer(trigger=trigger, method_name="execute_complete", kwargs={"before": handed})
+        self.defer(trigger=trigger, method_name="execute_complete", kwargs={"before": state})
 
-    def _branch(self, context: Context, handed: dict[str, Any]) -> dict[str, Any]:
-        emit_event(context, handed["summary"])
-        chosen = [Route(name) for name in handed["summary"]["route"]]
+    def _branch(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
+        emit_event(context, state["summary"])
+        chosen = [Route(name) for name in state["summary"]["route"]]
         if Route.RETRY in chosen:
             self.log.warning("The time budget is used up; the next run continues with the waiting batches.")
-        self.choose(context, [route for route in chosen if route is not Route.RETRY])
-        return handed
+        self.branch_to(context, [route for route in chosen if route is not Route.RETRY])
+        return state

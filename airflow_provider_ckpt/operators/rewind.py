@@ -69,10 +69,10 @@ class CkptRewindOperator(CkptActionOperator):
         from airflow_provider_ckpt.replication.actions.actions import apply_behind_fence
         from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
 
-        goal = RewindTarget(
+        target = RewindTarget(
             _templates.whole_number("to_position", self.to_position),
             _templates.optional_text(self.to_time),
             _templates.optional_text(self.to_batch),
         )
-        where = resolve_positions(context, goal, _templates.optional_text(self.partition))
+        where = resolve_positions(context, target, _templates.optional_text(self.partition))
         return apply_behind_fence(context, Action(ActionKind.REWIND, positions=where))

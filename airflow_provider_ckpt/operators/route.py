@@ -26,11 +26,11 @@ class CkptRouteOperator(CkptBranchOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Choose the next tasks and return the state of the run."""
-        before = self.previous(context)
+        before = self.previous_state(context)
         chosen = [Route(name) for name in before["summary"]["route"]]
         with self.continue_run(context, before) as (_, run):
-            handed = self.report(context, run, before, release=Route.RETRY not in chosen)
+            state = self.push_state(context, run, before, release=Route.RETRY not in chosen)
         if Route.RETRY not in chosen:
-            emit_event(context, handed["summary"])
-        self.choose(context, chosen)
-        return handed
+            emit_event(context, state["summary"])
+        self.branch_to(context, chosen)
+        return state

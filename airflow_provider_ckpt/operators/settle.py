@@ -21,7 +21,7 @@ class CkptSettleOperator(CkptStepOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Settle the run and return its state."""
-        before = self.previous(context)
+        before = self.previous_state(context)
         with self.continue_run(context, before) as (_, run):
             run.settle()
-            return self.report(context, run, before)
+            return self.push_state(context, run, before)

@@ -29,9 +29,9 @@ class CkptSubmitOperator(CkptStepOperator):
 
         :raises AirflowSkipException: if no batches are planned
         """
-        before = self.previous(context)
+        before = self.previous_state(context)
         if not before["planned"]:
             raise AirflowSkipException("No batches are planned: Spark is not started.")
         with self.continue_run(context, before) as (setup, run):
             run.execute(self.make_engine(setup.pipeline), rounds=False)
-            return self.report(context, run, before)
+            return self.push_state(context, run, before)

@@ -52,7 +52,7 @@ class PipelineContext:
 
         :raises ConfigError: if the pipeline needs a function that another task provides
         """
-        if self.pipeline.transform.of_task and self.function is None:
+        if self.pipeline.transform.is_task_function and self.function is None:
             raise ConfigError(
                 "transform.python: task needs the function of a task, and this is not that task.",
                 pipeline=self.pipeline.name,

@@ -64,10 +64,12 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Check the condition once."""
-        with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
-            met, seen = self.condition().check(ledger, self.pipeline_name, partial(self._setup, context, ledger))
-        self.log.info("%s: %s", "met" if met else "not yet", _as_text(seen))
-        return PokeReturnValue(is_done=met, xcom_value={"pipeline": self.pipeline_name, **seen})
+        with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
+            met, observed = self.condition().check(
+                ledger, self.pipeline_name, partial(self._pipeline_context, context, ledger)
+            )
+        self.log.info("%s: %s", "met" if met else "not yet", _as_text(observed))
+        return PokeReturnValue(is_done=met, xcom_value={"pipeline": self.pipeline_name, **observed})
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # as Airflow calls it
         """Return what the triggerer observed when the condition was met.
@@ -80,13 +82,13 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
             raise AirflowFailException(event["wrong"])
         return {"pipeline": self.pipeline_name, **event["seen"]}
 
-    def _setup(self, context: Context, ledger: Ledger) -> PipelineContext:
-        return self.setup(context, ledger, self.declared(ledger))
+    def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
+        return self.setup(context, ledger, self.resolve_pipeline(ledger))
 
     def _wait(self) -> None:
         from airflow_provider_ckpt.triggers.condition import CkptConditionTrigger
 
-        with self.errors():
+        with self.translate_errors():
             trigger = CkptConditionTrigger(
                 pipeline=self.pipeline_name,
                 declaration=None if self.is_given_by_name else self.load_pipeline().document(),
@@ -97,7 +99,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
 
-def _as_text(seen: Mapping[str, Any]) -> dict[str, Any]:
+def _as_text(observed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a check has seen for the log, with positions as users see them."""
-    checkpoint = {name: position_text(position) for name, position in seen.get("checkpoint", {}).items()}
-    return {**seen, "checkpoint": checkpoint} if checkpoint else dict(seen)
+    checkpoint = {name: position_text(position) for name, position in observed.get("checkpoint", {}).items()}
+    return {**observed, "checkpoint": checkpoint} if checkpoint else dict(observed)

@@ -58,8 +58,8 @@ def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) ->
     from pyspark.errors import PySparkException
 
     recipes = [[_recipe(task) for task in lane] for lane in wave.lanes]
-    common = next((found for lane in recipes for found in lane if found), None)
-    if common is None:
+    read_query = next((found for lane in recipes for found in lane if found), None)
+    if read_query is None:
         return None
     slots = max(len(lane) for lane in recipes)
     conditions = [
@@ -69,20 +69,20 @@ def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) ->
     assert connection.host is not None
     try:
         read = spark.read.jdbc(
-            connection.host, common.query, predicates=conditions, properties=_properties(connection, common)
+            connection.host, read_query.query, predicates=conditions, properties=_properties(connection, read_query)
         )
         rows = read.selectExpr(
             f"spark_partition_id() AS {_SLOT}",
-            f"{_position_sql(common.kind)} AS {POSITION}",
-            f"{_unconvertible_sql(common)} AS {_UNCONVERTIBLE}",
-            *(_value_sql(at, spark_type, read_as) for at, (_, spark_type, read_as) in enumerate(common.columns)),
+            f"{_position_sql(read_query.kind)} AS {POSITION}",
+            f"{_unconvertible_sql(read_query)} AS {_UNCONVERTIBLE}",
+            *(_value_sql(at, spark_type, read_as) for at, (_, spark_type, read_as) in enumerate(read_query.columns)),
         )
         rows.schema  # noqa: B018  # analysis happens here, on a Connect session too
     except (PySparkException, Py4JJavaError) as error:
         if sql_error(error) or missing_class(error):
             raise
         raise ConfigError(
-            f"Spark cannot read {common.table}: {without_secrets(connection, first_line(error))}",
+            f"Spark cannot read {read_query.table}: {without_secrets(connection, first_line(error))}",
             pipeline=job.context.pipeline,
             hint="Leave the column out by source.columns, or read a view that casts it.",
         ) from error
@@ -111,8 +111,8 @@ def driver_error(job: Job, error: Exception) -> ErrorInfo:
     if found is None:
         raise error
     connection = _connection(job)
-    doing = f"reading {job.pipeline.source.table} (connection {connection.id!r})"
-    return error_info(found, doing, connection)
+    operation = f"reading {job.pipeline.source.table} (connection {connection.id!r})"
+    return error_info(found, operation, connection)
 
 
 def _read_lane(
@@ -184,7 +184,7 @@ class _LaneReader:
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the batch's records."""
-        cast("SparkFedReader", self._reader).hold(task, self._records(task))
+        cast("SparkFedReader", self._reader).accept(task, self._records(task))
         return self._reader.read(task)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
@@ -213,10 +213,10 @@ class _LaneReader:
                 batch=str(task.key),
                 hint="Leave the column out by source.columns, or read a view that gives it as text or null.",
             )
-        edges = pc.min_max(rows.column(POSITION)).as_py()
-        if edges["min"] < task.range.start or edges["max"] >= task.range.end:
+        extremes = pc.min_max(rows.column(POSITION)).as_py()
+        if extremes["min"] < task.range.start or extremes["max"] >= task.range.end:
             raise SourceError(
-                f"{self._table} gave rows from {edges['min']} to {edges['max']} for the range {task.range}: "
+                f"{self._table} gave rows from {extremes['min']} to {extremes['max']} for the range {task.range}: "
                 "the database compares the cursor's values differently from the way it shows them.",
                 batch=str(task.key),
                 hint="Choose another cursor, or read a view that gives it as a whole number.",
@@ -234,18 +234,18 @@ def _connection(job: Job) -> Connection:
     return require_connection(job.connections[name])
 
 
-def _properties(connection: Connection, common: ReadQuery) -> dict[str, str]:
+def _properties(connection: Connection, read_query: ReadQuery) -> dict[str, str]:
     """Return the properties for Spark and the driver, beside the URL. They contain the password."""
-    at = "bigint" if common.kind is CursorKind.NUMBER else "string"
-    columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(common.columns)]
-    told = {
-        "driver": common.driver,
+    at = "bigint" if read_query.kind is CursorKind.NUMBER else "string"
+    columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(read_query.columns)]
+    properties = {
+        "driver": read_query.driver,
         "fetchsize": _FETCH_SIZE,
         "customSchema": ", ".join([*columns, f"{query.CURSOR_ALIAS} {at}"]),
     }
-    if common.guard:
-        told["sessionInitStatement"] = common.guard
-    return {**driver_properties(connection), **told}
+    if read_query.guard:
+        properties["sessionInitStatement"] = read_query.guard
+    return {**driver_properties(connection), **properties}
 
 
 def _value_sql(number: int, spark: str, read_as: str) -> str:
@@ -266,14 +266,16 @@ def _position_sql(kind: CursorKind) -> str:
     }[kind]
 
 
-def _unconvertible_sql(common: ReadQuery) -> str:
+def _unconvertible_sql(read_query: ReadQuery) -> str:
     """Return SQL of the first value of a row that Spark cannot convert, with its column name; null if there is none."""
     cursor = f"coalesce(CAST({query.CURSOR_ALIAS} AS string), 'NULL')"
-    told = [f"WHEN {_position_sql(common.kind)} IS NULL THEN concat({literal(common.cursor)}, ' ', {cursor})"]
-    for number, (name, spark, read_as) in enumerate(common.columns):
+    branches = [
+        f"WHEN {_position_sql(read_query.kind)} IS NULL THEN concat({literal(read_query.cursor)}, ' ', {cursor})"
+    ]
+    for number, (name, spark, read_as) in enumerate(read_query.columns):
         if spark != read_as:
-            told.append(
+            branches.append(
                 f"WHEN ckpt_{number} IS NOT NULL AND try_cast(ckpt_{number} AS {spark}) IS NULL "
                 f"THEN concat({literal(name)}, ' ', ckpt_{number})"
             )
-    return f"CASE {' '.join(told)} END"
+    return f"CASE {' '.join(branches)} END"

@@ -33,12 +33,12 @@ class RecordPositions:
         """Return a record's source position."""
         return int(self._positions[number])
 
-    def place(self, number: int) -> tuple[int, int]:
+    def position_and_index(self, number: int) -> tuple[int, int]:
         """Return a record's position, and its index among the records of that position."""
         position = self.position(number)
         return position, number - int(self._positions.searchsorted(position))
 
-    def records(self, position: int) -> int:
+    def count_at(self, position: int) -> int:
         """Return the number of records at a position."""
         first, end = self._positions.searchsorted([position, position + 1])
         return int(end - first)

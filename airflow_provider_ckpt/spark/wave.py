@@ -43,7 +43,7 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     :raises ConfigError: if the transform cannot be used; nothing was sent
     :raises pyspark.errors.PySparkException: if Spark lost a task; whether batches were delivered is unknown then
     """
-    outcomes = _run_lanes(spark, job, wave, direct=_can_use_fast_path(spark, job))
+    outcomes = _run_lanes(spark, job, wave, fast_path=_can_use_fast_path(spark, job))
     committer = job.committer()
     if committer is None:
         return outcomes
@@ -52,33 +52,33 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     return [*others, *(committer.commit(staged) if staged else [])]
 
 
-def _run_lanes(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> list[Outcome]:
+def _run_lanes(spark: SparkSession, job: Job, wave: Wave, *, fast_path: bool) -> list[Outcome]:
     """Run all lanes; evaluate deferred batches on the driver and run them again; return every outcome.
 
-    :param direct: use the fast path without Spark SQL, for as long as the records allow
+    :param fast_path: use the fast path without Spark SQL, for as long as the records allow
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
-        rows = _frame(spark, job, wave, direct=direct).collect()
+        rows = _frame(spark, job, wave, fast_path=fast_path).collect()
     except (PySparkException, Py4JJavaError) as error:  # PySpark has no class of its own for some Java errors
-        if not job.pipeline.source.carried:
+        if not job.pipeline.source.read_by_spark:
             raise
         return _run_batches_alone(spark, job, wave, jdbc.driver_error(job, error))
     outcomes, deferred_batches = stack_traces.split_outcomes([row[0] for row in rows])
     if not deferred_batches:
         return outcomes
     schema = reader_schema(spark, job)
-    answers = {question.key: stack_traces.evaluate(spark, job, question, schema) for question in deferred_batches}
+    answers = {deferred.key: stack_traces.evaluate(spark, job, deferred, schema) for deferred in deferred_batches}
     rest, done = stack_traces.retry_wave(wave, outcomes, answers, pinned=job.pipeline.pinned)
-    return [*done, *_run_lanes(spark, job, rest, direct=False)]
+    return [*done, *_run_lanes(spark, job, rest, fast_path=False)]
 
 
 def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
     """Return whether lanes can use the fast path: only flat JSON is decoded, and Spark SQL has nothing else to do."""
     takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
-    if job.pipeline.source.carried or not takes_nulls:
+    if job.pipeline.source.read_by_spark or not takes_nulls:
         return False
     transform = job.pipeline.transform
     decodes_only = transform.decode and not (transform.where or transform.select or transform.python)
@@ -92,7 +92,7 @@ def _run_batches_alone(spark: SparkSession, job: Job, wave: Wave, error: ErrorIn
     the others are delivered; batches that had been delivered before have a receipt. The batches are not run again, and
     all of them fail, if the source as a whole failed or delivery is at_most_once.
     """
-    if error.whole or len(wave.tasks) == 1 or job.pipeline.delivery == "at_most_once":
+    if error.is_outage or len(wave.tasks) == 1 or job.pipeline.delivery == "at_most_once":
         return [Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error) for task in wave.tasks]
     deadline = time.monotonic() + wave.seconds
     stopped: set[str] = set()
@@ -101,7 +101,7 @@ def _run_batches_alone(spark: SparkSession, job: Job, wave: Wave, error: ErrorIn
         if outcomes and (task.key.partition in stopped or time.monotonic() > deadline):
             outcomes.append(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
             continue
-        found = _run_lanes(spark, job, replace(wave, lanes=[[task]]), direct=False)
+        found = _run_lanes(spark, job, replace(wave, lanes=[[task]]), fast_path=False)
         outcomes += found
         if job.pipeline.pinned and any(outcome.outcome is AttemptOutcome.FAILED for outcome in found):
             stopped.add(task.key.partition)
@@ -121,8 +121,8 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
         if ddl is not None:
             check_schema(parse_schema(spark, ddl, pipeline.name, key), pipeline.name, key)
     if _can_use_fast_path(spark, job):
-        plain = flat_json_decoder(spark, pipeline)
-        return list(job.shape.columns if plain is None else plain.fields)
+        flat_decoder = flat_json_decoder(spark, pipeline)
+        return list(job.shape.columns if flat_decoder is None else flat_decoder.fields)
     empty = spark.createDataFrame([], reader_schema(spark, job))
     columns = apply.check(empty, pipeline, job.shape)
     if pipeline.transform.returns is not None:
@@ -131,19 +131,21 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
     return [(found.name, found.dataType.simpleString()) for found in columns.fields]
 
 
-def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFrame:
+def _frame(spark: SparkSession, job: Job, wave: Wave, *, fast_path: bool) -> DataFrame:
     lanes = spark.range(0, len(wave.lanes), 1, len(wave.lanes))
     outcome = f"{c.OUTCOME} string"
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = reader_schema(spark, job)
     arrow = to_arrow_schema(schema, timezone="UTC")
-    plain = flat_json_decoder(spark, job.pipeline)
-    if direct:
-        return lanes.mapInArrow(partial(run_lane, job, wave, _fast_path_schema(arrow, plain), plain), outcome)
-    read = jdbc.read_frame(spark, job, wave, schema) if job.pipeline.source.carried else None
+    flat_decoder = flat_json_decoder(spark, job.pipeline)
+    if fast_path:
+        return lanes.mapInArrow(
+            partial(run_lane, job, wave, _fast_path_schema(arrow, flat_decoder), flat_decoder), outcome
+        )
+    read = jdbc.read_frame(spark, job, wave, schema) if job.pipeline.source.read_by_spark else None
     if read is None:
-        read = lanes.mapInArrow(partial(read_lane, job, wave, arrow, plain), schema)
+        read = lanes.mapInArrow(partial(read_lane, job, wave, arrow, flat_decoder), schema)
     judged = apply.apply(read, job.pipeline, job.shape)
     given = job.pipeline.transform.returns
     returns = None
@@ -182,14 +184,14 @@ def reader_schema(spark: SparkSession, job: Job) -> StructType:
     return StructType(fields + parse_schema(spark, ddl, job.context.pipeline).fields)
 
 
-def _fast_path_schema(schema: pa.Schema, plain: FlatJsonDecoder | None) -> pa.Schema:
+def _fast_path_schema(schema: pa.Schema, flat_decoder: FlatJsonDecoder | None) -> pa.Schema:
     """Return the Arrow schema of what lanes deliver without Spark SQL: the position, then the output columns.
 
     :param schema: schema of what readers yield, after the control columns
-    :param plain: decoder of flat JSON records, None if nothing is decoded
+    :param flat_decoder: decoder of flat JSON records, None if nothing is decoded
     """
     import pyarrow as pa
 
     at = schema.get_field_index(POSITION)
-    columns = list(schema)[len(c.CONTROL) :] if plain is None else list(plain.kind)[:-1]
+    columns = list(schema)[len(c.CONTROL) :] if flat_decoder is None else list(flat_decoder.kind)[:-1]
     return pa.schema([schema.field(at), *columns])

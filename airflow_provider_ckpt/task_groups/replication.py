@@ -67,8 +67,8 @@ class CkptReplicationTaskGroup(TaskGroup):
             {name: of_tasks.pop(name) for name in names & of_tasks.keys()}
             for names in (_FIRST_TASK_PARAMETERS, _LAST_TASK_PARAMETERS)
         )
-        here: dict[str, Any] = {"task_group": self, "dag": self.dag, **of_tasks}
-        shared: dict[str, Any] = {"pipeline": pipeline, **_without_none(ckpt_conn_id=ckpt_conn_id), **here}
+        arguments: dict[str, Any] = {"task_group": self, "dag": self.dag, **of_tasks}
+        shared: dict[str, Any] = {"pipeline": pipeline, **_without_none(ckpt_conn_id=ckpt_conn_id), **arguments}
         ids: dict[str, str] = {name: self.child_id(name) for name in _TASK_IDS}  # type: ignore[no-untyped-call]
         branches = {route: ids[route.value] for route in Route}
         routed = [ids["retry"], ids["route"]]
@@ -83,7 +83,7 @@ class CkptReplicationTaskGroup(TaskGroup):
             task_id="retry", after=[ids["route"]], branches=branches, **_without_none(deferrable=deferrable), **shared
         )
         leaves = [
-            EmptyOperator(task_id="done", trigger_rule=_BRANCH_TRIGGER_RULE, **here),
+            EmptyOperator(task_id="done", trigger_rule=_BRANCH_TRIGGER_RULE, **arguments),
             CkptDeadLettersOperator(task_id="dead_letters", after=routed, trigger_rule=_BRANCH_TRIGGER_RULE, **shared),
             CkptHoldOperator(task_id="hold", after=routed, trigger_rule=_BRANCH_TRIGGER_RULE, **shared),
         ]

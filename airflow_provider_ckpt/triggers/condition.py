@@ -57,8 +57,8 @@ class CkptConditionTrigger(BaseTrigger):
         await asyncio.sleep(SHORTEST_WAIT.total_seconds())
         while True:
             try:
-                met, seen = await asyncio.to_thread(
-                    call_with_ledger, self.ckpt_conn_id, self.pipeline, self.declaration, self._see
+                met, observed = await asyncio.to_thread(
+                    call_with_ledger, self.ckpt_conn_id, self.pipeline, self.declaration, self._read
                 )
             except CkptError as error:
                 if isinstance(error, ConfigError) and not error.recoverable:
@@ -67,11 +67,11 @@ class CkptConditionTrigger(BaseTrigger):
                 self.log.warning("The check of pipeline %s failed and is tried again: %s", self.pipeline, error)
                 met = False
             if met:
-                yield TriggerEvent({"seen": seen})  # type: ignore[no-untyped-call]
+                yield TriggerEvent({"seen": observed})  # type: ignore[no-untyped-call]
                 return
             await asyncio.sleep(self.every)
 
-    def _see(self, ledger: Ledger, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
+    def _read(self, ledger: Ledger, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
         from airflow_provider_ckpt.replication.observe.conditions import Condition
 
         return Condition.from_json(self.condition).check(ledger, self.pipeline, setup)

@@ -61,7 +61,7 @@ class CkptNextRoundTrigger(BaseTrigger):
         If the ledger does not answer, the lease expires, and the next run settles the attempts by the sink's receipts.
         """
         try:
-            await asyncio.to_thread(self._let_go)
+            await asyncio.to_thread(self._cancel_and_release)
         except CkptError as error:
             self.log.warning(
                 "The kill of pipeline %s could not be recorded; the next run settles its attempts: %s",
@@ -89,7 +89,7 @@ class CkptNextRoundTrigger(BaseTrigger):
         with open_ledger(self.ckpt_conn_id) as ledger:
             ledger.attach(self.pipeline, self.epoch, self.owner)
 
-    def _let_go(self) -> None:
+    def _cancel_and_release(self) -> None:
         with open_ledger(self.ckpt_conn_id) as ledger:
             lease = ledger.attach(self.pipeline, self.epoch, self.owner)
             ledger.cancel(lease, now=datetime.now(UTC))

@@ -18,16 +18,16 @@ def call_with_ledger(
     ckpt_conn_id: str,
     pipeline: str,
     declaration: Mapping[str, Any] | None,
-    see: Callable[[Ledger, Callable[[], PipelineContext]], _Seen],
+    read: Callable[[Ledger, Callable[[], PipelineContext]], _Seen],
 ) -> _Seen:
-    """Open the ledger, call ``see`` with it, and close it again.
+    """Open the ledger, call ``read`` with it, and close it again.
 
     :param ckpt_conn_id: Airflow connection of the ledger
     :param pipeline: name of the pipeline
     :param declaration: declaration of the pipeline; None to use the one that its newest run stored
-    :param see: function to call with the ledger and with a function that returns what is needed to open the pipeline's
+    :param read: function to call with the ledger and with a function that returns what is needed to open the pipeline's
         source
-    :return: the result of ``see``
+    :return: the result of ``read``
     :raises CkptError: if ledger or source cannot be reached, or the ledger does not know the pipeline
     """
     with open_ledger(ckpt_conn_id) as ledger:
@@ -43,4 +43,4 @@ def call_with_ledger(
                 found = build(declaration, f"the declaration of {pipeline}")
             return PipelineContext(found, ledger, resolve_connection, of_this_process())
 
-        return see(ledger, setup)
+        return read(ledger, setup)

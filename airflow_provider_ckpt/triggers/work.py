@@ -54,46 +54,46 @@ class FiringRule:
 
     :param at_least: number of new positions that is worth a run
     :param longest_wait: seconds
-    :ivar since: time at which the present lag was first observed, None without lag
-    :ivar left: lag that the newest run left
+    :ivar lag_since: time at which the present lag was first observed, None without lag
+    :ivar lag_left: lag that the newest run left
     :ivar fired_at: time of the last event, until its run has ended
     :ivar fired_epoch: epoch of the newest run at the last event
     """
 
     at_least: int
     longest_wait: float
-    since: float | None = None
-    left: int = 0
+    lag_since: float | None = None
+    lag_left: int = 0
     fired_at: float | None = None
     fired_epoch: int = 0
 
-    def due(self, seen: LagReading, now: float) -> TriggerReason | None:
+    def due(self, reading: LagReading, now: float) -> TriggerReason | None:
         """Return the reason to fire now, or None.
 
-        :param seen: the pipeline's state now
+        :param reading: the pipeline's state now
         :param now: time in seconds on a monotonic clock
         """
-        total = sum(seen.lag.values())
+        total = sum(reading.lag.values())
         if self.fired_at is not None:
-            answered = seen.epoch > self.fired_epoch and not seen.running
+            answered = reading.epoch > self.fired_epoch and not reading.running
             if not answered and now - self.fired_at < self.longest_wait:
                 return None
-            self.fired_at = self.since = None
-            self.left = total if answered else 0
-        self.left = min(self.left, total)
+            self.fired_at = self.lag_since = None
+            self.lag_left = total if answered else 0
+        self.lag_left = min(self.lag_left, total)
         if total <= 0:
-            self.since = None
+            self.lag_since = None
             return None
-        self.since = now if self.since is None else self.since
-        if seen.running:
+        self.lag_since = now if self.lag_since is None else self.lag_since
+        if reading.running:
             return None
         reason = None
-        if total - self.left >= self.at_least:
+        if total - self.lag_left >= self.at_least:
             reason = TriggerReason.ENOUGH
-        elif now - self.since >= self.longest_wait:
+        elif now - self.lag_since >= self.longest_wait:
             reason = TriggerReason.WAITED
         if reason is not None:
-            self.fired_at, self.fired_epoch = now, seen.epoch
+            self.fired_at, self.fired_epoch = now, reading.epoch
         return reason
 
 
@@ -139,32 +139,32 @@ class CkptWorkTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the pipeline without end; a failed check is logged and tried again."""
-        watch = FiringRule(self.at_least, self.longest_wait)
+        rule = FiringRule(self.at_least, self.longest_wait)
         loop = asyncio.get_running_loop()
         declaration = self.pipeline if isinstance(self.pipeline, dict) else None
         name = str(declaration["name"]) if declaration else str(self.pipeline)
         while True:
             try:
-                seen = await asyncio.to_thread(call_with_ledger, self.ckpt_conn_id, name, declaration, self._see)
+                reading = await asyncio.to_thread(call_with_ledger, self.ckpt_conn_id, name, declaration, self._read)
             except CkptError as error:
                 self.log.warning("The check of pipeline %s failed and is tried again: %s", name, error)
             else:
-                reason = watch.due(seen, loop.time())
+                reason = rule.due(reading, loop.time())
                 if reason is not None:
-                    yield TriggerEvent({"pipeline": name, "reason": reason.value, "lag": seen.lag})  # type: ignore[no-untyped-call]
+                    yield TriggerEvent({"pipeline": name, "reason": reason.value, "lag": reading.lag})  # type: ignore[no-untyped-call]
             await asyncio.sleep(self.every)
 
     @staticmethod
-    def _see(ledger: Ledger, setup: Callable[[], PipelineContext]) -> LagReading:
+    def _read(ledger: Ledger, setup: Callable[[], PipelineContext]) -> LagReading:
         from airflow_provider_ckpt.replication.observe.lag import lag
         from airflow_provider_ckpt.replication.owner import is_held
 
-        made = setup()
-        name = made.pipeline.name
+        context = setup()
+        name = context.pipeline.name
         if name not in ledger.pipelines():  # it has never run
-            return LagReading(lag(made), 0, running=False)
+            return LagReading(lag(context), 0, running=False)
         lease = ledger.status(name)["lease"]
-        return LagReading(lag(made), lease["epoch"], running=is_held(lease))
+        return LagReading(lag(context), lease["epoch"], running=is_held(lease))
 
 
 def _to_seconds(span: timedelta | float) -> float:

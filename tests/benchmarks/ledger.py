@@ -83,7 +83,7 @@ class Subject:
         outcomes = [self._outcome(batch) for batch in batches]
         told = time.perf_counter()
         settlement = self.ledger.settle(
-            self.lease, outcomes, now=self.now, policy=DeliveryPolicy(), unit=lambda: 0.0, window=self.window
+            self.lease, outcomes, now=self.now, policy=DeliveryPolicy(), deviation=lambda: 0.0, window=self.window
         )
         settled = time.perf_counter()
         if settlement.checkpoint["t"] != self.end or len(settlement.acked) != count:
@@ -205,7 +205,7 @@ def growth(url: str) -> dict[str, Any]:
     subject.now += 2 * WINDOW
     subject.ledger.reconcile(subject.lease, [], now=subject.now, window=WINDOW)
     after = size(url)
-    subject.ledger.collect(PIPELINE, keep=timedelta(days=1), actor="bench", now=subject.now)
+    subject.ledger.garbage_collect(PIPELINE, keep=timedelta(days=1), actor="bench", now=subject.now)
     collected = size(url)
     subject.ledger.close()
     million = 1_000_000 / GROWTH

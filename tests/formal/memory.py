@@ -50,7 +50,7 @@ class Memory(NamedTuple):
         """
         held = {receipt.key for receipt in sink}
         missing = [key for key in self._expected(partition) if key not in held]
-        known = ExpectedSinkState(self.raised, _PLACE, _PLACE, written=True)
+        known = ExpectedSinkState(self.raised, _PLACE, _PLACE, may_have_rows=True)
         return not differences(known, SinkState(fence, _PLACE, _PLACE, missing=missing))
 
     def lost(self, sink: frozenset[Receipt]) -> list[Violation]:

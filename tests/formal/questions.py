@@ -60,12 +60,12 @@ def plan(partition: Partition, start: int, end: int) -> list[Event]:
 
 def begin(partition: Partition, seq: int, epoch: int, at_most_once: bool) -> list[Event]:
     """Open an attempt when its time has come."""
-    return partition.begin(partition.planned(seq), epoch=epoch, now=LATER, at_most_once=at_most_once)[1]
+    return partition.begin(partition.planned_ticket(seq), epoch=epoch, now=LATER, at_most_once=at_most_once)[1]
 
 
 def begin_early(partition: Partition, seq: int, epoch: int) -> list[Event]:
     """Open an attempt at once."""
-    return partition.begin(partition.planned(seq), epoch=epoch, now=NOW)[1]
+    return partition.begin(partition.planned_ticket(seq), epoch=epoch, now=NOW)[1]
 
 
 def take(partition: Partition, receipt: Receipt) -> list[Event]:
@@ -79,33 +79,33 @@ def take(partition: Partition, receipt: Receipt) -> list[Event]:
 def fail(partition: Partition, seq: int, counts: bool, next_round: bool, wait: bool) -> list[Event]:
     """Hear of a failure."""
     not_before = LATER if wait else None
-    ticket = partition.sending(seq)
+    ticket = partition.in_flight_ticket(seq)
     return partition.fail(ticket, BROKEN, not_before=not_before, counts=counts, next_round=next_round)[1]
 
 
 def not_attempted(partition: Partition, seq: int) -> list[Event]:
     """Hear that the lane never came to it."""
-    return partition.not_attempted(partition.sending(seq))[1]
+    return partition.not_attempted(partition.in_flight_ticket(seq))[1]
 
 
 def abandon(partition: Partition, seq: int) -> list[Event]:
     """Lose the lane."""
-    return partition.abandon(partition.sending(seq))[1]
+    return partition.abandon(partition.in_flight_ticket(seq))[1]
 
 
 def cancel(partition: Partition, seq: int) -> list[Event]:
     """Cancel the open attempt."""
-    return partition.cancel(partition.sending(seq))[1]
+    return partition.cancel(partition.in_flight_ticket(seq))[1]
 
 
 def died_alone(partition: Partition, seq: int) -> list[Event]:
     """Lose the executor of a batch that ran alone."""
-    return partition.died_alone(partition.sending(seq), limit=DEATHS)
+    return partition.died_alone(partition.in_flight_ticket(seq), limit=DEATHS)
 
 
 def run_alone(partition: Partition, seq: int) -> list[Event]:
     """Suspect a batch."""
-    return partition.run_alone(partition.planned(seq))
+    return partition.run_alone(partition.planned_ticket(seq))
 
 
 def instruct(partition: Partition, seq: int, instruction: Instruction) -> list[Event]:
@@ -153,5 +153,5 @@ def ticket_of(partition: Partition, seq: int) -> PlannedTicket | InFlightTicket:
     """The ticket of a batch that is planned or in flight."""
     batch: Batch | None = partition.batches.get(seq)
     if batch is not None and batch.state is BatchState.IN_FLIGHT:
-        return partition.sending(seq)
-    return partition.planned(seq)
+        return partition.in_flight_ticket(seq)
+    return partition.planned_ticket(seq)

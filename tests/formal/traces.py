@@ -165,7 +165,7 @@ def _replay(part: Partition, event: Mapping[str, Any], left: Partition) -> None:
     if kind in _WITHOUT_EFFECT:
         return
     if kind in _ENDINGS:
-        _ENDINGS[kind](part, part.sending(seq))
+        _ENDINGS[kind](part, part.in_flight_ticket(seq))
     elif kind in _STEPS:
         _STEPS[kind](part, seq, detail, left)
     else:
@@ -193,19 +193,19 @@ _ENDINGS: Mapping[str, Callable[[Partition, InFlightTicket], Any]] = {
 
 
 def _ticket(part: Partition, seq: int) -> PlannedTicket | InFlightTicket:
-    return part.sending(seq) if seq in part.in_flight else part.planned(seq)
+    return part.in_flight_ticket(seq) if seq in part.in_flight else part.planned_ticket(seq)
 
 
 def _begin(part: Partition, seq: int, detail: Mapping[str, Any], _: Partition) -> None:
     sent = detail["state"] == BatchState.SENT
-    part.begin(part.planned(seq), epoch=detail["epoch"], now=_LATER, at_most_once=sent, advance=False)
+    part.begin(part.planned_ticket(seq), epoch=detail["epoch"], now=_LATER, at_most_once=sent, advance=False)
     assert part.batches[seq].attempts == detail["attempt"]
 
 
 def _ack(part: Partition, seq: int, detail: Mapping[str, Any], _: Partition) -> None:
     batch = part.batches[seq]
     receipt = _receipt(batch.key, batch.range, Verdict(detail["verdict"]), Counts(**detail["counts"]))
-    assert receipt.counts.balanced
+    assert receipt.counts.is_balanced
     part.ack(receipt, advance=False)
     assert part.batches[seq].receipt == receipt
 
@@ -247,12 +247,12 @@ _STEPS: Mapping[str, Callable[[Partition, int, Mapping[str, Any], Partition], An
     "checkpoint": _checkpoint,
     "rewound": _rewind,
     "phase": _phase,
-    "run_alone": lambda part, seq, *_: part.run_alone(part.planned(seq)),
+    "run_alone": lambda part, seq, *_: part.run_alone(part.planned_ticket(seq)),
     "instructed": lambda part, seq, detail, _: part.instruct(
         _ticket(part, seq), Instruction(detail["instruction"]), reason=""
     ),
     "held": lambda part, seq, *_: part.hold(_ticket(part, seq), reason=""),
-    "released": lambda part, seq, *_: part.release(part.held(seq)),
-    "skipped": lambda part, seq, *_: part.skip(part.planned(seq), reason=""),
+    "released": lambda part, seq, *_: part.release(part.held_ticket(seq)),
+    "skipped": lambda part, seq, *_: part.skip(part.planned_ticket(seq), reason=""),
     "superseded": lambda part, seq, *_: part.supersede(seq),
 }

@@ -63,6 +63,6 @@ def fence(layout: DeltaLayout, epoch: int, contention: CommitRetries, *, accepti
         except (DeltaError, OSError) as error:
             if not delta_table.has_newer_version(version.table, layout.table):
                 raise delta_table.delta_error(error, f"commit the fence to {layout.table}") from error
-            contention.tried(worked=False)
+            contention.count_try(succeeded=False)
         else:
-            contention.tried(worked=True)
+            contention.count_try(succeeded=True)

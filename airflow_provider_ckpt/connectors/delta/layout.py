@@ -26,10 +26,10 @@ class DeltaLayout(TableLayout):
     @property
     def fences(self) -> Path:
         """Directory of empty files, each named by a fenced epoch."""
-        return self.own / "fence"
+        return self.pipeline_directory / "fence"
 
     def ledgers(self) -> frozenset[str]:
         """Return every ledger that ever fenced this pipeline here."""
         own = self.table / BOOKKEEPING_DIRECTORY
-        here = own.iterdir() if own.is_dir() else ()
-        return frozenset(unescape(ledger.name) for ledger in here if (ledger / escape(self.pipeline)).is_dir())
+        entries = own.iterdir() if own.is_dir() else ()
+        return frozenset(unescape(ledger.name) for ledger in entries if (ledger / escape(self.pipeline)).is_dir())

@@ -79,7 +79,7 @@ def _restored_to(path: Path, version: int, bounds: dict[str, Any]) -> int:
         raise SinkError(
             f"version {version} of {path} is a RESTORE, and its entry in the log does not say to which version or "
             f"time, in a known form: {json.dumps(bounds)}.",
-            whole=True,
+            is_outage=True,
             hint="Restore the table again to the intended version, by number: RESTORE TABLE … TO VERSION AS OF ….",
         )
     try:

@@ -46,11 +46,11 @@ class DeltaSink:
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
         self._pipeline = pipeline
         self._context = context
-        self._grows = pipeline.sink.grows
-        self._letters_here = pipeline.dead_letter_queue.here
+        self._adds_columns = pipeline.sink.adds_columns
+        self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._receipts = ReceiptChain(self._layout)
-        self._told = False
+        self._reported_loss = False
 
     @property
     def location(self) -> str:
@@ -60,8 +60,8 @@ class DeltaSink:
     def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
         """Raise an error if the table is not writable, or the path contains something else."""
         path = self._layout.table
-        for place in (path, self._layout.dead_letters.directory):
-            check_writable(place, "sink.path")
+        for directory in (path, self._layout.dead_letters.directory):
+            check_writable(directory, "sink.path")
         table = delta_table.load(path)
         if table is not None:
             delta_table.refuse_unsupported(table, path)
@@ -81,24 +81,26 @@ class DeltaSink:
         """See :class:`NamesOutputs`; a clean-up of the table rewrites files under names of its own."""
         rows = WrittenFiles("sink.path", self._layout.table, suffix=".parquet")
         return (
-            [rows, self._layout.dead_letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
+            [rows, self._layout.dead_letters.output("dead_letter_queue.sink: same")]
+            if self._dead_letters_in_sink
+            else [rows]
         )
 
-    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; while there is no table, column names only need to differ in more than case.
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.check_columns`; while there is no table, column names only need to differ in more than case.
 
         Types are compared by each writer.
         """
         names = Counter(name.lower() for name, _ in columns)
-        twins = [name for name, _ in columns if names[name.lower()] > 1]
-        if twins:
+        duplicates = [name for name, _ in columns if names[name.lower()] > 1]
+        if duplicates:
             raise ConfigError(
-                f"columns {' and '.join(twins)} are the same to Delta, which ignores case",
+                f"columns {' and '.join(duplicates)} are the same to Delta, which ignores case",
                 pipeline=self._context.pipeline,
                 hint="Give one of them another name in transform.select, or leave it out.",
             )
         table = delta_table.load(self._layout.table)
-        if table is None or self._grows:
+        if table is None or self._adds_columns:
             return
         known = [field.name for field in table.schema().fields]
         unknown = [name for name, _ in columns if name not in known]
@@ -113,24 +115,24 @@ class DeltaSink:
         """Return this ledger's fence, every ledger that fenced this pipeline here, the table's id, and a restore."""
         version = self._version()
         setback = find_loss(version, self._receipts)
-        self._told = setback is not None
-        told = setback.message if setback is not None else None
-        return Claims(version.epoch, self._layout.ledgers(), version.target, told)
+        self._reported_loss = setback is not None
+        evidence = setback.message if setback is not None else None
+        return Claims(version.epoch, self._layout.ledgers(), version.target, evidence)
 
     def fence(self, epoch: int) -> None:
         """Fence every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` reported is accepted."""
         contention = CommitRetries(self._pipeline, str(self._layout.table))
-        fence(self._layout, epoch, contention, accepting=self._told)
+        fence(self._layout, epoch, contention, accepting=self._reported_loss)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the table's log names and the ledger does not know yet."""
         try:
-            yield from self._receipts.beyond(self._version().head, known)
+            yield from self._receipts.unknown_to(self._version().head, known)
         except ReceiptsUnreadableError:
-            self._told = True
+            self._reported_loss = True
             raise
 
-    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the batches that the table's log does not name, or whose rows were lost by a restore."""
         return batches_without_rows(self._version(), self._receipts, keys)
 
@@ -141,7 +143,7 @@ class DeltaSink:
 
     def store_replay(self, partition: str, replay: Replay) -> None:
         """See :meth:`Sink.store_replay`."""
-        self._layout.replays.keep(partition, replay)
+        self._layout.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
@@ -149,7 +151,7 @@ class DeltaSink:
 
     def store_file_list(self, files: FileList) -> None:
         """See :meth:`Sink.store_file_list`."""
-        self._layout.lists.keep(files)
+        self._layout.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
         """See :meth:`Sink.stored_file_lists`."""

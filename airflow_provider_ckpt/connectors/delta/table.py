@@ -135,17 +135,17 @@ def refuse_unsupported(table: DeltaTable, path: Path) -> None:
         )
 
 
-def delta_error(error: Exception, doing: str) -> CkptError:
+def delta_error(error: Exception, operation: str) -> CkptError:
     """Convert an error of the Delta library, as one of the whole table: the library does not examine rows there.
 
     :param error: the library's error
-    :param doing: the operation and its object
+    :param operation: the operation and its object
     """
     if isinstance(error, OSError):
         if error.errno is not None:
-            return io_error(error, doing)
-        return IoError(f"cannot {doing}: {_one_line(error)}.", whole=True)
-    return SinkError(f"cannot {doing}: {_one_line(error)}.", recoverable=True, whole=True)
+            return io_error(error, operation)
+        return IoError(f"cannot {operation}: {_one_line(error)}.", is_outage=True)
+    return SinkError(f"cannot {operation}: {_one_line(error)}.", recoverable=True, is_outage=True)
 
 
 def _one_line(error: Exception) -> str:
@@ -181,9 +181,9 @@ def data_files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
 
     root = table.table_uri.removeprefix("file://")
     for action in pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist():
-        place = urlsplit(action["path"])
-        if place.scheme in ("", "file"):
-            yield Path(unquote(root), unquote(place.path)), action["size_bytes"]
+        location = urlsplit(action["path"])
+        if location.scheme in ("", "file"):
+            yield Path(unquote(root), unquote(location.path)), action["size_bytes"]
 
 
 def row_count(table: DeltaTable) -> int | None:

@@ -37,7 +37,7 @@ class DeltaTableOpener:
         """See :meth:`TableOpener.open`."""
         version = self._version()
         if version.table is not None:
-            return self._with_new_columns(version, schema) if self._pipeline.sink.grows and schema else version
+            return self._with_new_columns(version, schema) if self._pipeline.sink.adds_columns and schema else version
         version.refuse_unless_current(self._epoch)
         if schema is None:
             raise ConfigError(
@@ -55,7 +55,7 @@ class DeltaTableOpener:
 
     def _version(self) -> DeltaVersion:
         table = delta_table.load(self._layout.table)
-        return DeltaVersion(self._layout, table, grows=self._pipeline.sink.grows)
+        return DeltaVersion(self._layout, table, adds_columns=self._pipeline.sink.adds_columns)
 
     def _with_new_columns(self, version: DeltaVersion, schema: str) -> DeltaVersion:
         """Add the columns that the table gets from this wave, in a separate commit; after a lost race, try again.
@@ -66,6 +66,6 @@ class DeltaTableOpener:
         while version.table is not None and (lacks := version.lacks(schema)):
             version.refuse_unless_current(self._epoch)
             contention.refuse_if_over()
-            contention.tried(worked=delta_table.add_columns(version.table, self._layout.table, lacks))
+            contention.count_try(succeeded=delta_table.add_columns(version.table, self._layout.table, lacks))
             version = self._version()
         return version

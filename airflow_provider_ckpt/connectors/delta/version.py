@@ -23,15 +23,15 @@ class DeltaVersion(TableVersion):
 
     :param layout: paths and application ids
     :param table: the version, or None while there is no table
-    :param grows: whether rows may lack some of its columns
+    :param adds_columns: whether rows may lack some of its columns
     """
 
     layout: DeltaLayout
 
-    def __init__(self, layout: DeltaLayout, table: DeltaTable | None, *, grows: bool = False) -> None:
+    def __init__(self, layout: DeltaLayout, table: DeltaTable | None, *, adds_columns: bool = False) -> None:
         super().__init__(layout)
         self.table = table
-        self._grows = grows
+        self._adds_columns = adds_columns
 
     @property
     def head(self) -> int | None:
@@ -55,14 +55,14 @@ class DeltaVersion(TableVersion):
         return str(self.table.metadata().id) if self.table is not None else None
 
     @property
-    def current(self) -> int:
+    def number(self) -> int:
         """Number of this version."""
         return self.table.version() if self.table is not None else 0
 
     @property
-    def following(self) -> int:
+    def next_number(self) -> int:
         """Number of the next version, the only one that a commit can create."""
-        return self.current + 1
+        return self.number + 1
 
     def restored_version(self, since: int) -> int | None:
         """See :meth:`TableVersion.restored_version`; restores whose log entry was cleaned up are not detected."""
@@ -74,7 +74,7 @@ class DeltaVersion(TableVersion):
         """See :meth:`TableVersion.refuse_misfit`."""
         if staged.name is None or staged.schema is None or self.table is None:
             return
-        problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._grows)
+        problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._adds_columns)
         if problems:
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
@@ -105,7 +105,7 @@ class DeltaVersion(TableVersion):
             delta_table.commit(self.table, self.layout.table, actions, transactions, {"ckpt": dict(note)})
         except (DeltaError, OSError) as error:
             if not delta_table.has_newer_version(self.table, self.layout.table):
-                doing = f"commit to the Delta table {self.layout.table}"
-                raise delta_table.delta_error(error, doing) from error
+                operation = f"commit to the Delta table {self.layout.table}"
+                raise delta_table.delta_error(error, operation) from error
             return False
         return True

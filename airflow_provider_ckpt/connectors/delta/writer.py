@@ -48,7 +48,7 @@ class DeltaWriter(TableWriter[DeltaVersion]):
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._table: DeltaTable | None = None
 
-    def _fresh(self) -> DeltaVersion:
+    def _open_version(self) -> DeltaVersion:
         path = self._layout.table
         self._table = delta_table.load(path) if self._table is None else delta_table.refresh(self._table, path)
         return DeltaVersion(self._layout, self._table)
@@ -56,7 +56,10 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     def _convert_rows(self, rows: pa.Table, version: DeltaVersion) -> pa.Table:
         rows = to_delta(rows)
         if version.table is not None and rows.num_rows:
-            columns, grows = rows.schema.remove(rows.schema.get_field_index(ROW_NUMBER)), self._pipeline.sink.grows
+            columns, grows = (
+                rows.schema.remove(rows.schema.get_field_index(ROW_NUMBER)),
+                self._pipeline.sink.adds_columns,
+            )
             problems = misfits(version.table, columns, may_lack=grows, may_add=grows)
             if problems:
                 raise misfit_error(f"the Delta table {self._layout.table}", problems)

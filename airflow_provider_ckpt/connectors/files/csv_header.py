@@ -39,13 +39,13 @@ def column_types(schema: str) -> dict[str, str]:
 
 def _split_columns(schema: str) -> list[tuple[str, str]]:
     parts, depth, current = [], 0, ""
-    for piece in re.findall(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", schema, re.DOTALL):
-        depth += (piece in "<(") - (piece in ">)")
-        if piece == "," and depth == 0:
+    for lexeme in re.findall(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", schema, re.DOTALL):
+        depth += (lexeme in "<(") - (lexeme in ">)")
+        if lexeme == "," and depth == 0:
             parts.append(current)
             current = ""
         else:
-            current += piece
+            current += lexeme
     found = ((_NAME.match(part), part) for part in [*parts, current])
     return [
         (name[1].replace("``", "`") if name[1] else name[2], _ANNOTATION.sub("", part[name.end() :]).lstrip(" :"))
@@ -80,14 +80,14 @@ def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:
         return
     if len(found) != len(declared):
         fields = "1 field" if len(found) == 1 else f"{len(found)} fields"
-        how = f"has {fields}, but transform.schema declares {len(declared)} columns"
+        problem = f"has {fields}, but transform.schema declares {len(declared)} columns"
     elif sorted(found) == sorted(declared):
-        how = "names the columns of transform.schema in another order"
+        problem = "names the columns of transform.schema in another order"
     else:
-        at = next(place for place, pair in enumerate(zip(found, declared, strict=True)) if pair[0] != pair[1])
-        how = f"has another name in field {at + 1} than {names[at]}, which transform.schema declares there"
+        at = next(index for index, pair in enumerate(zip(found, declared, strict=True)) if pair[0] != pair[1])
+        problem = f"has another name in field {at + 1} than {names[at]}, which transform.schema declares there"
     raise SourceError(
-        f"{path}: its header {how}.",
+        f"{path}: its header {problem}.",
         hint=f"CSV is decoded by position: declare the columns in the order of `head -n 1 {quote(path)}`, or set "
         "source.header: false if that line is data.",
     )

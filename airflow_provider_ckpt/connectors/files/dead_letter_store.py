@@ -44,8 +44,8 @@ class FilesDeadLetterStore:
         """See :class:`NamesOutputs`."""
         return [self._files.output("dead_letter_queue.path")]
 
-    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all of it anew
-        """See :meth:`DeadLetterStore.keep`; an attempt's file is replaced by a longer one."""
+    def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all of it anew
+        """See :meth:`DeadLetterStore.store`; an attempt's file is replaced by a longer one."""
         self._files.write(task, self._context, dead_letters)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:

@@ -58,7 +58,7 @@ def discover(
     only_links = _only_links(listing, known)
     if only_links:
         refused.append(_only_links_error(path, listing))
-    gone, others, moved = _check_delivered(listing, known if look_again else (), delivered)
+    missing, others, moved = _check_delivered(listing, known if look_again else (), delivered)
     refused += others
     found: list[tuple[int, str, os.stat_result]] = []
     for name, status in listing.files.items():
@@ -78,7 +78,7 @@ def discover(
             f"source.path {path}: {moved} delivered files were replaced by other files of the same sizes and times; "
             "they are treated as copies"
         )
-    return Discovery(new, gone, refused, notices)
+    return Discovery(new, missing, refused, notices)
 
 
 def _check_delivered(
@@ -88,7 +88,7 @@ def _check_delivered(
 
     :return: delivered files that are gone, errors for changed ones, and the number of copies
     """
-    gone: list[SourceFile] = []
+    missing: list[SourceFile] = []
     refused: list[SourceError] = []
     moved = 0
     for file in known:
@@ -97,14 +97,14 @@ def _check_delivered(
             continue
         if status is None:
             if file.path not in listing.links:  # a notice or an error reports the link
-                gone.append(file)
+                missing.append(file)
         elif etag_of(status) != file.etag:
             was = FileIdentity.parse(file.etag)
             if (was.time, was.size) == (status.st_mtime_ns, status.st_size):
                 moved += 1
             else:
                 refused.append(changed_file_error(file, status))
-    return gone, refused, moved
+    return missing, refused, moved
 
 
 def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
@@ -132,13 +132,13 @@ def changed_file_error(file: SourceFile, status: os.stat_result) -> SourceError:
     """
     was, now = FileIdentity.parse(file.etag), FileIdentity.of(status)
     if now.inode != was.inode:
-        how = "it was replaced by another file"
+        change = "it was replaced by another file"
     elif now.size > was.size:
-        how = "it was appended to or overwritten"
+        change = "it was appended to or overwritten"
     elif now.size < was.size:
-        how = "it was truncated or overwritten"
+        change = "it was truncated or overwritten"
     else:
-        how = "it was overwritten, or its time was set"
+        change = "it was overwritten, or its time was set"
     path, new_name = quote(file.path), quote(_free_name(file.path))
     only_more = ""
     if now.size > was.size == file.size:  # the recorded size of a Parquet file is a number of rows
@@ -147,8 +147,8 @@ def changed_file_error(file: SourceFile, status: os.stat_result) -> SourceError:
             f"mv {new_name}.tmp {new_name}, and move {path} away"
         )
     return SourceError(
-        f"{file.path} changed after it was delivered: {how}. It was {was.size} bytes and is {now.size} bytes now. What "
-        "it holds now is not delivered.",
+        f"{file.path} changed after it was delivered: {change}. It was {was.size} bytes and is {now.size} bytes now. "
+        "What it holds now is not delivered.",
         position=file.base,
         hint=f"To deliver all that it holds now, as a new file: mv {path} {new_name}{only_more}. If it is not to be "
         "delivered, move it out of the source, or put the old file back as it was.",

@@ -72,9 +72,9 @@ def _write_json_lines(rows: pa.Table, file: BinaryIO) -> None:
     import pyarrow.compute as pc
 
     for batch in rows.to_batches(max_chunksize=_MAX_ROWS):
-        some = pa.Table.from_batches([batch])
-        columns = dict(zip(some.column_names, some.columns, strict=True))
-        lines = pc.binary_join_element_wise(encode_rows(columns, some.num_rows), pa.scalar(""), pa.scalar("\n"))
+        table = pa.Table.from_batches([batch])
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        lines = pc.binary_join_element_wise(encode_rows(columns, table.num_rows), pa.scalar(""), pa.scalar("\n"))
         file.write(memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()])
 
 
@@ -94,8 +94,8 @@ def _readable_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     if pa.types.is_floating(column.type):
         return _readable_numbers(column)
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-        whole = column.combine_chunks()
-        return to_iso(whole, " ") if pc.any(is_out_of_range(whole)).as_py() else column
+        array = column.combine_chunks()
+        return to_iso(array, " ") if pc.any(is_out_of_range(array)).as_py() else column
     return column
 
 

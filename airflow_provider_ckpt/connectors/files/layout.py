@@ -59,22 +59,22 @@ class FilesLayout:
     @property
     def epochs(self) -> Path:
         """Directory of receipts that are being written: one subdirectory an epoch."""
-        return self._own / "epochs"
+        return self._pipeline_directory / "epochs"
 
     @property
     def receipts(self) -> Path:
         """Directory of the markers: receipts named by :func:`marker_name`, until they are bundled."""
-        return self._own / "receipts"
+        return self._pipeline_directory / "receipts"
 
     @property
     def bundles(self) -> Path:
         """Directory of the receipts of past epochs."""
-        return self._own / "bundles"
+        return self._pipeline_directory / "bundles"
 
     @property
     def staged(self) -> Path:
         """Directory of files that are not visible yet."""
-        return self._own / "staged"
+        return self._pipeline_directory / "staged"
 
     def staged_file(self, name: str) -> Path:
         """Return the path of a file until it becomes visible under this name.
@@ -89,8 +89,8 @@ class FilesLayout:
 
     def visible_names(self) -> set[str]:
         """Return the names of all visible files, including those of other pipelines at the directory."""
-        here = self.directory.iterdir() if self.directory.is_dir() else ()
-        return {entry.name for entry in here if entry.name.startswith(DATA_PREFIX)}
+        entries = self.directory.iterdir() if self.directory.is_dir() else ()
+        return {entry.name for entry in entries if entry.name.startswith(DATA_PREFIX)}
 
     @property
     def identity(self) -> Path:
@@ -100,12 +100,12 @@ class FilesLayout:
     @property
     def replays(self) -> ReplayFiles:
         """Replays of the side partitions: which dead letters they send again."""
-        return ReplayFiles(self._own / "replays", self.pipeline)
+        return ReplayFiles(self._pipeline_directory / "replays", self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
         """Lists of source files."""
-        return StoredFileLists(self._own / "files", self.pipeline)
+        return StoredFileLists(self._pipeline_directory / "files", self.pipeline)
 
     @property
     def dead_letters(self) -> DeadLetterFiles:
@@ -115,8 +115,8 @@ class FilesLayout:
     def ledgers(self) -> frozenset[str]:
         """Return every ledger that ever fenced this pipeline here."""
         own = self.directory / BOOKKEEPING_DIRECTORY
-        here = own.iterdir() if own.is_dir() else ()
-        return frozenset(unescape(ledger.name) for ledger in here if (ledger / escape(self.pipeline)).is_dir())
+        entries = own.iterdir() if own.is_dir() else ()
+        return frozenset(unescape(ledger.name) for ledger in entries if (ledger / escape(self.pipeline)).is_dir())
 
     def new_file(self, key: BatchKey, epoch: int) -> str:
         """Return a unique name for a batch's visible file; :func:`parse_file_name` parses it."""
@@ -124,7 +124,7 @@ class FilesLayout:
         return f"{DATA_PREFIX}{partition}-{marker_name(key)}-{epoch}-{secrets.token_hex(8)}.{self.format}"
 
     @property
-    def _own(self) -> Path:
+    def _pipeline_directory(self) -> Path:
         return self.directory / BOOKKEEPING_DIRECTORY / escape(self.ledger) / escape(self.pipeline)
 
 

@@ -62,20 +62,20 @@ def check_path(path: Path) -> None:
     :raises SourceError: naming it and the problem, such as a path that is not a directory
     :raises ConfigError: if the pattern is malformed
     """
-    place = path
+    existing = path
     if is_pattern(path):
         _check_pattern(path)
-        place = _static_parent(path)
-    if not place.exists():
-        raise SourceError(f"there is no directory {place}.", hint="Create it, or correct source.path.")
-    status = place.stat()
-    if not stat.S_ISDIR(status.st_mode) and (place != path or not stat.S_ISREG(status.st_mode)):
+        existing = _static_parent(path)
+    if not existing.exists():
+        raise SourceError(f"there is no directory {existing}.", hint="Create it, or correct source.path.")
+    status = existing.stat()
+    if not stat.S_ISDIR(status.st_mode) and (existing != path or not stat.S_ISREG(status.st_mode)):
         raise SourceError(
-            f"{place} is a {kind_of(status) or 'file'}, not a {'file or ' if place == path else ''}directory.",
+            f"{existing} is a {kind_of(status) or 'file'}, not a {'file or ' if existing == path else ''}directory.",
             hint="Correct source.path.",
         )
-    if not os.access(place, os.R_OK | (os.X_OK if place.is_dir() else 0)):
-        raise SourceError(f"{place} is not readable for this user.", hint="Grant read access to it.")
+    if not os.access(existing, os.R_OK | (os.X_OK if existing.is_dir() else 0)):
+        raise SourceError(f"{existing} is not readable for this user.", hint="Grant read access to it.")
 
 
 def list_files(path: Path, *, follow_links: bool = False, known: Collection[str] = ()) -> Listing:
@@ -90,9 +90,9 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
     found = Listing()
     if is_pattern(path):
         parent, parts = _split(path)
-        _Walk(found, known, follow_links=follow_links).into(str(parent), parts)
+        _Walk(found, known, follow_links=follow_links).search(str(parent), parts)
     elif path.is_dir():
-        _Walk(found, known, follow_links=follow_links).into(str(path), ("*",))
+        _Walk(found, known, follow_links=follow_links).search(str(path), ("*",))
         found.left_out.pop("directory", None)
     elif str(path) not in known:
         status = _status(str(path), follow_links=follow_links)
@@ -116,8 +116,8 @@ def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequenc
     if not follow_links:
         return [(parent, parts)]
     walk = _Walk(Listing(), (), follow_links=True)
-    walk.into(str(parent), parts)
-    return [(Path(directory).resolve(), rest) for directory, rest in walk.been]
+    walk.search(str(parent), parts)
+    return [(Path(directory).resolve(), rest) for directory, rest in walk.visited]
 
 
 class _Walk:
@@ -127,31 +127,31 @@ class _Walk:
         self._found = found
         self._known = known
         self._follow_links = follow_links
-        self.been: set[tuple[str, Sequence[str]]] = set()
+        self.visited: set[tuple[str, Sequence[str]]] = set()
         self._parents: list[str] = []
 
-    def into(self, directory: str, parts: Sequence[str]) -> None:
+    def search(self, directory: str, parts: Sequence[str]) -> None:
         """Add the files that match the components, starting at a directory."""
         real = os.path.realpath(directory) if self._follow_links else directory
-        if (directory, parts) in self.been or (parts[0] == CROSSES and real in self._parents):
+        if (directory, parts) in self.visited or (parts[0] == CROSSES and real in self._parents):
             return  # the same again, or a link that leads back
-        self.been.add((directory, parts))
+        self.visited.add((directory, parts))
         first, rest = parts[0], parts[1:]
         if first == CROSSES:
             self._parents.append(real)
             for entry in self._entries(directory):
                 if self._is_directory(entry):
-                    self.into(entry.path, parts)
+                    self.search(entry.path, parts)
             self._parents.pop()
-            self.into(directory, rest)
+            self.search(directory, rest)
             return
         for entry in self._entries(directory):
             if not fnmatchcase(entry.name, first):
                 self._found.others += not rest and not entry.is_dir(follow_symlinks=False)
             elif not rest:
-                self._take(entry)
+                self._add(entry)
             elif self._is_directory(entry):
-                self.into(entry.path, rest)
+                self.search(entry.path, rest)
 
     def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
         try:
@@ -176,7 +176,7 @@ class _Walk:
             return False
         return leads_to_directory
 
-    def _take(self, entry: os.DirEntry[str]) -> None:
+    def _add(self, entry: os.DirEntry[str]) -> None:
         if entry.name.endswith(_UNFINISHED_SUFFIXES) or entry.path in self._known:
             return
         try:

@@ -25,12 +25,12 @@ def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
     :param follow_links: whether the source follows symbolic links below that
     """
     below = {
-        (status.st_dev, status.st_ino): output.directory.relative_to(place).parts
-        for place in (output.directory, *output.directory.parents)
-        if place.exists()
-        for status in [place.stat()]
+        (status.st_dev, status.st_ino): output.directory.relative_to(ancestor).parts
+        for ancestor in (output.directory, *output.directory.parents)
+        if ancestor.exists()
+        for status in [ancestor.stat()]
     }
-    top = output.directory.stat() if output.nested and output.directory.is_dir() else None
+    root_status = output.directory.stat() if output.nested and output.directory.is_dir() else None
     for directory, parts in reached(path, follow_links=follow_links):
         if not _overlap(parts[-1], output):
             continue
@@ -38,7 +38,9 @@ def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
         names = below.get((status.st_dev, status.st_ino))
         if names is not None and _leads(parts[:-1], names, nested=output.nested):
             return True
-        if top is not None and any(_same(parent, top.st_dev, top.st_ino) for parent in directory.parents):
+        if root_status is not None and any(
+            _same(parent, root_status.st_dev, root_status.st_ino) for parent in directory.parents
+        ):
             return True
     return False
 

@@ -46,8 +46,8 @@ class RecordColumns:
         :raises SourceError: naming the file, the column, and the origin of the expected one
         """
         if len(set(schema.names)) < len(schema.names):
-            twice = next(name for name in schema.names if schema.names.count(name) > 1)
-            raise SourceError(f"{path} has two columns called {twice}.")
+            duplicate = next(name for name in schema.names if schema.names.count(name) > 1)
+            raise SourceError(f"{path} has two columns called {duplicate}.")
         for name, kind in self.types.items():
             at = schema.get_field_index(name)
             if at < 0:

@@ -75,7 +75,7 @@ class RowReader:
             metadata = self._file.metadata
             sizes = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
             self._starts: list[int] = list(accumulate(sizes, initial=0))
-        self._at = self._number = -1
+        self._row = self._group_number = -1
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
 
@@ -87,13 +87,13 @@ class RowReader:
         verify(self.path, self.etag)
         with _converted_errors(self.path, self.etag, self._where):
             while start < end:
-                if self._at > start or self._number != self._group(start):
+                if self._row > start or self._group_number != self._group(start):
                     self._seek(start)
                 batch = self._next()
-                first, self._at = self._at, self._at + batch.num_rows
-                if self._at > end:
+                first, self._row = self._row, self._row + batch.num_rows
+                if self._row > end:
                     self._rest = batch.slice(end - first)
-                    self._at = end
+                    self._row = end
                 low, high = max(start, first), min(end, first + batch.num_rows)
                 if low < high:
                     yield low, batch.slice(low - first, high - low)
@@ -109,15 +109,15 @@ class RowReader:
 
         So a damaged group affects only reads of its own rows.
         """
-        self._number = self._group(row)
-        groups = [self._number]
+        self._group_number = self._group(row)
+        groups = [self._group_number]
         self._batches = self._file.iter_batches(MAX_ROWS, row_groups=groups, columns=self._columns, use_threads=False)
         self._rest = None
-        self._at = self._starts[self._number]
+        self._row = self._starts[self._group_number]
 
     def _where(self) -> str:
         """Return the row group that is being read, for error messages."""
-        return "" if self._number < 0 else f"row group {self._number}"
+        return "" if self._group_number < 0 else f"row group {self._group_number}"
 
     def _group(self, row: int) -> int:
         return bisect_right(self._starts, row) - 1
@@ -128,7 +128,7 @@ class RowReader:
             return rest
         batch = next(self._batches, None)
         if batch is None:
-            raise SourceError(f"{self.path} ends at row {self._at}, not where it ended when it was recorded.")
+            raise SourceError(f"{self.path} ends at row {self._row}, not where it ended when it was recorded.")
         return batch
 
 

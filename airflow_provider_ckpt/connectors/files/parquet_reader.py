@@ -93,5 +93,5 @@ class ParquetReader:
 
 def _without_value(error: Exception) -> str:
     """Return an Arrow error's first line without the value at its end, which is data."""
-    said, lost, _ = str(error).splitlines()[0].partition(" would lose data")
-    return said + lost
+    message, lost, _ = str(error).splitlines()[0].partition(" would lose data")
+    return message + lost

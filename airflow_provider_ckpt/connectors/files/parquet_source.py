@@ -82,14 +82,14 @@ class ParquetSource(FilesSource):
         self._columns.refuse_misfit(file.path, footer.schema)
         return footer.rows
 
-    def _cut(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:  # noqa: ARG002
+    def _split(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:  # noqa: ARG002
         footer = self._footer(file)
         if self._columns is None:
             self._columns = file_columns(self._pipeline, file.path, footer.schema)
         self._columns.refuse_misfit(file.path, footer.schema)
-        edges = _batch_edges(footer.groups) if number is None else list(range(first, last, number))
-        edges = [first, *(edge for edge in edges if first < edge < last), last]
-        for start, end in pairwise(edges):
+        bounds = _batch_edges(footer.groups) if number is None else list(range(first, last, number))
+        bounds = [first, *(bound for bound in bounds if first < bound < last), last]
+        for start, end in pairwise(bounds):
             yield Chunk(start, end, end - start)
 
     def _footer(self, file: SourceFile) -> Footer:
@@ -101,12 +101,12 @@ class ParquetSource(FilesSource):
 
 def _batch_edges(groups: Sequence[tuple[int, int]]) -> list[int]:
     """Return the row numbers where batches of a good size end: whole row groups together, or parts of a large one."""
-    edges, at, size, rows = [], 0, 0, 0
+    bounds, at, size, rows = [], 0, 0, 0
     for count, width in groups:
         parts = max(min(max(-(-width // (2 * CHUNK_BYTES)), -(-count // _MAX_BATCH_ROWS)), count), 1)
         if parts > 1 or size + width > CHUNK_BYTES or rows + count > _MAX_BATCH_ROWS:
-            edges.append(at)
+            bounds.append(at)
             size = rows = 0
-        edges += [at + count * part // parts for part in range(1, parts)]
+        bounds += [at + count * part // parts for part in range(1, parts)]
         at, size, rows = at + count, size + width // parts, rows + count // parts
-    return edges
+    return bounds

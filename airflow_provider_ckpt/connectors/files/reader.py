@@ -73,9 +73,9 @@ class FilesReader:
         for data, ends in scan_records(file, at, end, delimiter=self._delimiter):
             if len(ends):
                 last = int(ends[-1])
-                whole = b"".join([*pending, data[:last]])
-                yield from self._records(whole, ends + size, at, segment)
-                at += len(whole)
+                complete = b"".join([*pending, data[:last]])
+                yield from self._records(complete, ends + size, at, segment)
+                at += len(complete)
                 pending, size, data = [], 0, data[last:]
             pending.append(data)
             size += len(data)

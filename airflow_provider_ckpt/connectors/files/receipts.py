@@ -61,7 +61,7 @@ class ClaimedReceipt:
 @dataclass(frozen=True, slots=True)
 class _Bundle:
     entries: Sequence[ClaimedReceipt]
-    reach: Mapping[tuple[int, str], tuple[int, int]]
+    positions: Mapping[tuple[int, str], tuple[int, int]]
 
 
 class FilesReceipts:
@@ -89,10 +89,10 @@ class FilesReceipts:
             os.link(prepared, marker)
         except FileExistsError as error:
             self._listed = None
-            stands = self.find(receipt.key)
-            if stands is None:
+            existing = self.find(receipt.key)
+            if existing is None:
                 raise SinkError(f"the marker {marker} disappeared while it was read.", recoverable=True) from error
-            entry, ours = stands, stands.claim == entry.claim
+            entry, own = existing, existing.claim == entry.claim
         except FileNotFoundError as error:
             refuse_unless_current(self._target, receipt.epoch)
             raise io_error(error, f"write {marker}") from error
@@ -104,50 +104,50 @@ class FilesReceipts:
                 ) from error
             raise io_error(error, f"write {marker}") from error
         else:
-            ours = True
+            own = True
             self._sync()
         with suppress(OSError):  # the fence will remove it
             prepared.unlink()
-        return entry, ours
+        return entry, own
 
     def find(self, key: BatchKey) -> ClaimedReceipt | None:
         """Return the entry of a batch, durable, if it has one.
 
         Bundles created since the last listing are not seen. They need not be: no claim succeeds after their fence.
         """
-        entry = self.marked(marker_name(key))
+        entry = self.find_by_marker(marker_name(key))
         if entry is not None:
             self._sync()
             return entry
         for bundle in self._bundles():
-            if key.seq > bundle.reach.get((key.generation, key.partition), (-1, 0))[0]:
+            if key.seq > bundle.positions.get((key.generation, key.partition), (-1, 0))[0]:
                 return None
             for entry in bundle.entries:
                 if entry.receipt.key == key:
                     return entry
         return None
 
-    def beyond(self, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
+    def unknown_to(self, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
         """Return the receipts that the ledger does not know yet, durable, in the order of their keys."""
 
         def is_known(generation: int, partition: str, end: int) -> bool:
             return partition in known and known[partition].covers(generation, end)
 
-        found = {entry.receipt.key: entry.receipt for entry in self._marked()}
+        found = {entry.receipt.key: entry.receipt for entry in self._read_markers()}
         self._listed = None
         self._sync()
         for bundle in self._bundles():
-            if all(is_known(generation, name, end) for (generation, name), (_, end) in bundle.reach.items()):
+            if all(is_known(generation, name, end) for (generation, name), (_, end) in bundle.positions.items()):
                 break
             found |= {entry.receipt.key: entry.receipt for entry in bundle.entries}
-        news = (r for r in found.values() if not is_known(r.key.generation, r.key.partition, r.range.end))
-        return sorted(news, key=lambda receipt: receipt.key)
+        unknown = (r for r in found.values() if not is_known(r.key.generation, r.key.partition, r.range.end))
+        return sorted(unknown, key=lambda receipt: receipt.key)
 
     def entries(self, keys: Collection[BatchKey]) -> dict[BatchKey, ClaimedReceipt]:
         """Return the entries of some batches; batches without one are left out."""
         wanted = set(keys)
         found: dict[BatchKey, ClaimedReceipt] = {}
-        for entries in chain([self._marked()], (bundle.entries for bundle in self._bundles())):
+        for entries in chain([self._read_markers()], (bundle.entries for bundle in self._bundles())):
             if len(found) == len(wanted):
                 break
             found |= {entry.receipt.key: entry for entry in entries if entry.receipt.key in wanted}
@@ -156,9 +156,9 @@ class FilesReceipts:
     def newest(self) -> list[ClaimedReceipt]:
         """Return the entries of all markers and of the newest bundle: claims of the last runs that delivered."""
         newest = next(iter(self._bundles()), None)
-        return [*self._marked(), *(newest.entries if newest is not None else ())]
+        return [*self._read_markers(), *(newest.entries if newest is not None else ())]
 
-    def retract(self, gone: Collection[BatchKey]) -> None:
+    def retract(self, keys: Collection[BatchKey]) -> None:
         """Remove receipts from the newest ones, since their files are gone; call this after the fence.
 
         :raises IoError: if the file system fails
@@ -166,15 +166,15 @@ class FilesReceipts:
         self._listed = None
         newest = next(iter(self._bundles()), None)
         try:
-            for key in gone:
+            for key in keys:
                 (self._target.receipts / marker_name(key)).unlink(missing_ok=True)
-            if newest is not None and any(entry.receipt.key in gone for entry in newest.entries):
-                rest = [entry for entry in newest.entries if entry.receipt.key not in gone]
-                self._write(self._bundle_file(self._epochs_bundled()[0]), rest, newest.reach)
+            if newest is not None and any(entry.receipt.key in keys for entry in newest.entries):
+                rest = [entry for entry in newest.entries if entry.receipt.key not in keys]
+                self._write(self._bundle_file(self._epochs_bundled()[0]), rest, newest.positions)
         except OSError as error:
             raise io_error(error, f"write {self._target.bundles}") from error
 
-    def marked(self, marker: str) -> ClaimedReceipt | None:
+    def find_by_marker(self, marker: str) -> ClaimedReceipt | None:
         """Return the entry of a marker, None if the marker does not exist (any more)."""
         path = self._target.receipts / marker
         try:
@@ -184,7 +184,7 @@ class FilesReceipts:
 
     def bundle(self, epoch: int) -> None:
         """Collect the markers of epochs before this one, which has the fence, in a bundle."""
-        old = {entry.receipt.key: entry for entry in self._marked() if entry.receipt.epoch < epoch}
+        old = {entry.receipt.key: entry for entry in self._read_markers() if entry.receipt.epoch < epoch}
         if not old:
             return
         self._listed = None
@@ -192,7 +192,7 @@ class FilesReceipts:
         if path.exists():  # this fence was raised before
             old = {entry.receipt.key: entry for entry in self._bundle(epoch).entries} | old
         newest = next(iter(self._bundles()), None)
-        reach = dict(newest.reach) if newest is not None else {}
+        reach = dict(newest.positions) if newest is not None else {}
         for entry in old.values():
             key, end = entry.receipt.key, entry.receipt.range.end
             seq, highest = reach.get((key.generation, key.partition), (key.seq, end))
@@ -218,10 +218,10 @@ class FilesReceipts:
     def _bundle_file(self, epoch: int) -> Path:
         return self._target.bundles / f"{epoch}.json"
 
-    def _marked(self) -> Iterator[ClaimedReceipt]:
+    def _read_markers(self) -> Iterator[ClaimedReceipt]:
         if self._target.receipts.is_dir():
             for path in self._target.receipts.iterdir():
-                entry = self.marked(path.name)
+                entry = self.find_by_marker(path.name)
                 if entry is not None:
                     yield entry
 

@@ -107,8 +107,8 @@ class _QuoteScanner:
         """Return the quotes that open or close, and update the state at the end of the block."""
         import numpy as np
 
-        again = np.concatenate(([self._closed == at + quotes[0] - 1], np.diff(quotes) == 1))
-        if not np.all((begins | again)[int(self._open) :: 2]):
+        repeated = np.concatenate(([self._closed == at + quotes[0] - 1], np.diff(quotes) == 1))
+        if not np.all((begins | repeated)[int(self._open) :: 2]):
             quotes = self._one_by_one(quotes, begins, self._closed - at)
         ends_open = (len(quotes) + self._open) % 2 == 1
         if len(quotes) and not ends_open:
@@ -121,12 +121,12 @@ class _QuoteScanner:
         import numpy as np
 
         is_open, effective = self._open, []
-        for place, begin in zip(quotes.tolist(), begins.tolist(), strict=True):
+        for offset, begin in zip(quotes.tolist(), begins.tolist(), strict=True):
             if is_open:
-                is_open, closed = False, place
-            elif begin or closed == place - 1:
+                is_open, closed = False, offset
+            elif begin or closed == offset - 1:
                 is_open = True
             else:
                 continue
-            effective.append(place)
+            effective.append(offset)
         return np.array(effective, np.int64)

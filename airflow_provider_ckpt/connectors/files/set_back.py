@@ -67,13 +67,13 @@ def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]
     return [entry for entry in entries if entry.file not in there]
 
 
-def describe_gone_files(target: FilesLayout, gone: Sequence[ClaimedReceipt]) -> str | None:
+def describe_gone_files(target: FilesLayout, receipts: Sequence[ClaimedReceipt]) -> str | None:
     """Return a sentence stating that delivered files are gone; None if none is."""
-    if not gone:
+    if not receipts:
         return None
-    files = "the file" if len(gone) == 1 else f"{len(gone)} files"
+    files = "the file" if len(receipts) == 1 else f"{len(receipts)} files"
     return (
-        f"{files} of delivered batches, such as {gone[0].file} of {gone[0].receipt.key}, "
-        f"{'is' if len(gone) == 1 else 'are'} gone from {target.directory} (where readers take files away, declare "
+        f"{files} of delivered batches, such as {receipts[0].file} of {receipts[0].receipt.key}, "
+        f"{'is' if len(receipts) == 1 else 'are'} gone from {target.directory} (where readers take files away, declare "
         "sink.files_may_go: true)"
     )

@@ -44,7 +44,7 @@ class FilesSink:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._target = FilesLayout.of(pipeline, connection, context)
-        self._letters_here = pipeline.dead_letter_queue.here
+        self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
         self._receipts = FilesReceipts(self._target)
 
     @property
@@ -55,8 +55,8 @@ class FilesSink:
     def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
         """Raise an error if the directory is not writable, or contains files that readers would mistake for ours."""
         directory = self._target.directory
-        for place in (directory, self._target.dead_letters.directory):
-            check_writable(place, "sink.path")
+        for folder in (directory, self._target.dead_letters.directory):
+            check_writable(folder, "sink.path")
         names = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
         log = [name for name in names if name == "_delta_log"]
         foreign = log + sorted(name for name in names if not name.startswith(("_", ".", DATA_PREFIX)))
@@ -77,19 +77,21 @@ class FilesSink:
         """See :class:`NamesOutputs`."""
         target = self._target
         rows = WrittenFiles("sink.path", target.directory, DATA_PREFIX, f".{target.format}")
-        return [rows, target.dead_letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
+        return (
+            [rows, target.dead_letters.output("dead_letter_queue.sink: same")] if self._dead_letters_in_sink else [rows]
+        )
 
-    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; a file can have any columns of types that its format supports."""
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.check_columns`; a file can have any columns of types that its format supports."""
         refuse_types(columns, self._target.format)
 
     def claims(self) -> Claims:
         """Return this ledger's fence, every ledger that ever fenced this pipeline here, and files that are gone."""
         target = self._target
-        vanished = self._vanished()
-        gone = frozenset(entry.receipt.key for entry in vanished)
+        vanished = self._receipts_without_file()
+        lost = frozenset(entry.receipt.key for entry in vanished)
         return Claims(
-            newest_epoch(target), target.ledgers(), read_identity(target), describe_gone_files(target, vanished), gone
+            newest_epoch(target), target.ledgers(), read_identity(target), describe_gone_files(target, vanished), lost
         )
 
     def fence(self, epoch: int) -> None:
@@ -97,23 +99,23 @@ class FilesSink:
         fence(self._target, epoch)
         create_identity(self._target)
         sweep(self._target, self._receipts, epoch)
-        gone = [entry.receipt.key for entry in self._vanished() if entry.receipt.epoch < epoch]
-        if gone:
-            self._receipts.retract(gone)
+        lost = [entry.receipt.key for entry in self._receipts_without_file() if entry.receipt.epoch < epoch]
+        if lost:
+            self._receipts.retract(lost)
         self._receipts.bundle(epoch)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know yet, after completing their pending renames."""
-        news = self._receipts.beyond(known)
+        unknown = self._receipts.unknown_to(known)
         roll_forward(self._target, self._receipts)
-        gone = {entry.receipt.key for entry in self._vanished()} if news else set()
-        yield from (receipt for receipt in news if receipt.key not in gone)
+        lost = {entry.receipt.key for entry in self._receipts_without_file()} if unknown else set()
+        yield from (receipt for receipt in unknown if receipt.key not in lost)
 
-    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the batches that have no marker and are in no bundle, or whose file is gone."""
         found = self._receipts.entries(keys)
-        gone = {entry.receipt.key for entry in receipts_without_file(self._target, found.values())}
-        return [key for key in keys if key not in found or key in gone]
+        lost = {entry.receipt.key for entry in receipts_without_file(self._target, found.values())}
+        return [key for key in keys if key not in found or key in lost]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the lines of each attempt's file; see :meth:`Sink.dead_letters`."""
@@ -122,7 +124,7 @@ class FilesSink:
 
     def store_replay(self, partition: str, replay: Replay) -> None:
         """See :meth:`Sink.store_replay`."""
-        self._target.replays.keep(partition, replay)
+        self._target.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
@@ -130,7 +132,7 @@ class FilesSink:
 
     def store_file_list(self, files: FileList) -> None:
         """See :meth:`Sink.store_file_list`."""
-        self._target.lists.keep(files)
+        self._target.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
         """See :meth:`Sink.stored_file_lists`."""
@@ -152,6 +154,6 @@ class FilesSink:
     def close(self) -> None:
         """Do nothing: no file is held open."""
 
-    def _vanished(self) -> Sequence[ClaimedReceipt]:
+    def _receipts_without_file(self) -> Sequence[ClaimedReceipt]:
         """Return the newest receipts whose files are gone."""
         return receipts_without_file(self._target, self._receipts.newest())

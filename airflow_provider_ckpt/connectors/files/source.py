@@ -117,9 +117,9 @@ class FilesSource:
         and one that is needed and is gone or was replaced becomes an expired batch.
         """
         delivered = request.committed.get(PARTITION, 0)
-        seen = self._discover(request.files, delivered=delivered, look_again=self._first is None)
-        first = self._first = self._first or seen
-        files = [*request.files, *seen.new]
+        discovery = self._discover(request.files, delivered=delivered, look_again=self._first is None)
+        first = self._first = self._first or discovery
+        files = [*request.files, *discovery.new]
         batches: list[PlannedBatch] = []
         planned, more = 0, False
         for batch in self._batches(files, request):
@@ -129,13 +129,13 @@ class FilesSource:
             batches.append(batch)
             planned += batch.records or 0
         bounds = {PARTITION: _total_size(files)}
-        told = request.states.get(PARTITION, {}).get("gone", 0)
-        states = {} if told == len(first.gone) else {PARTITION: {"gone": len(first.gone)}}
-        refused = {error.message: error for error in (*first.refused, *seen.refused)}
-        notices = [*dict.fromkeys([*first.notices, *seen.notices]), *self._notice_of_gone(first.gone, told)]
-        return Plan(batches, seen.new, bounds, states, more, list(refused.values()), notices)
+        reported = request.states.get(PARTITION, {}).get("gone", 0)
+        states = {} if reported == len(first.gone) else {PARTITION: {"gone": len(first.gone)}}
+        refused = {error.message: error for error in (*first.refused, *discovery.refused)}
+        notices = [*dict.fromkeys([*first.notices, *discovery.notices]), *self._notice_of_gone(first.gone, reported)]
+        return Plan(batches, discovery.new, bounds, states, more, list(refused.values()), notices)
 
-    def late(self) -> bool:
+    def may_have_late_records(self) -> bool:
         """Return False: a file that changes is refused, and a new one comes last."""
         return False
 
@@ -201,7 +201,7 @@ class FilesSource:
             try:
                 size = self._inspect(file)
             except CkptError as error:
-                if error.whole:
+                if error.is_outage:
                     raise
                 if is_unchanged(file.path, file.etag):  # else removed or still written to: discovered later
                     refused.append(error)
@@ -220,15 +220,15 @@ class FilesSource:
         return file.size
 
     @staticmethod
-    def _notice_of_gone(gone: Sequence[SourceFile], told: int) -> list[str]:
+    def _notice_of_gone(gone: Sequence[SourceFile], reported: int) -> list[str]:
         """Return a notice of delivered files that no longer exist, unless earlier ones cover them; it is not an error.
 
         :param gone: all such files
-        :param told: number of them that earlier notices covered
+        :param reported: number of them that earlier notices covered
         """
-        if len(gone) <= told:
+        if len(gone) <= reported:
             return []
-        more = len(gone) - told
+        more = len(gone) - reported
         return [f"{more} delivered file{'s are' if more > 1 else ' is'} not there any more, such as {gone[-1].path}"]
 
     def _open(self, file: SourceFile) -> BinaryIO:
@@ -255,7 +255,7 @@ class FilesSource:
             raise
 
     def _batches(self, files: Sequence[SourceFile], request: PlanRequest) -> Iterator[PlannedBatch]:
-        for todo in request.todo:
+        for todo in request.ranges:
             end = _total_size(files) if todo.end is None else min(todo.end, _total_size(files))
             for file, first, last in _files_in_range(files, todo.start, end):
                 try:
@@ -265,17 +265,17 @@ class FilesSource:
                     yield PlannedBatch(PARTITION, Range(file.base + first, file.base + last), 0, expired=lost)
                     continue
                 with handle:
-                    for piece in self._pieces(handle, file, first, last, request.records_per_batch):
-                        span = Range(file.base + piece.start, file.base + piece.end)
-                        yield PlannedBatch(PARTITION, span, piece.records)
+                    for chunk in self._chunks(handle, file, first, last, request.records_per_batch):
+                        span = Range(file.base + chunk.start, file.base + chunk.end)
+                        yield PlannedBatch(PARTITION, span, chunk.records)
 
-    def _pieces(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:
+    def _chunks(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:
         try:
-            yield from self._cut(handle, file, first, last, number)
+            yield from self._split(handle, file, first, last, number)
         except OSError as error:
             raise read_error(file.path, file.etag, error) from error
 
-    def _cut(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:
+    def _split(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:
         self._check_boundary(handle, file, first)
         self._check_header(handle, file)
         if number is None:

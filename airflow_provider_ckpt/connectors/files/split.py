@@ -70,39 +70,39 @@ def split_by_size(
     :param header: whether the first record of the file is a header, which belongs to the first chunk and is not counted
     :param target: bytes of a chunk
     """
-    pieces = max(1, round((end - start) / target))
+    count = max(1, round((end - start) / target))
     width = _mean_record_bytes(file, start, end) if delimiter is None else 1.0
     at = start
-    for left in range(pieces, 0, -1):
+    for left in range(count, 0, -1):
         if at >= end:
             return
-        goal = at + max((end - at) // left, 1)
+        target_offset = at + max((end - at) // left, 1)
         if delimiter is not None:
-            cut, counted = _next_boundary_counted(file, at, goal, end, delimiter)
+            cut, counted = _next_boundary_counted(file, at, target_offset, end, delimiter)
             records = max(counted - (header and at == 0), 0)
         else:
-            cut = _next_boundary(file, goal, end)
+            cut = _next_boundary(file, target_offset, end)
             records = max(round((cut - at) / width), 1)
         yield Chunk(at, cut, records)
         at = cut
 
 
-def _next_boundary(file: BinaryIO, goal: int, end: int) -> int:
-    """Return the first record boundary at or after ``goal``, without reading what comes before it."""
-    if goal < end:
-        for data, ends in scan_records(file, goal - 1, end, delimiter=None, block=_PROBE_BYTES):
+def _next_boundary(file: BinaryIO, minimum: int, end: int) -> int:
+    """Return the first record boundary at or after ``minimum``, without reading what comes before it."""
+    if minimum < end:
+        for data, ends in scan_records(file, minimum - 1, end, delimiter=None, block=_PROBE_BYTES):
             if len(ends):
                 return file.tell() - len(data) + int(ends[0])
     return end
 
 
-def _next_boundary_counted(file: BinaryIO, start: int, goal: int, end: int, delimiter: bytes) -> tuple[int, int]:
-    """Return the first record boundary at or after ``goal``, and the number of records up to it."""
+def _next_boundary_counted(file: BinaryIO, start: int, minimum: int, end: int, delimiter: bytes) -> tuple[int, int]:
+    """Return the first record boundary at or after ``minimum``, and the number of records up to it."""
     records, terminated = 0, start
     for data, ends in scan_records(file, start, end, delimiter=delimiter):
         block = file.tell() - len(data)
-        reached = int((ends + block < goal).sum())
-        if goal < end and reached < len(ends):
+        reached = int((ends + block < minimum).sum())
+        if minimum < end and reached < len(ends):
             return block + int(ends[reached]), records + reached + 1
         records += len(ends)
         terminated = block + int(ends[-1]) if len(ends) else terminated

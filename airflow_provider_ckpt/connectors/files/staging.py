@@ -64,7 +64,7 @@ def publish(target: FilesLayout, entry: ClaimedReceipt) -> None:
             f"the file {entry.file} of {entry.receipt.key} was removed as soon as it was written: its receipt exists, "
             f"but its rows are not in {target.directory}.",
             pipeline=target.pipeline,
-            whole=True,
+            is_outage=True,
             hint=f"Keep clean-up jobs away from {target.staged}, or declare sink.files_may_go: true if readers "
             "remove files. Then run again: the next run says how to have the batch sent again.",
         )
@@ -91,13 +91,13 @@ def sweep(target: FilesLayout, receipts: FilesReceipts, epoch: int) -> None:
     roll_forward(target, receipts)
     for name in target.staged_names():
         marker, staged_by = parse_file_name(name)
-        if staged_by < epoch and receipts.marked(marker) is None:
+        if staged_by < epoch and receipts.find_by_marker(marker) is None:
             discard(target, name)
 
 
 def _claimed_names(target: FilesLayout, receipts: FilesReceipts) -> Iterator[str]:
     for name in target.staged_names():
-        entry = receipts.marked(parse_file_name(name)[0])
+        entry = receipts.find_by_marker(parse_file_name(name)[0])
         if entry is not None and entry.file == name:
             yield name
         elif entry is not None:

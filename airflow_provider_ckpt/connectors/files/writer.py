@@ -77,15 +77,17 @@ class FilesWriter:
             task.bound,
             content.positions,
         )
-        entry, ours = self._receipts.claim(receipt, name)
-        if not ours and name is not None:
+        entry, own = self._receipts.claim(receipt, name)
+        if not own and name is not None:
             discard(self._target, name)
         publish(self._target, entry)
-        if not ours:
+        if not own:
             return _outcome(task, entry, found=True)
         dead_letters = Counter(dead_letter.error.type.value for dead_letter in content.dead_letters)
         return replace(_outcome(task, entry, found=False), dead_letters=dead_letters)
 
 
 def _outcome(task: BatchTask, entry: ClaimedReceipt, *, found: bool) -> Outcome:
-    return Outcome(task.key, task.attempt, AttemptOutcome(entry.receipt.verdict.value), entry.receipt, found=found)
+    return Outcome(
+        task.key, task.attempt, AttemptOutcome(entry.receipt.verdict.value), entry.receipt, receipt_existed=found
+    )

@@ -98,20 +98,20 @@ class CatalogAddress:
                 raise self._refused(error, "Correct the connection's extra.") from None
             raise self.error(error, f"open the Iceberg catalog {self.name!r}") from None
 
-    def error(self, error: Exception, doing: str) -> CkptError:
+    def error(self, error: Exception, operation: str) -> CkptError:
         """Convert an error of the Iceberg library or its dependencies, without secrets.
 
         :param error: the library's error
-        :param doing: the operation and its object
+        :param operation: the operation and its object
         """
         if isinstance(error, OSError) and error.errno is not None:
-            return io_error(error, doing)
-        message = f"cannot {doing}: {self._plain(error)}."
+            return io_error(error, operation)
+        message = f"cannot {operation}: {self._plain(error)}."
         if type(error).__name__ in _PERMISSION_ERRORS:
-            return SinkError(message, whole=True, hint="Correct the connection's secrets or their permissions.")
+            return SinkError(message, is_outage=True, hint="Correct the connection's secrets or their permissions.")
         if isinstance(error, ValueError | NotImplementedError):
             return SinkError(message)
-        return SinkError(message, recoverable=True, whole=True)
+        return SinkError(message, recoverable=True, is_outage=True)
 
     def _refused(self, error: Exception, hint: str) -> ConfigError:
         return ConfigError(f"the Iceberg catalog {self.name!r} cannot be opened: {self._plain(error)}.", hint=hint)
@@ -180,7 +180,7 @@ def _may_be_secret(key: str, value: str) -> bool:
 
 def _with_login(uri: str, connection: Connection) -> dict[str, str]:
     """Return the properties that pass the connection's login and password to this kind of catalog."""
-    scheme, mark, rest = uri.partition("://")
+    scheme, separator, rest = uri.partition("://")
     password = quote(connection.password or "", safe="")
     if scheme in ("http", "https"):
         if not connection.password:
@@ -195,7 +195,7 @@ def _with_login(uri: str, connection: Connection) -> dict[str, str]:
     if user and ":" not in user and password:
         user += f":{password}"
     authority = f"{user}@{host}" if user and host else authority
-    return {"uri": f"{scheme}{mark}{authority}{slash}{path}"}
+    return {"uri": f"{scheme}{separator}{authority}{slash}{path}"}
 
 
 def _password_in(uri: str) -> str:

@@ -41,34 +41,36 @@ def to_iceberg(rows: pa.Table) -> pa.Table:
     return to_storable(rows, "an Iceberg table")
 
 
-def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, grows: bool) -> Schema:
+def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, adds_columns: bool) -> Schema:
     """Return the table's columns with those that rows add: all of them if the table has none yet.
 
     The same columns always get the same field ids, so that lanes can write files before the commit.
 
     :param table: the table
     :param schema: columns of the rows
-    :param grows: whether a table that has columns gets more
+    :param adds_columns: whether a table that has columns gets more
     """
     transaction = table.transaction()
-    add_new_columns(transaction, table.schema(), schema, grows=grows)
+    add_new_columns(transaction, table.schema(), schema, adds_columns=adds_columns)
     return transaction.table_metadata.schema()
 
 
-def add_new_columns(transaction: Transaction, has: Schema, schema: pa.Schema | Schema | None, *, grows: bool) -> None:
+def add_new_columns(
+    transaction: Transaction, table_schema: Schema, schema: pa.Schema | Schema | None, *, adds_columns: bool
+) -> None:
     """Add the new columns in a transaction; see :func:`with_new_columns`.
 
     :param transaction: the transaction
-    :param has: columns of the table
+    :param table_schema: columns of the table
     :param schema: columns of the rows
-    :param grows: whether a table that has columns gets more
+    :param adds_columns: whether a table that has columns gets more
     """
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
-    if schema is None or (has.fields and not grows):
+    if schema is None or (table_schema.fields and not adds_columns):
         return
-    known = {field.name for field in has.fields}
+    known = {field.name for field in table_schema.fields}
     if isinstance(schema, Schema):
         new: pa.Schema | Schema = Schema(*(field for field in schema.fields if field.name not in known))
     else:
@@ -77,19 +79,21 @@ def add_new_columns(transaction: Transaction, has: Schema, schema: pa.Schema | S
         update.union_by_name(new)
 
 
-def refuse_misfit(where: str, has: Schema, gets: pa.Schema, *, grows: bool) -> None:
+def refuse_misfit(where: str, table_schema: Schema, row_schema: pa.Schema, *, adds_columns: bool) -> None:
     """Raise an error if rows do not fit the columns of a table.
 
     :param where: name of the table, for the message
-    :param has: columns of the table
-    :param gets: columns of the rows
-    :param grows: whether the rows may have other columns, and lack nullable ones
+    :param table_schema: columns of the table
+    :param row_schema: columns of the rows
+    :param adds_columns: whether the rows may have other columns, and lack nullable ones
     :raises ConfigError: naming the columns
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    optional = [field.name for field in has.fields if not field.required] if grows else []
-    problems = differences(_types(schema_to_pyarrow(has)), _types(gets), may_lack=optional, may_add=grows)
+    optional = [field.name for field in table_schema.fields if not field.required] if adds_columns else []
+    problems = differences(
+        _types(schema_to_pyarrow(table_schema)), _types(row_schema), may_lack=optional, may_add=adds_columns
+    )
     if problems:
         raise misfit_error(f"the Iceberg table {where}", problems)
 

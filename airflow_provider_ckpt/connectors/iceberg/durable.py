@@ -32,7 +32,7 @@ class _DurableFile(PyArrowFile):
 
 class _Stream(io.BufferedWriter):
     def __init__(self, path: Path, *, overwrite: bool) -> None:
-        self._place = path
+        self._path = path
         make_directory(path.parent)
         super().__init__(io.FileIO(path, "wb" if overwrite else "xb"))
 
@@ -41,4 +41,4 @@ class _Stream(io.BufferedWriter):
             self.flush()
             os.fsync(self.fileno())
             super().close()
-            sync_directory(self._place.parent)
+            sync_directory(self._path.parent)

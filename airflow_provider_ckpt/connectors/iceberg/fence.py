@@ -35,4 +35,4 @@ def fence(address: TableAddress, epoch: int, contention: CommitRetries, *, accep
             record_accepted(version)
             return
         contention.refuse_if_over()
-        contention.tried(worked=version.commit_fence(epoch, head))
+        contention.count_try(succeeded=version.commit_fence(epoch, head))

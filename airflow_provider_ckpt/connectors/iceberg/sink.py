@@ -49,9 +49,9 @@ class IcebergSink:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._pipeline = pipeline
         self._context = context
-        self._letters_here = pipeline.dead_letter_queue.here
+        self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
         self._address = TableAddress(pipeline, connection, context)
-        self._told = False
+        self._reported_loss = False
 
     @property
     def location(self) -> str:
@@ -63,8 +63,8 @@ class IcebergSink:
         version = self._version()
         if version is not None:
             refuse_unsupported(version.table)
-            for place in (version.layout.table, version.layout.dead_letters.directory):
-                check_writable(place, "sink.table")
+            for directory in (version.layout.table, version.layout.dead_letters.directory):
+                check_writable(directory, "sink.table")
             return
         warehouse = self._address.catalog.properties.get("warehouse")
         if warehouse and "://" in warehouse:
@@ -77,18 +77,22 @@ class IcebergSink:
             return ()
         table = version.layout.table
         data = version.table.location_provider().new_data_location("x.parquet")
-        places = {table, to_local_path(data, self._address.name).parent}
-        here: list[Output] = [WrittenFiles("sink.table", place, nested=True) for place in sorted(places)]
+        directories = {table, to_local_path(data, self._address.name).parent}
+        outputs: list[Output] = [
+            WrittenFiles("sink.table", directory, nested=True) for directory in sorted(directories)
+        ]
         return (
-            [*here, version.layout.dead_letters.output("dead_letter_queue.sink: same")] if self._letters_here else here
+            [*outputs, version.layout.dead_letters.output("dead_letter_queue.sink: same")]
+            if self._dead_letters_in_sink
+            else outputs
         )
 
-    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; a table without columns accepts any. Types are compared by each writer."""
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.check_columns`; a table without columns accepts any. Types are compared by each writer."""
         version = self._version()
         known = [field.name for field in version.schema.fields] if version is not None else []
         unknown = [name for name, _ in columns if name not in known]
-        if known and unknown and not self._address.grows:
+        if known and unknown and not self._address.adds_columns:
             raise ConfigError(
                 f"Iceberg table {self._address.name} has no column {', '.join(unknown)}; it has {', '.join(known)}",
                 pipeline=self._context.pipeline,
@@ -101,14 +105,16 @@ class IcebergSink:
         if version is None:
             return Claims()
         setback = find_loss(version, ReceiptChain(version.layout))
-        self._told = setback is not None
-        told = setback.message if setback is not None else None
-        return Claims(version.epoch, ledgers(version.table.properties, self._context.pipeline), version.target, told)
+        self._reported_loss = setback is not None
+        evidence = setback.message if setback is not None else None
+        return Claims(
+            version.epoch, ledgers(version.table.properties, self._context.pipeline), version.target, evidence
+        )
 
     def fence(self, epoch: int) -> None:
         """Fence every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` reported is accepted."""
         contention = CommitRetries(self._pipeline, f"the Iceberg table {self._address.name}")
-        fence(self._address, epoch, contention, accepting=self._told)
+        fence(self._address, epoch, contention, accepting=self._reported_loss)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the table's property names and the ledger does not know yet."""
@@ -116,12 +122,12 @@ class IcebergSink:
         if version is None:
             return
         try:
-            yield from ReceiptChain(version.layout).beyond(version.head, known)
+            yield from ReceiptChain(version.layout).unknown_to(version.head, known)
         except ReceiptsUnreadableError:
-            self._told = True
+            self._reported_loss = True
             raise
 
-    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the batches that the table does not name, or whose rows were lost by a rollback."""
         version = self._version()
         return batches_without_rows(version, ReceiptChain(version.layout), keys) if version is not None else keys
@@ -138,7 +144,7 @@ class IcebergSink:
         version = self._version()
         if version is None:
             raise SinkError(f"there is no Iceberg table {self._address.name} to store a replay at.")
-        version.layout.replays.keep(partition, replay)
+        version.layout.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
@@ -150,7 +156,7 @@ class IcebergSink:
         version = self._version()
         if version is None:
             raise SinkError(f"there is no Iceberg table {self._address.name} to store a list of source files at.")
-        version.layout.lists.keep(files)
+        version.layout.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
         """See :meth:`Sink.stored_file_lists`."""

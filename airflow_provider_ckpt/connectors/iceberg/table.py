@@ -42,7 +42,7 @@ class TableAddress:
             raise ConfigError("an iceberg sink needs sink.connection.", pipeline=pipeline.name)
         self.name = pipeline.sink.table or ""
         self.connection = connection.id
-        self.grows = pipeline.sink.grows
+        self.adds_columns = pipeline.sink.adds_columns
         self.context = context
         self._address = CatalogAddress.of(connection)
         self._catalog: Catalog | None = None
@@ -78,8 +78,8 @@ class TableAddress:
         """
         table = self.load()
         if table is None:
-            place = f"the Iceberg table {self.name}, which does not exist,"
-            raise wrong_epoch_error(0, self.context.epoch, place, self.context.pipeline)
+            location = f"the Iceberg table {self.name}, which does not exist,"
+            raise wrong_epoch_error(0, self.context.epoch, location, self.context.pipeline)
         return table
 
     def create(self) -> Table:
@@ -117,9 +117,9 @@ class TableAddress:
         """
         return IcebergLayout(to_local_path(table.location(), self.name), self.context.ledger, self.context.pipeline)
 
-    def error(self, error: Exception, doing: str) -> CkptError:
+    def error(self, error: Exception, operation: str) -> CkptError:
         """Convert an error of the catalog."""
-        return self._address.error(error, doing)
+        return self._address.error(error, operation)
 
     def close(self) -> None:
         """Close the catalog's connections."""

@@ -44,7 +44,7 @@ class IcebergVersion(TableVersion):
     def __init__(self, address: TableAddress, table: Table, schema: pa.Schema | Schema | None = None) -> None:
         super().__init__(address.layout(table))
         self.table = table
-        self.schema = with_new_columns(table, schema, grows=address.grows)
+        self.schema = with_new_columns(table, schema, adds_columns=address.adds_columns)
         self._address = address
         self._rows = schema
 
@@ -65,13 +65,13 @@ class IcebergVersion(TableVersion):
         return str(self.table.metadata.table_uuid)
 
     @property
-    def current(self) -> int:
+    def number(self) -> int:
         """Sequence number of the newest snapshot."""
         snapshot = self.table.current_snapshot()
         return (snapshot.sequence_number or 0) if snapshot is not None else 0
 
     @property
-    def following(self) -> int:
+    def next_number(self) -> int:
         """Next sequence number; 0 in a table of format version 1, which has none."""
         return self.table.metadata.next_sequence_number()
 
@@ -106,11 +106,13 @@ class IcebergVersion(TableVersion):
         specs = {file["spec"] for file in staged.files}
         if schema.as_struct() == self.schema.as_struct() and specs == {self.table.spec().spec_id}:
             return
-        refuse_misfit(self._address.name, self.schema, schema_to_pyarrow(schema), grows=self._address.grows)
+        refuse_misfit(
+            self._address.name, self.schema, schema_to_pyarrow(schema), adds_columns=self._address.adds_columns
+        )
         raise SinkError(
             f"the Iceberg table {self._address.name} was altered after rows were staged for it.",
             recoverable=True,
-            whole=True,
+            is_outage=True,
             hint="The batch is sent again.",
         )
 
@@ -138,7 +140,7 @@ class IcebergVersion(TableVersion):
         name = self._address.name
         try:
             transaction = self.table.transaction()
-            add_new_columns(transaction, self.table.schema(), self._rows, grows=self._address.grows)
+            add_new_columns(transaction, self.table.schema(), self._rows, adds_columns=self._address.adds_columns)
             transaction.set_properties(properties)
             update_snapshot = transaction.update_snapshot(snapshot_properties={"ckpt": json.dumps(note)})
             merged = self.table.properties.get("commit.manifest-merge.enabled") != _NEVER_MERGED

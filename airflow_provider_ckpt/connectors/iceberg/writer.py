@@ -55,7 +55,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
         """Close the catalog's connections."""
         self._address.close()
 
-    def _fresh(self) -> IcebergVersion:
+    def _open_version(self) -> IcebergVersion:
         if self._version is None:
             self._version = IcebergVersion(self._address, self._address.load_fenced())
         return self._version
@@ -64,7 +64,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
         rows = to_iceberg(rows)
         if rows.num_rows and version.schema.fields:
             columns = without_row_number(rows.schema)
-            refuse_misfit(self._address.name, version.schema, columns, grows=self._address.grows)
+            refuse_misfit(self._address.name, version.schema, columns, adds_columns=self._address.adds_columns)
         return rows
 
     def _record_errors(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:
@@ -76,7 +76,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
 
     def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Path]) -> WrittenFiles:
         table = version.table
-        schema = with_new_columns(table, rows.schema, grows=self._address.grows)
+        schema = with_new_columns(table, rows.schema, adds_columns=self._address.adds_columns)
         text = schema.model_dump_json()
         if not rows.num_rows:
             return WrittenFiles(schema=text)

@@ -62,85 +62,87 @@ class Database:
 
     :param connection: the Airflow connection
     :param jars: paths of the driver's jars
-    :param doing: purpose, for messages
+    :param operation: purpose, for messages
     """
 
-    def __init__(self, connection: Connection, jars: Sequence[str], doing: str) -> None:
+    def __init__(self, connection: Connection, jars: Sequence[str], operation: str) -> None:
         self._connection = connection
         self._jars = jars
-        self._doing = doing
+        self._operation = operation
         self._jvm: Jvm | None = None
-        self._open: Any = None
+        self._java_connection: Any = None
         self._dialect: Dialect | None = None
 
     @property
     def dialect(self) -> Dialect:
         """SQL dialect of the database."""
         if self._dialect is None:
-            with self._asking() as opened:
-                told = opened.getMetaData()
-                self._dialect = Dialect(told.getDatabaseProductName(), told.getIdentifierQuoteString())
+            with self._connected() as opened:
+                metadata = opened.getMetaData()
+                self._dialect = Dialect(metadata.getDatabaseProductName(), metadata.getIdentifierQuoteString())
         return self._dialect
 
     @cached_property
     def catalog(self) -> str:
         """Name of the database, as far as the driver knows it."""
-        with self._asking() as opened:
+        with self._connected() as opened:
             return str(opened.getCatalog() or "")
 
     @cached_property
     def driver(self) -> str:
         """Class name of the driver."""
-        with self._asking():
+        with self._connected():
             assert self._jvm is not None
             return str(self._jvm.java.sql.DriverManager.getDriver(self._connection.host).getClass().getName())
 
-    def rows(self, statement: str, gets: Sequence[CursorKind | ResultKind], most: int | None = None) -> list[list[Any]]:
+    def rows(
+        self, statement: str, kinds: Sequence[CursorKind | ResultKind], most: int | None = None
+    ) -> list[list[Any]]:
         """Return the rows of a query.
 
         :param statement: the query
-        :param gets: type of each column: a cursor, whose value is converted to its position, or something plain
+        :param kinds: type of each column: a cursor, whose value is converted to its position, or something plain
         :param most: maximum number of rows
         """
-        with self._asking() as opened:
-            asked = opened.createStatement()
+        with self._connected() as opened:
+            prepared = opened.createStatement()
             try:
                 if most is not None:
-                    asked.setMaxRows(most)
-                found = asked.executeQuery(statement)
+                    prepared.setMaxRows(most)
+                found = prepared.executeQuery(statement)
                 rows = []
                 while found.next():
-                    rows.append([self._get(found, at, get) for at, get in enumerate(gets, 1)])
+                    rows.append([self._get(found, at, get) for at, get in enumerate(kinds, 1)])
                 return rows
             finally:
-                asked.close()
+                prepared.close()
 
     def columns(self, query: str) -> list[DriverColumn]:
         """Return the columns of a query, which should return no rows."""
-        with self._asking() as opened:
-            asked = opened.createStatement()
+        with self._connected() as opened:
+            statement = opened.createStatement()
             try:
-                told = asked.executeQuery(query).getMetaData()
+                metadata = statement.executeQuery(query).getMetaData()
                 return [
                     DriverColumn(
-                        told.getColumnLabel(at),
-                        told.getColumnType(at),
-                        told.getColumnTypeName(at),
-                        told.getPrecision(at),
-                        told.getScale(at),
-                        told.isSigned(at),
-                        told.isNullable(at) != _NO_NULLS,
+                        metadata.getColumnLabel(at),
+                        metadata.getColumnType(at),
+                        metadata.getColumnTypeName(at),
+                        metadata.getPrecision(at),
+                        metadata.getScale(at),
+                        metadata.isSigned(at),
+                        metadata.isNullable(at) != _NO_NULLS,
                     )
-                    for at in range(1, told.getColumnCount() + 1)
+                    for at in range(1, metadata.getColumnCount() + 1)
                 ]
             finally:
-                asked.close()
+                statement.close()
 
     def close(self) -> None:
         """Close the connection and end the Java process."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-        jvm, opened, self._jvm, self._open = self._jvm, self._open, None, None
+        jvm, opened, self._jvm, self._java_connection = self._jvm, self._java_connection, None, None
         with suppress(Py4JError, OSError):  # a lost connection need not be closed
             if opened is not None:
                 opened.close()
@@ -148,28 +150,30 @@ class Database:
             jvm.close()
 
     @contextmanager
-    def _asking(self) -> Iterator[Any]:
+    def _connected(self) -> Iterator[Any]:
         """Provide the open connection, and convert errors."""
         from py4j.protocol import Py4JError, Py4JJavaError
 
         name = self._connection.id
         try:
-            if self._open is None:
-                self._open = self._connect()
-            yield self._open
+            if self._java_connection is None:
+                self._java_connection = self._connect()
+            yield self._java_connection
         except Py4JJavaError as error:
             found = sql_error(error)
             if found is None:
                 text = url_check.without_secrets(self._connection, str(error.java_exception))
-                raise SourceError(f"{self._doing} (connection {name!r}): {text}") from None
-            info = error_info(found, f"{self._doing} (connection {name!r})", self._connection)
-            if info.whole:
+                raise SourceError(f"{self._operation} (connection {name!r}): {text}") from None
+            info = error_info(found, f"{self._operation} (connection {name!r})", self._connection)
+            if info.is_outage:
                 self.close()
             raise to_exception(info) from None  # Py4J's own text may include what was sent
         except (Py4JError, OSError) as error:
             self.close()
             raise to_exception(
-                ErrorInfo(ErrorType.SOURCE, f"{self._doing}: the Java process was lost ({error})", True, whole=True)
+                ErrorInfo(
+                    ErrorType.SOURCE, f"{self._operation}: the Java process was lost ({error})", True, is_outage=True
+                )
             ) from None
 
     def _connect(self) -> Any:
@@ -180,9 +184,9 @@ class Database:
             )
         self._jvm = self._jvm or Jvm(self._jars)
         java = self._jvm.java
-        told = java.util.Properties()
+        properties = java.util.Properties()
         for key, value in driver_properties(self._connection).items():
-            told.setProperty(key, value)
+            properties.setProperty(key, value)
         java.sql.DriverManager.setLoginTimeout(_SECONDS)
         known = [driver.getClass().getName() for driver in java.sql.DriverManager.drivers().toList()]
         url = self._connection.host
@@ -191,7 +195,7 @@ class Database:
                 f"no driver accepts the JDBC URL of connection {self._connection.id!r}.",
                 hint=f"source.jars must name the driver's jar; found: {', '.join(known) or 'no driver'}.",
             )
-        return java.sql.DriverManager.getConnection(url, told)
+        return java.sql.DriverManager.getConnection(url, properties)
 
     def _get(self, found: Any, at: int, kind: CursorKind | ResultKind) -> Any:
         if kind is ResultKind.TEXT:
@@ -219,7 +223,7 @@ class Database:
 
 def to_exception(info: ErrorInfo) -> SourceError:
     """Return the exception for an error of the source."""
-    return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, whole=info.whole)
+    return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, is_outage=info.is_outage)
 
 
 def _microseconds(seconds: int, moment: Any) -> int:

@@ -78,14 +78,14 @@ class Column:
     :param type: the database's name of the type
     :param spark: Spark SQL type
     :param nullable: whether it may be null
-    :param foreign: whether only a text can represent the type
+    :param text_only: whether only a text can represent the type
     """
 
     name: str
     type: str
     spark: str
     nullable: bool
-    foreign: bool
+    text_only: bool
 
     @property
     def cast(self) -> bool:
@@ -106,21 +106,21 @@ class Column:
         return _CURSORS.get(self.spark)
 
 
-def to_spark_column(told: DriverColumn, *, foreign: bool, zoned: bool) -> Column:
+def to_spark_column(column: DriverColumn, *, text_only: bool, zoned: bool) -> Column:
     """Return a column as Spark reads it.
 
-    :param told: the driver's description
-    :param foreign: whether the code does not identify the type
+    :param column: the driver's description
+    :param text_only: whether the code does not identify the type
     :param zoned: whether it is a timestamp with time zone, although the code does not say so
     """
-    spark = "string" if foreign else _BY_CODE.get(told.code)
-    if spark == "boolean" and told.precision > 1:
+    spark = "string" if text_only else _BY_CODE.get(column.code)
+    if spark == "boolean" and column.precision > 1:
         spark = None
     elif spark == "decimal":
-        fits = 0 < told.precision <= 38 and 0 <= told.scale <= told.precision
-        spark = f"decimal({told.precision},{told.scale})" if fits else "string"
+        fits = 0 < column.precision <= 38 and 0 <= column.scale <= column.precision
+        spark = f"decimal({column.precision},{column.scale})" if fits else "string"
     elif spark == "timestamp_ntz" and zoned:
         spark = "timestamp"
-    if spark in _UNSIGNED and not told.signed:
+    if spark in _UNSIGNED and not column.signed:
         spark = _UNSIGNED[spark]
-    return Column(told.name, told.type, spark or "string", told.nullable, foreign or spark is None)
+    return Column(column.name, column.type, spark or "string", column.nullable, text_only or spark is None)

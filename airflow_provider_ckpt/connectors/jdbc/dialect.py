@@ -74,19 +74,21 @@ class Dialect:
     """SQL dialect of one database.
 
     :param product: name of the database product, from the driver
-    :param mark: quotation mark for names, from the driver; a blank if it does not quote names
+    :param quotation_mark: quotation mark for names, from the driver; a blank if it does not quote names
     """
 
     product: str
-    mark: str
+    quotation_mark: str
 
     def quote(self, name: str) -> str:
         """Return a name as SQL.
 
         :raises ConfigError: if the database has no way to quote it
         """
-        if self.mark.strip():
-            return self.mark + name.replace(self.mark, self.mark * 2) + self.mark
+        if self.quotation_mark.strip():
+            return (
+                self.quotation_mark + name.replace(self.quotation_mark, self.quotation_mark * 2) + self.quotation_mark
+            )
         if not _PLAIN.fullmatch(name):
             raise ConfigError(
                 f"the driver of {self.product} cannot quote the name {name!r}.", hint="Name a view of it."
@@ -97,16 +99,18 @@ class Dialect:
         """Return a table's name as SQL."""
         return ".".join(self.quote(part) for part in split_name(name))
 
-    def column(self, told: DriverColumn) -> Column:
+    def column(self, column: DriverColumn) -> Column:
         """Return a column as Spark reads it."""
         known, unknown = _IDENTIFIED_TYPES.get(self.product), _UNIDENTIFIED_TYPES.get(self.product, frozenset())
-        foreign = told.type in unknown or (known is not None and told.type not in known)
-        return to_spark_column(told, foreign=foreign, zoned=told.type == "timestamptz")
+        foreign = column.type in unknown or (known is not None and column.type not in known)
+        return to_spark_column(column, text_only=foreign, zoned=column.type == "timestamptz")
 
     def value(self, column: Column) -> str:
         """Return the SQL that selects a column."""
         name = self.quote(column.name)
-        return _CASTS_TO_TEXT[self.product].format(name) if column.foreign and self.product in _CASTS_TO_TEXT else name
+        return (
+            _CASTS_TO_TEXT[self.product].format(name) if column.text_only and self.product in _CASTS_TO_TEXT else name
+        )
 
     def first(self, count: int) -> str:
         """Return the clause that limits the number of rows; it follows ORDER BY."""
@@ -133,10 +137,10 @@ class Dialect:
         """Return a statement that fails unless the table has the given identity; None if the database has none."""
         if self.product != _POSTGRES:
             return None
-        mark = "$ckpt$"
-        while mark in table:
-            mark = f"{mark[:-1]}_$"
-        return _GUARD.format(_text_constant(table), int(identity.rpartition("/")[2]), mark)
+        tag = "$ckpt$"
+        while tag in table:
+            tag = f"{tag[:-1]}_$"
+        return _GUARD.format(_text_constant(table), int(identity.rpartition("/")[2]), tag)
 
 
 def position_constant(kind: CursorKind, position: int) -> str:
@@ -164,9 +168,9 @@ def split_name(name: str) -> list[str]:
     :raises ConfigError: if it is not such a name
     """
     found = _PARTS.findall(name)
-    parts = [quoted.replace('""', '"') if quoted else plain for quoted, plain in found]
-    whole = ".".join('"' + quoted + '"' if quoted else plain for quoted, plain in found)
-    if whole != name or len(parts) not in (1, 2, 3):
+    parts = [quoted.replace('""', '"') if quoted else unquoted for quoted, unquoted in found]
+    name_as_given = ".".join('"' + quoted + '"' if quoted else unquoted for quoted, unquoted in found)
+    if name_as_given != name or len(parts) not in (1, 2, 3):
         raise ConfigError(
             f"{name!r} is not the name of a table.", hint='Write schema.table; put a part that holds a dot in "quotes".'
         )

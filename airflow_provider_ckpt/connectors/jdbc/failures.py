@@ -65,21 +65,27 @@ def missing_class(error: BaseException) -> str | None:
     return next((found.text for found in java_errors(error) if set(_NO_CLASS) & set(found.kinds)), None)
 
 
-def error_info(found: JavaError, doing: str, connection: Connection) -> ErrorInfo:
+def error_info(found: JavaError, operation: str, connection: Connection) -> ErrorInfo:
     """Convert a driver's exception (semantics, section 7).
 
     :param found: the exception
-    :param doing: the operation, for the message
+    :param operation: the operation, for the message
     :param connection: connection whose secrets are removed from the message
     """
     state = found.state or None
     refused = state is not None and state.startswith(_NOT_TRANSIENT)
-    whole = not refused and (
+    is_outage = not refused and (
         bool(_CONNECTION_LOST & set(found.kinds)) or (state is not None and is_server_failure(state))
     )
-    recoverable = whole or (not refused and _TRANSIENT in found.kinds) or (state is not None and is_transient(state))
+    recoverable = (
+        is_outage or (not refused and _TRANSIENT in found.kinds) or (state is not None and is_transient(state))
+    )
     return ErrorInfo(
-        ErrorType.SOURCE, f"{doing}: {without_secrets(connection, _first_line(found.text))}", recoverable, state, whole
+        ErrorType.SOURCE,
+        f"{operation}: {without_secrets(connection, _first_line(found.text))}",
+        recoverable,
+        state,
+        is_outage,
     )
 
 

@@ -56,7 +56,7 @@ class Jvm:
         assert self._process.stdout is not None
         port, token = (self._process.stdout.readline().decode().strip() for _ in range(2))
         if not token:
-            raise SourceError(f"Java ended as soon as it was started: {self._said()}", hint="Try: java -version")
+            raise SourceError(f"Java ended as soon as it was started: {self._first_line()}", hint="Try: java -version")
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(port), auth_token=token))
         self.packages: Any = self._gateway.jvm
         # Drivers may print to the standard output, which is not read.
@@ -73,10 +73,10 @@ class Jvm:
         :param kind: class of its elements
         :param values: its elements
         """
-        made = self._gateway.new_array(getattr(self.packages, kind), len(values))
+        java_array = self._gateway.new_array(getattr(self.packages, kind), len(values))
         for at, value in enumerate(values):
-            made[at] = value
-        return made
+            java_array[at] = value
+        return java_array
 
     def close(self) -> None:
         """End the process."""
@@ -97,7 +97,7 @@ class Jvm:
         self._process.stdout.close()
         self._stderr.close()
 
-    def _said(self) -> str:
+    def _first_line(self) -> str:
         """Return the first line that Java printed when it failed."""
         self._process.kill()
         self._process.wait()
@@ -108,5 +108,5 @@ class Jvm:
 
 
 def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / "java") if home else "java"
+    java_home = os.environ.get("JAVA_HOME")
+    return str(Path(java_home) / "bin" / "java") if java_home else "java"

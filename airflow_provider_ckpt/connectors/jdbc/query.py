@@ -60,13 +60,13 @@ def table_query(table: Table) -> ReadQuery:
     """Return the description that all batches of a table share, without a condition for rows."""
     dialect = table.dialect
     named = [
-        *((f"ckpt_{at}", dialect.value(column)) for at, column in enumerate(table.wanted)),
-        (CURSOR_ALIAS, table.at),
+        *((f"ckpt_{at}", dialect.value(column)) for at, column in enumerate(table.columns)),
+        (CURSOR_ALIAS, table.cursor_sql),
     ]
     selected = ", ".join(f"{value} AS {dialect.quote(name)}" for name, value in named)
     return ReadQuery(
         f"(SELECT {selected} FROM {table.sql}) ckpt_rows",
-        [_column(column) for column in table.wanted],
+        [_column(column) for column in table.columns],
         table.kind,
         table.label,
         table.cursor.name,

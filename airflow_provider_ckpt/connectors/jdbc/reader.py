@@ -25,17 +25,17 @@ class JdbcReader:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002  # Spark uses them
         self._table = pipeline.source.table
-        self._held: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
+        self._accepted: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
 
     def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
         """Accept the records of a batch."""
-        self._held = task.key, records
+        self._accepted = task.key, records
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the records that were accepted last, which must belong to this batch."""
-        if self._held is None or self._held[0] != task.key:
+        if self._accepted is None or self._accepted[0] != task.key:
             raise SourceError(f"the rows of {self._table} did not come with the batch.", batch=str(task.key))
-        yield from self._held[1]
+        yield from self._accepted[1]
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return the dead letter headers: table, partition, position."""
@@ -47,4 +47,4 @@ class JdbcReader:
 
     def close(self) -> None:
         """Release the records."""
-        self._held = None
+        self._accepted = None

@@ -91,15 +91,15 @@ class JdbcSource:
 
     def shape(self) -> RecordShape:
         """Return the table's columns (or those that the pipeline names) and their Spark types."""
-        return RecordShape(False, [(column.name, column.spark) for column in self._table().wanted])
+        return RecordShape(False, [(column.name, column.spark) for column in self._table().columns])
 
     def plan(self, request: PlanRequest) -> Plan:
         """Split each range into batches; a range without an end reaches to the newest bound that is old enough."""
         table = self._table()
-        plan = self._bounded(table, request)
+        plan = self._with_closed_bound(table, request)
         batches: list[PlannedBatch] = []
         left, more = request.max_records, plan.more
-        for todo in request.todo:
+        for todo in request.ranges:
             end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
             if end is None or end <= todo.start:
                 continue
@@ -115,7 +115,7 @@ class JdbcSource:
             more = more or found.more
         return replace(plan, batches=batches, more=more)
 
-    def late(self) -> bool:
+    def may_have_late_records(self) -> bool:
         """Return True: the end of the last transaction below a bound is unknown."""
         return True
 
@@ -164,21 +164,21 @@ class JdbcSource:
             error.pipeline = self._pipeline
             raise
 
-    def _bounded(self, table: Table, request: PlanRequest) -> Plan:
+    def _with_closed_bound(self, table: Table, request: PlanRequest) -> Plan:
         """Return a plan with the bound for new rows: the stored one, or the newest one after waiting ``close_wait``."""
-        open_ended = [todo.start for todo in request.todo if todo.needs_bound]
+        open_ended = [todo.start for todo in request.ranges if todo.needs_bound]
         if not open_ended:
             return Plan()
         table.refuse_nulls()
         tail, newest = max(open_ended), _next_position(table)
         if newest is None or newest <= tail:  # nothing new is visible, so there is nothing to wait for
             return Plan()
-        stood = request.states.get(table.label, {}).get(_AGED_BOUND, tail)
-        if stood <= tail:
-            if not request.look:
+        stored = request.states.get(table.label, {}).get(_AGED_BOUND, tail)
+        if stored <= tail:
+            if not request.lag_only:
                 time.sleep(self._wait)
-            stood = newest
-        return Plan(bounds={table.label: stood}, states={table.label: {_AGED_BOUND: stood}}, more=newest > stood)
+            stored = newest
+        return Plan(bounds={table.label: stored}, states={table.label: {_AGED_BOUND: stored}}, more=newest > stored)
 
 
 def _next_position(table: Table) -> int | None:

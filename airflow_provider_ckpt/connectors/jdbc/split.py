@@ -70,21 +70,21 @@ def split(table: Table, span: Range, records: int, most: int) -> Split:
     :param records: records of a batch
     :param most: approximate maximum of records to plan; at least one batch is planned
     """
-    looked = min(max(most // records, 1), _MAX_BATCHES) * records + 1
-    groups = _groups(table, span, records, looked)
+    limit = min(max(most // records, 1), _MAX_BATCHES) * records + 1
+    groups = _groups(table, span, records, limit)
     if not groups:
         return Split((), False)
-    more, end = sum(group.rows for group in groups) >= looked, span.end
+    more, end = sum(group.rows for group in groups) >= limit, span.end
     if more and len(groups) > 1:
         end = groups.pop().first  # further rows of this group were not queried
     elif more:
         following = table.after(groups[0].last, span.end)
         more, end = following is not None, span.end if following is None else following
         groups = [_Group(groups[0].first, groups[0].last, table.count(Range(span.start, end)))]
-    edges = [span.start, *(group.first for group in groups[1:]), end]
+    bounds = [span.start, *(group.first for group in groups[1:]), end]
     batches = [
         PlannedBatch(table.label, Range(low, high), group.rows)
-        for low, high, group in zip(edges[:-1], edges[1:], groups, strict=True)
+        for low, high, group in zip(bounds[:-1], bounds[1:], groups, strict=True)
     ]
     return Split(batches, more)
 
@@ -94,21 +94,21 @@ def empty_batch(table: Table, span: Range) -> Split:
     return Split([PlannedBatch(table.label, span, 0)], False)
 
 
-def _groups(table: Table, span: Range, records: int, looked: int) -> list[_Group]:
-    """Return the first ``looked`` rows of a range in groups of ``records``.
+def _groups(table: Table, span: Range, records: int, limit: int) -> list[_Group]:
+    """Return the first ``limit`` rows of a range in groups of ``records``.
 
     Values that differ by less than a microsecond have one position, so their groups are merged.
 
     :param table: the table
     :param span: the range
     :param records: rows of a group
-    :param looked: maximum number of rows
+    :param limit: maximum number of rows
     """
     query = f"""
         SELECT MIN(ckpt_at), MAX(ckpt_at), COUNT(*) FROM (
             SELECT ckpt_at, FLOOR((RANK() OVER (ORDER BY ckpt_at) - 1) / {records:d}) AS ckpt_group FROM (
-                SELECT {table.at} AS ckpt_at FROM {table.sql} WHERE {table.within(span)}
-                ORDER BY {table.at} {table.dialect.first(looked)}
+                SELECT {table.cursor_sql} AS ckpt_at FROM {table.sql} WHERE {table.within(span)}
+                ORDER BY {table.cursor_sql} {table.dialect.first(limit)}
             ) ckpt_looked
         ) ckpt_ranked GROUP BY ckpt_group ORDER BY ckpt_group"""
     groups: list[_Group] = []

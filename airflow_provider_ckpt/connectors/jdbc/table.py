@@ -23,7 +23,7 @@ class Table:
     :param sql: its name as SQL
     :param cursor: the column that orders its rows
     :param kind: type of the cursor
-    :param wanted: the columns to read, in order
+    :param columns: the columns to read, in order
     """
 
     database: Database
@@ -31,7 +31,7 @@ class Table:
     sql: str
     cursor: Column
     kind: CursorKind
-    wanted: Sequence[Column]
+    columns: Sequence[Column]
 
     @property
     def dialect(self) -> Dialect:
@@ -39,13 +39,13 @@ class Table:
         return self.database.dialect
 
     @property
-    def at(self) -> str:
+    def cursor_sql(self) -> str:
         """The cursor as SQL."""
         return self.dialect.quote(self.cursor.name)
 
     def within(self, span: Range) -> str:
         """Return the condition for the rows of a range."""
-        return self.dialect.within(self.kind, self.at, span)
+        return self.dialect.within(self.kind, self.cursor_sql, span)
 
     def count(self, span: Range, most: int | None = None) -> int:
         """Return the number of rows that a range shows now.
@@ -55,13 +55,17 @@ class Table:
         """
         rows = f"FROM {self.sql} WHERE {self.within(span)}"
         if most is not None:
-            rows = f"FROM (SELECT {self.at} AS ckpt_at {rows} ORDER BY {self.at} {self.dialect.first(most)}) ckpt_held"
+            rows = (
+                f"FROM (SELECT {self.cursor_sql} AS ckpt_at {rows} ORDER BY {self.cursor_sql} "
+                f"{self.dialect.first(most)}) ckpt_held"
+            )
         return int(self.database.rows(f"SELECT COUNT(*) {rows}", [ResultKind.COUNT])[0][0])
 
     def positions(self, span: Range) -> list[int]:
         """Return the positions of the rows that a range shows now, in order."""
         found = self.database.rows(
-            f"SELECT {self.at} FROM {self.sql} WHERE {self.within(span)} ORDER BY {self.at}", [self.kind]
+            f"SELECT {self.cursor_sql} FROM {self.sql} WHERE {self.within(span)} ORDER BY {self.cursor_sql}",
+            [self.kind],
         )
         return [row[0] for row in found]
 
@@ -70,7 +74,7 @@ class Table:
 
         :raises SourceError: if no position can follow it
         """
-        found: int | None = self.database.rows(f"SELECT MAX({self.at}) FROM {self.sql}", [self.kind])[0][0]
+        found: int | None = self.database.rows(f"SELECT MAX({self.cursor_sql}) FROM {self.sql}", [self.kind])[0][0]
         if found is not None and found >= _MAX_POSITION:
             raise SourceError(
                 f"cursor {self.cursor.name} of {self.label} has reached the largest 64-bit number, so nothing can "
@@ -81,7 +85,7 @@ class Table:
 
     def after(self, position: int, end: int) -> int | None:
         """Return the first position after the given one and before ``end``, or None if there is none."""
-        query = f"SELECT MIN({self.at}) FROM {self.sql} WHERE {self.within(Range(position + 1, end))}"
+        query = f"SELECT MIN({self.cursor_sql}) FROM {self.sql} WHERE {self.within(Range(position + 1, end))}"
         found: int | None = self.database.rows(query, [self.kind])[0][0]
         return found
 
@@ -92,7 +96,7 @@ class Table:
         """
         if not self.cursor.nullable:
             return
-        query = f"SELECT {self.at} FROM {self.sql} WHERE {self.at} IS NULL"
+        query = f"SELECT {self.cursor_sql} FROM {self.sql} WHERE {self.cursor_sql} IS NULL"
         if self.database.rows(query, [self.kind], most=1):
             raise ConfigError(
                 f"cursor {self.cursor.name} of {self.label} is NULL in some rows, which therefore have no position.",
@@ -119,7 +123,7 @@ def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -
     dialect = database.dialect
     sql, label = dialect.table(name), ".".join(split_name(name))
     try:
-        told = database.columns(f"SELECT * FROM {sql} WHERE 1 = 0")
+        driver_columns = database.columns(f"SELECT * FROM {sql} WHERE 1 = 0")
     except SourceError as error:
         if error.recoverable:
             raise
@@ -128,7 +132,7 @@ def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -
             hint="Check source.table (catalog.schema.table or less of it, in the database's letter case: it is quoted) "
             "and the rights of the connection's user.",
         ) from error
-    columns = {item.name: dialect.column(item) for item in told}
+    columns = {item.name: dialect.column(item) for item in driver_columns}
     missing = [item for item in (*wanted, cursor) if item not in columns]
     if missing:
         raise ConfigError(

@@ -268,8 +268,8 @@ def _kind(url: str) -> str:
 def _parameters(url: str) -> Iterator[tuple[str, str, bool]]:
     """Yield the parameters of a URL: decoded name, value, and whether it is in an Oracle descriptor."""
     kind = _kind(url)
-    head, mark, query = url.partition("?") if kind in _QUERY_WITH_COMMAS else (url, "", "")
-    parts = ((head, _WITH_COMMAS if kind == "oracle" else _IN_URL), (mark + query, _WITH_COMMAS))
+    head, separator, query = url.partition("?") if kind in _QUERY_WITH_COMMAS else (url, "", "")
+    parts = ((head, _WITH_COMMAS if kind == "oracle" else _IN_URL), (separator + query, _WITH_COMMAS))
     for part, pattern in parts:
         for found in pattern.finditer(part):
             in_descriptor = kind == "oracle" and part[: found.start()].endswith("(")

@@ -128,12 +128,12 @@ def refuse_settings(connection: str, extra: Mapping[str, Any], *, writes: bool) 
     for name, value in client_settings(extra).items():
         if name not in allowed:
             near = difflib.get_close_matches(name, sorted(allowed), 1)
-            meant = f"Did you mean {near[0]}? " if near else ""
+            suggestion = f"Did you mean {near[0]}? " if near else ""
             raise ConfigError(
                 f"connection {connection!r} sets {name[:100]!r}, which is not allowed for a Kafka connection: it is "
                 "not a client setting, or it loads code, runs a command, or is set by the connector itself.",
-                hint=f"{meant}Remove it from the connection's extra; the page on Kafka in the documentation says which "
-                "settings are allowed.",
+                hint=f"{suggestion}Remove it from the connection's extra; the page on Kafka in the documentation says "
+                "which settings are allowed.",
             )
         if name in _PASSED_TO_SHELL and not _SHELL_SAFE.fullmatch(str(value)):
             raise ConfigError(

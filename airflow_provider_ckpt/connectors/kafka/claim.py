@@ -51,31 +51,31 @@ class PartitionClaim:
         self._context = context
         topic = receipts_topic(context.pipeline)
         seconds = answer_timeout(connection) + transaction_timeout(connection)
-        books = ReceiptsTopicState(context.ledger, partition)
-        with closing(ReceiptsReader(connection, topic, books, committed=True)) as reading:
+        state = ReceiptsTopicState(context.ledger, partition)
+        with closing(ReceiptsReader(connection, topic, state, committed=True)) as reading:
             reading.read_to_stable_end(seconds)
-            refuse_if_fenced(books, context.epoch, context.pipeline)
+            refuse_if_fenced(state, context.epoch, context.pipeline)
             used = UsedId(context.epoch, partition)
-            if used not in books.ids:
+            if used not in state.ids:
                 write_records(connection, topic, [(id_key(context.ledger, used), time_value(datetime.now(UTC)))])
             self.transactions = TransactionalProducer(
                 connection, transactional_id(context, partition), topic, batch_bytes
             )
             try:
-                reading.to(topics.end(topic), seconds)
-                refuse_unless_current(books, context.epoch, context.pipeline)
+                reading.read_to(topics.end(topic), seconds)
+                refuse_unless_current(state, context.epoch, context.pipeline)
             except BaseException:
                 self.transactions.close()
                 raise
-        self._books = books
+        self._state = state
 
     def receipt(self, key: BatchKey) -> Receipt | None:
         """Return the receipt of a batch; None if it has none."""
-        return self._books.receipt(key)
+        return self._state.receipt(key)
 
-    def claimed(self, receipt: Receipt) -> None:
+    def add_committed(self, receipt: Receipt) -> None:
         """Add a receipt that was committed under this claim."""
-        self._books.receipts[receipt.key] = receipt_value(receipt)
+        self._state.receipts[receipt.key] = receipt_value(receipt)
 
     def close(self) -> None:
         """Close the connection."""
@@ -91,5 +91,5 @@ def read_epochs(connection: Connection, topics: SinkTopicsClient, context: SinkC
     """
     topic = receipts_topic(context.pipeline)
     with closing(ReceiptsReader(connection, topic, ReceiptsTopicState(context.ledger, ""), committed=False)) as reading:
-        reading.to(topics.end(topic), answer_timeout(connection))
-        return reading.books
+        reading.read_to(topics.end(topic), answer_timeout(connection))
+        return reading.state

@@ -179,16 +179,16 @@ def answer_timeout(connection: Connection) -> float:
     return float(connection.extra.get("socket.timeout.ms", DEFAULT_TIMEOUT * 1000)) / 1000
 
 
-def to_error_info(error: KafkaError, kind: ErrorType, doing: str, connection: Connection) -> ErrorInfo:
+def to_error_info(error: KafkaError, kind: ErrorType, operation: str, connection: Connection) -> ErrorInfo:
     """Convert an error of the Kafka client or broker (semantics, section 7).
 
     :param error: the error
     :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that reported it
-    :param doing: the operation, for the message
+    :param operation: the operation, for the message
     :param connection: of the cluster, for the message; its secrets are masked
     """
     text = _mask_secrets(
-        f"{doing} at {bootstrap_servers(connection)} (connection {connection.id!r}): {error.str()}", connection
+        f"{operation} at {bootstrap_servers(connection)} (connection {connection.id!r}): {error.str()}", connection
     )
     code = error.code()
     if kind is ErrorType.KAFKA_PRODUCER and code in error_codes(_FENCED):
@@ -196,9 +196,9 @@ def to_error_info(error: KafkaError, kind: ErrorType, doing: str, connection: Co
     if kind is ErrorType.KAFKA_PRODUCER and code in error_codes(_BAD_RECORD):
         return ErrorInfo(ErrorType.SERIALIZATION, text)
     if code in error_codes(_NOT_RETRIABLE):
-        return ErrorInfo(kind, text, False, whole=True)
+        return ErrorInfo(kind, text, False, is_outage=True)
     if code in error_codes(_UNREACHABLE):
-        return ErrorInfo(kind, text, True, whole=True)
+        return ErrorInfo(kind, text, True, is_outage=True)
     return ErrorInfo(kind, text, bool(error.retriable()))
 
 
@@ -219,7 +219,7 @@ def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
     kind: type[CkptError] = SinkError
     if info.type in (ErrorType.KAFKA_CONSUMER, ErrorType.KAFKA_PRODUCER):
         kind = KafkaConsumerError if info.type is ErrorType.KAFKA_CONSUMER else KafkaProducerError
-    error = kind(info.message, recoverable=info.recoverable, whole=info.whole, hint=hint)
+    error = kind(info.message, recoverable=info.recoverable, is_outage=info.is_outage, hint=hint)
     error.type = info.type
     return error
 
@@ -237,9 +237,9 @@ class ClientErrors:
         """Return the most specific error: a non-retriable one, else the first that is not a timeout, else None."""
         from confluent_kafka import KafkaError
 
-        dull = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+        unspecific = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
         found = [error for error in self._errors if is_not_retriable(error)]
-        found += [error for error in self._errors if error.code() not in dull]
+        found += [error for error in self._errors if error.code() not in unspecific]
         return next(iter(found), None)
 
     def clear(self) -> None:
@@ -248,19 +248,23 @@ class ClientErrors:
 
 
 def from_kafka_exception(
-    error: Exception, kind: ErrorType, doing: str, connection: Connection, noticed: ClientErrors | None = None
+    error: Exception, kind: ErrorType, operation: str, connection: Connection, client_errors: ClientErrors | None = None
 ) -> CkptError:
     """Return the exception for a ``KafkaException``.
 
     :param error: the ``KafkaException``
     :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that raised it
-    :param doing: the operation, for the message
+    :param operation: the operation, for the message
     :param connection: of the cluster, for the message; its secrets are masked
-    :param noticed: errors that the client reported meanwhile, which may be more specific
+    :param client_errors: errors that the client reported meanwhile, which may be more specific
     """
-    plain: KafkaError = error.args[0]
-    better = noticed.most_specific() if noticed is not None and plain.code() in error_codes(_UNREACHABLE) else None
-    return to_exception(to_error_info(better or plain, kind, doing, connection))
+    kafka_error: KafkaError = error.args[0]
+    specific = (
+        client_errors.most_specific()
+        if client_errors is not None and kafka_error.code() in error_codes(_UNREACHABLE)
+        else None
+    )
+    return to_exception(to_error_info(specific or kafka_error, kind, operation, connection))
 
 
 def create_client(make: Any, config: Mapping[str, Any], connection: Connection) -> Any:
@@ -276,9 +280,9 @@ def create_client(make: Any, config: Mapping[str, Any], connection: Connection) 
     try:
         return make(dict(config))
     except (KafkaException, TypeError, ValueError) as error:
-        said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        message = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         raise ConfigError(
-            f"connection {connection.id!r} does not configure a Kafka client: {_mask_secrets(said, connection)}",
+            f"connection {connection.id!r} does not configure a Kafka client: {_mask_secrets(message, connection)}",
             hint="Its extra is confluent-kafka's configuration: bootstrap.servers, security.protocol and so on.",
         ) from None
 

@@ -25,7 +25,7 @@ _MAX_MESSAGES = 1000
 
 
 def read_committed(
-    connection: Connection, topic: str, ends: Mapping[int, int], seconds: float, *, doing: str
+    connection: Connection, topic: str, ends: Mapping[int, int], seconds: float, *, operation: str
 ) -> Iterator[list[Message]]:
     """Yield the topic's messages that were committed or written outside any transaction, in lists of up to 1000.
 
@@ -33,12 +33,12 @@ def read_committed(
     :param topic: the topic's name
     :param ends: end offset of each partition
     :param seconds: maximum time without a new message, as while a transaction is open
-    :param doing: the operation, for error messages
+    :param operation: the operation, for error messages
     :raises KafkaProducerError: if it takes longer, or the broker cannot be reached
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    noticed = ClientErrors()
+    client_errors = ClientErrors()
     settings = {
         "group.id": "ckpt",
         "enable.auto.commit": False,
@@ -46,7 +46,7 @@ def read_committed(
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
         "check.crcs": True,
-        "error_cb": noticed,
+        "error_cb": client_errors,
     }
     left = dict(ends)
     with closing(
@@ -55,16 +55,16 @@ def read_committed(
         consumer.assign([TopicPartition(topic, number, 0) for number in ends])
         deadline = time.monotonic() + seconds
         while left:
-            got = consumer.consume(_MAX_MESSAGES, _POLL_SECONDS)
-            if not got and time.monotonic() > deadline:
-                raise _timeout_error(connection, topic, noticed, doing)
+            consumed = consumer.consume(_MAX_MESSAGES, _POLL_SECONDS)
+            if not consumed and time.monotonic() > deadline:
+                raise _timeout_error(connection, topic, client_errors, operation)
             messages = []
-            for message in got:
+            for message in consumed:
                 error = message.error()
                 if error is None:
                     messages.append(message)
                 elif error.code() != KafkaError._PARTITION_EOF:
-                    raise to_exception(to_error_info(error, ErrorType.KAFKA_PRODUCER, doing, connection))
+                    raise to_exception(to_error_info(error, ErrorType.KAFKA_PRODUCER, operation, connection))
                 elif (message.offset() or 0) >= left.get(message.partition() or 0, 0):
                     left.pop(message.partition() or 0, None)
             if messages:
@@ -72,13 +72,13 @@ def read_committed(
                 yield messages
 
 
-def _timeout_error(connection: Connection, topic: str, noticed: ClientErrors, doing: str) -> Exception:
+def _timeout_error(connection: Connection, topic: str, client_errors: ClientErrors, operation: str) -> Exception:
     """Return the error for a timeout: the broker does not answer, or a transaction is open."""
-    most_specific = noticed.most_specific()
+    most_specific = client_errors.most_specific()
     if most_specific is not None:
-        return to_exception(to_error_info(most_specific, ErrorType.KAFKA_PRODUCER, doing, connection))
+        return to_exception(to_error_info(most_specific, ErrorType.KAFKA_PRODUCER, operation, connection))
     return KafkaProducerError(
-        f"{doing}: a transaction stays open in topic {topic}, so the records after it cannot be read.",
+        f"{operation}: a transaction stays open in topic {topic}, so the records after it cannot be read.",
         recoverable=True,
         hint="It ends after its producer's transaction.timeout.ms at the latest; try again then.",
     )

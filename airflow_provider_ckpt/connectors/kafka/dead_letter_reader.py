@@ -38,7 +38,7 @@ class DeadLetterReader:
         self._topic = topic
         self._context = context
 
-    def of(
+    def read(
         self,
         wanted: Mapping[AttemptKey, bytes | None],
         ends: Mapping[int, int],
@@ -53,11 +53,11 @@ class DeadLetterReader:
         """
         found: dict[AttemptKey, dict[int, StoredDeadLetter]] = {}
         malformed: list[str] = []
-        doing = f"reading dead letter topic {self._topic}"
-        for messages in read_committed(self._connection, self._topic, ends, seconds, doing=doing):
+        operation = f"reading dead letter topic {self._topic}"
+        for messages in read_committed(self._connection, self._topic, ends, seconds, operation=operation):
             for message in messages:
                 try:
-                    self._take(message, wanted, found)
+                    self._add(message, wanted, found)
                 except ValueError as error:
                     malformed.append(f"partition {message.partition()}, offset {message.offset()}: {error}")
         if malformed:
@@ -72,13 +72,13 @@ class DeadLetterReader:
             )
         return {
             source: [
-                kept
-                for _, kept in sorted(dead_letters.items(), key=lambda item: (item[1].dead_letter.position, item[0]))
+                stored
+                for _, stored in sorted(dead_letters.items(), key=lambda item: (item[1].dead_letter.position, item[0]))
             ]
             for source, dead_letters in found.items()
         }
 
-    def _take(
+    def _add(
         self,
         message: Message,
         wanted: Mapping[AttemptKey, bytes | None],
@@ -94,19 +94,21 @@ class DeadLetterReader:
             raise ValueError("a header's name is not UTF-8") from None
         if not headers or headers[-1][0] != DEAD_LETTER_HEADER:
             return
-        said = IdentifyingHeader.read(headers[-1][1], self._context, len(headers) - 1)
-        if said is None or said.source not in wanted:
+        header = IdentifyingHeader.parse(headers[-1][1], self._context, len(headers) - 1)
+        if header is None or header.source not in wanted:
             return
-        own, rest = headers[: said.own_headers], headers[said.own_headers : -1]
-        secret = wanted[said.source]
+        own, rest = headers[: header.own_headers], headers[header.own_headers : -1]
+        secret = wanted[header.source]
         key, value = _to_bytes(message.key()), _to_bytes(message.value())
-        if secret is not None and said.document.get("seal") != seal(secret, said.document, key, value, headers[:-1]):
+        if secret is not None and header.document.get("seal") != seal(
+            secret, header.document, key, value, headers[:-1]
+        ):
             raise ValueError("its seal is not that of the attempt that it names")
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
-        dead_letter = DeadLetter(said.position, key, value, said.error, texts, own)
-        dead_letters = found.setdefault(said.source, {})
+        dead_letter = DeadLetter(header.position, key, value, header.error, texts, own)
+        dead_letters = found.setdefault(header.source, {})
         # A dead letter may be written twice; another message with its number was written later and is ignored.
-        dead_letters.setdefault(said.number, StoredDeadLetter(said.source, dead_letter, _message_time(message)))
+        dead_letters.setdefault(header.number, StoredDeadLetter(header.source, dead_letter, _message_time(message)))
 
 
 def _to_bytes(value: str | bytes | None) -> bytes | None:

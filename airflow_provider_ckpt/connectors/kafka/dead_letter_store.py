@@ -60,7 +60,7 @@ class KafkaDeadLetterStore:
         self._queue = pipeline.dead_letter_queue
         self._connection = require_connection(_with_brokers(connection, self._queue.brokers), "dead_letter_queue")
         self._context = context
-        self._noticed = ClientErrors()
+        self._client_errors = ClientErrors()
         self._producer: Producer | None = None
 
     def check(self) -> None:
@@ -76,15 +76,15 @@ class KafkaDeadLetterStore:
             "dead_letter_queue.topic": require_topic(self._queue.topic, "dead_letter_queue.topic", self._pipeline.name)
         }
         refuse_receipts_topics(named, None, self._pipeline.name)
-        self._topics().dead_letters(self._queue.topic, None, self._queue.compression)
+        self._topics().ensure_dead_letter_topic(self._queue.topic, None, self._queue.compression)
 
     def outputs(self) -> Sequence[Output]:
         """See :class:`NamesOutputs`."""
         found = self._topics().find(self._queue.topic)
         return [WrittenTarget("dead_letter_queue.topic", found.name, "kafka", found.id)] if found else []
 
-    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
-        """See :meth:`DeadLetterStore.keep`."""
+    def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
+        """See :meth:`DeadLetterStore.store`."""
         for start in range(first, len(dead_letters), _MAX_UNACKNOWLEDGED):
             self._send(task, dead_letters, range(start, min(start + _MAX_UNACKNOWLEDGED, len(dead_letters))))
 
@@ -96,12 +96,12 @@ class KafkaDeadLetterStore:
             if error is not None:
                 failures.append(error)
 
-        producer = self._opened()
+        producer = self._get_producer()
         sender = Sender(producer, self._queue.topic, {})
         for number in numbers:
             dead_letter = dead_letters[number]
             headers = dead_letter_headers(dead_letter, task, self._context, number)
-            sender.one(dead_letter.value, watch, {"key": dead_letter.key, "headers": headers})
+            sender.send_one(dead_letter.value, watch, {"key": dead_letter.key, "headers": headers})
         left = producer.flush(self._seconds + 1)
         if failures or left:
             raise self._failure(failures)
@@ -113,9 +113,9 @@ class KafkaDeadLetterStore:
         topic = topics.find(self._queue.topic)
         if topic is None:
             return
-        kept = DeadLetterReader(self._connection, self._queue.topic, self._context)
+        reader = DeadLetterReader(self._connection, self._queue.topic, self._context)
         seconds = self._seconds + transaction_timeout(self._connection)
-        found = kept.of(dict.fromkeys(wanted), topics.ends(self._queue.topic, topic.partitions), seconds)
+        found = reader.read(dict.fromkeys(wanted), topics.ends(self._queue.topic, topic.partitions), seconds)
         for source in wanted:
             yield from found.get(source, ())
 
@@ -132,7 +132,7 @@ class KafkaDeadLetterStore:
     def _topics(self) -> SinkTopicsClient:
         return SinkTopicsClient(self._connection, self._pipeline.name)
 
-    def _opened(self) -> Producer:
+    def _get_producer(self) -> Producer:
         if self._producer is None:
             from confluent_kafka import Producer
 
@@ -140,7 +140,7 @@ class KafkaDeadLetterStore:
                 **_PRODUCER_SETTINGS,
                 "compression.type": self._queue.compression,
                 "message.timeout.ms": int(self._seconds * 1000),
-                "error_cb": self._noticed,
+                "error_cb": self._client_errors,
             }
             config: dict[str, Any] = client_config(self._connection, "ckpt-letters", own)
             config = {name: value for name, value in config.items() if not name.startswith("transaction")}
@@ -152,12 +152,12 @@ class KafkaDeadLetterStore:
         from confluent_kafka import KafkaError
 
         self.close()
-        plain = failures[0] if failures else KafkaError(KafkaError._TIMED_OUT)
-        unanswered = plain.code() in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT)
-        better = (self._noticed.most_specific() if unanswered else None) or plain
-        self._noticed.clear()
-        doing = f"writing a dead letter to topic {self._queue.topic}"
-        return to_exception(to_error_info(better, ErrorType.KAFKA_PRODUCER, doing, self._connection))
+        kafka_error = failures[0] if failures else KafkaError(KafkaError._TIMED_OUT)
+        unanswered = kafka_error.code() in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT)
+        specific = (self._client_errors.most_specific() if unanswered else None) or kafka_error
+        self._client_errors.clear()
+        operation = f"writing a dead letter to topic {self._queue.topic}"
+        return to_exception(to_error_info(specific, ErrorType.KAFKA_PRODUCER, operation, self._connection))
 
 
 def _with_brokers(connection: Connection | None, brokers: str | None) -> Connection | None:

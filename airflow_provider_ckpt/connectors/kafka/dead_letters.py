@@ -68,14 +68,14 @@ def seal(secret: bytes, document: Mapping[str, Any], key: bytes | None, value: b
     :param value: value of the message
     :param headers: headers before the identifying one
     """
-    said = {name: item for name, item in document.items() if name != "seal"}
-    parts: list[bytes | None] = [json.dumps(said, sort_keys=True).encode(), key, value]
+    unsealed = {name: item for name, item in document.items() if name != "seal"}
+    parts: list[bytes | None] = [json.dumps(unsealed, sort_keys=True).encode(), key, value]
     for name, content in headers:
         parts += [name.encode(), content]
-    made = hmac.new(secret, digestmod=hashlib.sha256)
+    digest = hmac.new(secret, digestmod=hashlib.sha256)
     for part in parts:
-        made.update(b"-" if part is None else b"%d:" % len(part) + part)
-    return made.hexdigest()
+        digest.update(b"-" if part is None else b"%d:" % len(part) + part)
+    return digest.hexdigest()
 
 
 _MAX_INTEGER = 2**63 - 1
@@ -101,7 +101,7 @@ class IdentifyingHeader:
     document: Mapping[str, Any]
 
     @classmethod
-    def read(cls, header: bytes | None, context: SinkContext, others: int) -> IdentifyingHeader | None:
+    def parse(cls, header: bytes | None, context: SinkContext, others: int) -> IdentifyingHeader | None:
         """Parse the header of a dead letter of this ledger and pipeline; return None for one of another.
 
         :param header: its bytes, which any program may have written

@@ -27,27 +27,27 @@ _PARALLEL_FENCES = 8
 """Number of transactional ids that the fence initialises in parallel, since each takes a few round trips."""
 
 
-def refuse_if_fenced(books: ReceiptsTopicState, epoch: int, pipeline: str) -> None:
+def refuse_if_fenced(state: ReceiptsTopicState, epoch: int, pipeline: str) -> None:
     """Raise an error if the receipts topic contains a newer epoch of this ledger.
 
-    :param books: content of the receipts topic
+    :param state: content of the receipts topic
     :param epoch: epoch of the run
     :param pipeline: name of the pipeline
     :raises FencedError: naming both epochs
     """
-    fencing.refuse_if_fenced(books.newest, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
+    fencing.refuse_if_fenced(state.newest_epoch, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
 
 
-def refuse_unless_current(books: ReceiptsTopicState, epoch: int, pipeline: str) -> None:
+def refuse_unless_current(state: ReceiptsTopicState, epoch: int, pipeline: str) -> None:
     """Raise an error unless the newest epoch of this ledger in the receipts topic is the run's.
 
-    :param books: content of the receipts topic
+    :param state: content of the receipts topic
     :param epoch: epoch of the run
     :param pipeline: name of the pipeline
     :raises FencedError: if there is a newer epoch
     :raises SinkError: if the topic does not contain the run's epoch
     """
-    fencing.refuse_unless_current(books.newest, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
+    fencing.refuse_unless_current(state.newest_epoch, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
 
 
 class KafkaFence:
@@ -74,19 +74,19 @@ class KafkaFence:
         :raises FencedError: if the topic holds a newer epoch
         """
         refuse_if_fenced(read(), epoch, self._context.pipeline)
-        self.note_epoch(epoch, look())
-        books = read()
-        refuse_if_fenced(books, epoch, self._context.pipeline)
-        self._end_older_producers([used.partition for used in books.ids])
-        write_records(self._connection, self._topic, [(key, None) for key in books.below(epoch)])
+        self.write_epoch(epoch, look())
+        state = read()
+        refuse_if_fenced(state, epoch, self._context.pipeline)
+        self._end_older_producers([used.partition for used in state.ids])
+        write_records(self._connection, self._topic, [(key, None) for key in state.obsolete_keys(epoch)])
 
-    def note_epoch(self, epoch: int, seen: TargetLogEnds | None) -> None:
+    def write_epoch(self, epoch: int, ends: TargetLogEnds | None) -> None:
         """Write the record of an epoch, with the ends of the target's log; that of a newer epoch remains valid.
 
         :param epoch: the epoch
-        :param seen: the ends of the target's log; None if there is no target
+        :param ends: the ends of the target's log; None if there is no target
         """
-        value = time_value(datetime.now(UTC), None if seen is None else seen.to_json())
+        value = time_value(datetime.now(UTC), None if ends is None else ends.to_json())
         write_records(self._connection, self._topic, [(epoch_key(self._context.ledger, epoch), value)])
 
     def _end_older_producers(self, partitions: Sequence[str]) -> None:

@@ -47,7 +47,7 @@ class RecordFingerprint:
             checksum = zlib.crc32(b"" if data is None else b"%d:" % len(data) + data, checksum)
         return cls(message.offset() or 0, message.timestamp()[1], checksum)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Describe the record for an error message, without its content."""
         if not 0 <= self.timestamp < 253_402_300_800_000:
             return f"of time {self.timestamp} ms, checksum {self.checksum:08x}"
@@ -85,85 +85,87 @@ class LogContinuity:
     """Check of a topic's partitions against their snapshots, and creation of new snapshots.
 
     :param probe: reads single records of the topic
-    :param asking: reads the topic's metadata
+    :param topic_client: reads the topic's metadata
     :param pipeline: the pipeline's name, for error messages
     :param topic: the topic's name
     """
 
-    def __init__(self, probe: RecordProbe, asking: TopicClient, pipeline: str, topic: str) -> None:
+    def __init__(self, probe: RecordProbe, topic_client: TopicClient, pipeline: str, topic: str) -> None:
         self._probe = probe
-        self._asking = asking
+        self._topic_client = topic_client
         self._pipeline = pipeline
         self._topic = topic
         self._checked: dict[int, int | None] = {}
 
-    def check(self, marks: Mapping[int, LogSnapshot], held: Mapping[int, LogOffsets]) -> None:
+    def check_snapshots(self, snapshots: Mapping[int, LogSnapshot], offsets: Mapping[int, LogOffsets]) -> None:
         """Compare each log with its snapshot; once, and again after the election of another leader.
 
-        :param marks: snapshot of each partition
-        :param held: current offsets of each partition
+        :param snapshots: snapshot of each partition
+        :param offsets: current offsets of each partition
         :raises SourceError: if a log has lost records, naming the partition, both states and the command to run
         """
-        due = {number: mark for number, mark in marks.items() if self._due(number, held[number], mark)}
+        due = {
+            number: snapshot for number, snapshot in snapshots.items() if self._due(number, offsets[number], snapshot)
+        }
         self._check_leader_epochs(due)
-        for number, mark in due.items():
-            end = held[number].end
-            if end < mark.end:
-                raise self._lost(number, mark, f"it ends at offset {end} now", end)
-        self._check_records(due, held)
-        self._checked.update({number: held[number].leader_epoch for number in due})
+        for number, snapshot in due.items():
+            end = offsets[number].end
+            if end < snapshot.end:
+                raise self._loss_error(number, snapshot, f"it ends at offset {end} now", end)
+        self._check_records(due, offsets)
+        self._checked.update({number: offsets[number].leader_epoch for number in due})
 
-    def marks(
-        self, ends: Mapping[int, int], held: Mapping[int, LogOffsets], known: Mapping[int, LogSnapshot]
+    def new_snapshots(
+        self, ends: Mapping[int, int], offsets: Mapping[int, LogOffsets], known: Mapping[int, LogSnapshot]
     ) -> dict[int, LogSnapshot]:
         """Return the snapshots of partitions after planning.
 
         :param ends: offset after the last planned one, of each partition
-        :param held: offsets of each partition, as read before planning
+        :param offsets: offsets of each partition, as read before planning
         :param known: previous snapshots, which are returned for partitions without new plans
         """
         moved = {
             number: end
             for number, end in ends.items()
-            if held[number].end >= end and (number not in known or known[number].end != end)
+            if offsets[number].end >= end and (number not in known or known[number].end != end)
         }
-        last = self._probe.last(moved, {number: held[number].start for number in moved})
-        found = {number: mark for number, mark in known.items() if number in ends}
+        last = self._probe.last_records(moved, {number: offsets[number].start for number in moved})
+        found = {number: snapshot for number, snapshot in known.items() if number in ends}
         for number, end in moved.items():
             if number in last:
                 record: RecordFingerprint | None = RecordFingerprint.of(last[number])
             else:
                 record = known[number].record if number in known and known[number].end <= end else None
-            found[number] = LogSnapshot(end, held[number].leader_epoch, record)
+            found[number] = LogSnapshot(end, offsets[number].leader_epoch, record)
         return found
 
-    def _due(self, number: int, held: LogOffsets, mark: LogSnapshot) -> bool:
+    def _due(self, number: int, offsets: LogOffsets, snapshot: LogSnapshot) -> bool:
         """Return whether a partition has to be compared.
 
         A log that begins after its snapshot cannot be compared; planning reports the expired range instead.
         """
-        known = held.leader_epoch is not None and self._checked.get(number) == held.leader_epoch
-        return held.start <= mark.end and not known
+        known = offsets.leader_epoch is not None and self._checked.get(number) == offsets.leader_epoch
+        return offsets.start <= snapshot.end and not known
 
-    def _check_leader_epochs(self, marks: Mapping[int, LogSnapshot]) -> None:
-        places = {
-            number: StartOffset(mark.end, mark.leader_epoch)
-            for number, mark in marks.items()
-            if mark.leader_epoch is not None
+    def _check_leader_epochs(self, snapshots: Mapping[int, LogSnapshot]) -> None:
+        starts = {
+            number: StartOffset(snapshot.end, snapshot.leader_epoch)
+            for number, snapshot in snapshots.items()
+            if snapshot.leader_epoch is not None
         }
-        for number, found in self._probe.first(places).items():
+        for number, found in self._probe.first_records(starts).items():
             if found.lost is not None:
                 at = _BROKER_END.search(found.lost)
-                seen = f"the broker reports: {found.lost.partition(' Reset to')[0].rstrip('.')}"
-                raise self._lost(number, marks[number], seen, int(at[1]) if at else None)
+                observation = f"the broker reports: {found.lost.partition(' Reset to')[0].rstrip('.')}"
+                raise self._loss_error(number, snapshots[number], observation, int(at[1]) if at else None)
 
-    def _check_records(self, marks: Mapping[int, LogSnapshot], held: Mapping[int, LogOffsets]) -> None:
+    def _check_records(self, snapshots: Mapping[int, LogSnapshot], offsets: Mapping[int, LogOffsets]) -> None:
         records = {
-            number: mark.record
-            for number, mark in marks.items()
-            if mark.record is not None and held[number].start <= mark.record.offset < mark.end
+            number: snapshot.record
+            for number, snapshot in snapshots.items()
+            if snapshot.record is not None and offsets[number].start <= snapshot.record.offset < snapshot.end
         }
-        for number, found in self._probe.first(
+        for number, found in self._probe.first_records(
             {n: StartOffset(record.offset) for n, record in records.items()}
         ).items():
             wanted = records[number]
@@ -171,24 +173,26 @@ class LogContinuity:
             if now == wanted or found.lost is not None or found == ProbeResult():
                 continue
             if now is None or now.offset != wanted.offset:
-                if self._asking.compacted():
+                if self._topic_client.compacted():
                     continue
-                seen = f"offset {wanted.offset} held a record {wanted.told()}, and holds none now"
+                observation = f"offset {wanted.offset} held a record {wanted.describe()}, and holds none now"
             else:
-                seen = f"the record at offset {wanted.offset} was one {wanted.told()}, and is one {now.told()} now"
-            raise self._lost(number, marks[number], seen, None)
+                observation = (
+                    f"the record at offset {wanted.offset} was one {wanted.describe()}, and is one {now.describe()} now"
+                )
+            raise self._loss_error(number, snapshots[number], observation, None)
 
-    def _lost(self, number: int, mark: LogSnapshot, seen: str, end: int | None) -> SourceError:
+    def _loss_error(self, number: int, snapshot: LogSnapshot, observation: str, end: int | None) -> SourceError:
         partition = f"{self._topic}-{number}"
-        again = f"airflow ckpt rewind {self._pipeline} --partition {partition} --to-position"
+        rewind_command = f"airflow ckpt rewind {self._pipeline} --partition {partition} --to-position"
         where = str(end) if end is not None else "N"
         find = "" if end is not None else " (N: the first offset whose record has changed)"
         return SourceError(
             f"partition {number} of topic {self._topic} lost records that were planned already, up to offset "
-            f"{mark.end}, and other records may have got their offsets: {seen}. Typical causes are an unclean leader "
-            "election, a lost disk and a restored cluster.",
+            f"{snapshot.end}, and other records may have got their offsets: {observation}. Typical causes are an "
+            "unclean leader election, a lost disk and a restored cluster.",
             pipeline=self._pipeline,
-            position=mark.end if end is None else end,
-            hint=f"`{again} {where} --reason …`{find} delivers the records that have these offsets now; an append "
-            "sink also keeps the rows that it already has. To leave them out, rewind to the checkpoint itself.",
+            position=snapshot.end if end is None else end,
+            hint=f"`{rewind_command} {where} --reason …`{find} delivers the records that have these offsets now; an "
+            "append sink also keeps the rows that it already has. To leave them out, rewind to the checkpoint itself.",
         )

@@ -67,25 +67,27 @@ class TransactionalProducer:
     def __init__(self, connection: Connection, identity: str, topic: str, batch_bytes: int = 1_000_000) -> None:
         from confluent_kafka import KafkaException, Producer
 
-        self._noticed = ClientErrors()
+        self._client_errors = ClientErrors()
         settings = {
             "transactional.id": identity,
             "message.max.bytes": 1_000_000_000,  # the broker checks: it knows the limit and the compressed size
-            "error_cb": self._noticed,
+            "error_cb": self._client_errors,
         }
         config = client_config(connection, "ckpt-sink", settings)
         config = {**_DEFAULTS, "batch.size": min(batch_bytes, 2_147_483_647), **config}
         self._seconds = transaction_timeout(connection)
         self.producer: Producer = create_client(Producer, config, connection)
-        doing = f"initialising transactional id {identity}"
+        operation = f"initialising transactional id {identity}"
         try:
             # Connect first: without a connection the request for the coordinator fails and is retried after 0.5 s.
             self.producer.list_topics(topic, answer_timeout(connection))
             _retry_step(self.producer.init_transactions, _INIT_SECONDS)
         except KafkaException as error:
-            self._serve()
+            self._run_callbacks()
             self.close()
-            raise from_kafka_exception(error, ErrorType.KAFKA_PRODUCER, doing, connection, self._noticed) from None
+            raise from_kafka_exception(
+                error, ErrorType.KAFKA_PRODUCER, operation, connection, self._client_errors
+            ) from None
 
     def flush(self, refused: Sized) -> None:
         """Wait until all records are acknowledged, or one is refused, which ends sending in the transaction.
@@ -110,18 +112,18 @@ class TransactionalProducer:
         except KafkaException:
             return  # fenced, or the broker does not answer; the next initialisation of the id ends the transaction
 
-    def better(self, error: KafkaError) -> KafkaError:
+    def most_specific_error(self, error: KafkaError) -> KafkaError:
         """Return the most specific error that the client has reported, else ``error``."""
-        self._serve()
-        return self._noticed.most_specific() or error
+        self._run_callbacks()
+        return self._client_errors.most_specific() or error
 
     def close(self) -> None:
         """Close the connection and discard queued messages."""
         self.producer.purge()
-        self._serve()
+        self._run_callbacks()
         del self.producer  # close() of the client would wait for the broker again
 
-    def _serve(self) -> None:
+    def _run_callbacks(self) -> None:
         """Run the client's callbacks, so that its errors are collected; ignore the exception of a fenced client."""
         from confluent_kafka import KafkaException
 
@@ -155,9 +157,9 @@ def write_records(connection: Connection, topic: str, records: Iterable[tuple[by
     """
     from confluent_kafka import KafkaError, Producer
 
-    noticed = ClientErrors()
+    client_errors = ClientErrors()
     seconds = answer_timeout(connection)
-    settings = {"acks": "all", "message.timeout.ms": int(seconds * 1000), "linger.ms": 0, "error_cb": noticed}
+    settings = {"acks": "all", "message.timeout.ms": int(seconds * 1000), "linger.ms": 0, "error_cb": client_errors}
     config = client_config(connection, "ckpt-sink", settings)
     config = {name: value for name, value in config.items() if not name.startswith("transaction")}
     producer: Producer = create_client(Producer, config, connection)
@@ -172,6 +174,8 @@ def write_records(connection: Connection, topic: str, records: Iterable[tuple[by
     left = producer.flush(seconds + 1)
     producer.close()
     if failed or left:
-        plain = failed[0] if failed else KafkaError(KafkaError._TIMED_OUT)
-        better = (noticed.most_specific() if plain.code() == KafkaError._MSG_TIMED_OUT else None) or plain
-        raise to_exception(to_error_info(better, ErrorType.KAFKA_PRODUCER, f"writing to topic {topic}", connection))
+        kafka_error = failed[0] if failed else KafkaError(KafkaError._TIMED_OUT)
+        specific = (
+            client_errors.most_specific() if kafka_error.code() == KafkaError._MSG_TIMED_OUT else None
+        ) or kafka_error
+        raise to_exception(to_error_info(specific, ErrorType.KAFKA_PRODUCER, f"writing to topic {topic}", connection))

@@ -66,13 +66,13 @@ class KafkaReader:
         self._pipeline = pipeline.name
         self._topic = pipeline.source.topic
         self._connection = require_connection(connection, "source")
-        self._noticed = ClientErrors()
-        self._asking = TopicClient(
+        self._client_errors = ClientErrors()
+        self._topic_client = TopicClient(
             self._connection, self._topic, f"ckpt-read:{pipeline.name}", ErrorType.KAFKA_CONSUMER
         )
-        self._open: Consumer | None = None
-        self._number = -1
-        self._at = -1
+        self._consumer: Consumer | None = None
+        self._partition_number = -1
+        self._offset = -1
         self._range_end: int | None = None
         self._fetched: list[Message] = []
 
@@ -86,18 +86,20 @@ class KafkaReader:
 
         known = task.detail["topic"]
         try:
-            if self._open is None:
-                self._asking.same(known, str(task.key), _ID_REQUESTS)
+            if self._consumer is None:
+                self._topic_client.require_same(known, str(task.key), _ID_REQUESTS)
             self._assign(task.detail["number"], task.range.start)
-            while self._at < task.range.end:
+            while self._offset < task.range.end:
                 found = self._next(task)
                 if found is not None:
                     yield found
-            self._asking.same(known, str(task.key), _ID_REQUESTS)
+            self._topic_client.require_same(known, str(task.key), _ID_REQUESTS)
             self._range_end = task.range.end
         except KafkaException as error:
             self.close()
-            raise self._with_location(from_kafka_exception(error, *self._said, self._noticed), task) from None
+            raise self._with_location(
+                from_kafka_exception(error, *self._error_context, self._client_errors), task
+            ) from None
         except CkptError as error:
             self.close()
             raise self._with_location(error, task) from None
@@ -113,56 +115,63 @@ class KafkaReader:
 
     def close(self) -> None:
         """Close the connection."""
-        self._asking.close()
-        if self._open is not None:
-            self._open.close()
-        self._open, self._number, self._at, self._range_end, self._fetched = None, -1, -1, None, []
+        self._topic_client.close()
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer, self._partition_number, self._offset, self._range_end, self._fetched = None, -1, -1, None, []
 
     def _assign(self, number: int, start: int) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        if self._open is None:
-            settings = {**_FETCH_SETTINGS, "error_cb": self._noticed}
+        if self._consumer is None:
+            settings = {**_FETCH_SETTINGS, "error_cb": self._client_errors}
             config = consumer_config(self._connection, f"ckpt-read:{self._pipeline}", self._pipeline, settings)
-            self._open = create_client(Consumer, config, self._connection)
+            self._consumer = create_client(Consumer, config, self._connection)
         # After the last range, offsets may have no message, and the message after them may be fetched already.
-        goes_on = self._range_end is not None and number == self._number and self._range_end <= start <= self._at
+        continues = (
+            self._range_end is not None
+            and number == self._partition_number
+            and self._range_end <= start <= self._offset
+        )
         self._range_end = None
-        if not goes_on:
-            self._open.assign([TopicPartition(self._topic, number, start)])
-            self._number, self._at, self._fetched = number, start, []
+        if not continues:
+            self._consumer.assign([TopicPartition(self._topic, number, start)])
+            self._partition_number, self._offset, self._fetched = number, start, []
 
     def _next(self, task: BatchTask) -> pa.RecordBatch | None:
         """Return further messages of the range, or None; advance ``_at`` to the first offset that is not read yet."""
         end = task.range.end
-        got, self._fetched = self._fetched or self._consume(min(MAX_ROWS, end - self._at)), []
-        offsets = cast("list[int]", [message.offset() for message in got])
-        errors = [message.error() for message in got]
-        failed = next((at for at, error in enumerate(errors) if error), len(got)) if any(errors) else len(got)
+        messages, self._fetched = self._fetched or self._consume(min(MAX_ROWS, end - self._offset)), []
+        offsets = cast("list[int]", [message.offset() for message in messages])
+        errors = [message.error() for message in messages]
+        failed = next((at for at, error in enumerate(errors) if error), len(messages)) if any(errors) else len(messages)
         taken = bisect_left(offsets, end, hi=failed)
         if taken < failed:
-            self._at, self._fetched = offsets[taken], got[taken:]
-        elif failed < len(got):
-            self._at, self._fetched = self._end_of_log(errors[failed], offsets[failed], task), got[failed + 1 :]
+            self._offset, self._fetched = offsets[taken], messages[taken:]
+        elif failed < len(messages):
+            self._offset, self._fetched = (
+                self._end_of_log(errors[failed], offsets[failed], task),
+                messages[failed + 1 :],
+            )
         else:
-            self._at = offsets[-1] + 1
-        return to_record_batch(got[:taken], offsets[:taken]) if taken else None
+            self._offset = offsets[-1] + 1
+        return to_record_batch(messages[:taken], offsets[:taken]) if taken else None
 
     def _consume(self, most: int) -> list[Message]:
         """Return at least one message or end-of-log event, or raise an error after the timeout."""
-        assert self._open is not None
+        assert self._consumer is not None
         wait = answer_timeout(self._connection)
         deadline = time.monotonic() + wait
         while True:
-            got = self._open.consume(most, _WAIT_SECONDS)
-            if got:
-                self._noticed.clear()
-                return got
-            reason = self._noticed.most_specific()
+            messages = self._consumer.consume(most, _WAIT_SECONDS)
+            if messages:
+                self._client_errors.clear()
+                return messages
+            reason = self._client_errors.most_specific()
             if reason is not None and is_not_retriable(reason):
-                raise to_exception(to_error_info(reason, *self._said))
+                raise to_exception(to_error_info(reason, *self._error_context))
             if time.monotonic() > deadline:
-                raise self._silent(wait, reason)
+                raise self._timeout_error(wait, reason)
 
     def _end_of_log(self, error: KafkaError | None, offset: int, task: BatchTask) -> int:
         """Return the current end of the log if the error is an end-of-log event.
@@ -173,30 +182,30 @@ class KafkaReader:
 
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
-            return max(self._at, offset)
+            return max(self._offset, offset)
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise expired_error(self._pipeline, self._topic, task, None)
         if error.code() == KafkaError._BAD_MSG:
             raise damaged_error(self._pipeline, self._topic, task, error.str())
-        raise to_exception(to_error_info(error, *self._said))
+        raise to_exception(to_error_info(error, *self._error_context))
 
-    def _silent(self, wait: float, reason: KafkaError | None) -> CkptError:
+    def _timeout_error(self, wait: float, reason: KafkaError | None) -> CkptError:
         if reason is not None:
-            return to_exception(to_error_info(reason, *self._said))
+            return to_exception(to_error_info(reason, *self._error_context))
         return KafkaConsumerError(
-            f"reading topic {self._topic}: the broker of partition {self._number} (connection "
-            f"{self._connection.id!r}) sent nothing for {wait:g} s, though offsets from {self._at} on are planned.",
+            f"reading topic {self._topic}: the broker of partition {self._partition_number} (connection "
+            f"{self._connection.id!r}) sent nothing for {wait:g} s, though offsets from {self._offset} on are planned.",
             recoverable=True,
-            whole=True,
+            is_outage=True,
             hint="See whether the broker is up; socket.timeout.ms in the connection's extra is how long it may take.",
         )
 
     def _with_location(self, error: CkptError, task: BatchTask) -> CkptError:
         error.pipeline = error.pipeline or self._pipeline
         error.batch = error.batch or str(task.key)
-        error.position = self._at if error.position is None and self._at >= 0 else error.position
+        error.position = self._offset if error.position is None and self._offset >= 0 else error.position
         return error
 
     @property
-    def _said(self) -> tuple[ErrorType, str, Connection]:
+    def _error_context(self) -> tuple[ErrorType, str, Connection]:
         return ErrorType.KAFKA_CONSUMER, f"reading topic {self._topic}", self._connection

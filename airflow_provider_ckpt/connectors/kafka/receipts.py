@@ -166,18 +166,18 @@ class ReceiptsTopicState:
     fences: dict[int, bytes] = field(default_factory=dict)
 
     @property
-    def newest(self) -> int:
+    def newest_epoch(self) -> int:
         """Highest epoch of the ledger; 0 if there is none."""
         return max(self.epochs.get(self.ledger, ()), default=0)
 
     @property
     def target(self) -> Mapping[str, Any] | None:
         """The target's log as the ledger's newest epoch last saw it, JSON-ready; None if it was not recorded."""
-        noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest, b"{}")).get("target")
+        noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest_epoch, b"{}")).get("target")
         return noted
 
     @property
-    def highest(self) -> int:
+    def highest_epoch(self) -> int:
         """Highest epoch of all ledgers; 0 if there is none."""
         return max((epoch for epochs in self.epochs.values() for epoch in epochs), default=0)
 
@@ -186,7 +186,7 @@ class ReceiptsTopicState:
         """All ledgers with an epoch in the topic; a ledger without one has no receipts either."""
         return frozenset(ledger for ledger, epochs in self.epochs.items() if epochs)
 
-    def take(self, key: bytes | None, value: bytes | None) -> None:
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Apply the next record of the topic; one without a value removes the earlier record of its key."""
         kind, ledger, *rest = json.loads(key or b"")
         if kind == RecordKind.EPOCH:
@@ -227,12 +227,12 @@ class ReceiptsTopicState:
         """Return the lists of source files that begin at an ordinal or later."""
         return [FileList.from_json(json.loads(value)) for (at, _), value in self.lists.items() if at >= first]
 
-    def in_order(self) -> Iterator[Receipt]:
+    def sorted_receipts(self) -> Iterator[Receipt]:
         """Yield all receipts in the order of their keys."""
         for key in sorted(self.receipts):
             yield Receipt.from_json(json.loads(self.receipts[key]))
 
-    def below(self, epoch: int) -> Iterable[bytes]:
+    def obsolete_keys(self, epoch: int) -> Iterable[bytes]:
         """Yield the keys of records that a fence at ``epoch`` makes obsolete: older epochs and their ids."""
         yield from (epoch_key(self.ledger, older) for older in self.epochs.get(self.ledger, ()) if older < epoch)
         yield from (id_key(self.ledger, used) for used in self.ids if used.epoch < epoch)

@@ -35,17 +35,17 @@ class ReceiptsReader:
 
     :param connection: of the topic's cluster
     :param topic: the topic's name
-    :param books: state to which the records are applied
+    :param state: state to which the records are applied
     :param committed: whether to read only committed records, which is necessary for receipts (see the module)
     """
 
-    def __init__(self, connection: Connection, topic: str, books: ReceiptsTopicState, *, committed: bool) -> None:
+    def __init__(self, connection: Connection, topic: str, state: ReceiptsTopicState, *, committed: bool) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        self.books = books
+        self.state = state
         self._connection = connection
         self._topic = topic
-        self._noticed = ClientErrors()
+        self._client_errors = ClientErrors()
         settings = {
             "group.id": "ckpt",
             "enable.auto.commit": False,
@@ -55,7 +55,7 @@ class ReceiptsReader:
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "fetch.wait.max.ms": 5,
             "check.crcs": True,
-            "error_cb": self._noticed,
+            "error_cb": self._client_errors,
         }
         self._consumer: Consumer = create_client(
             Consumer, client_config(connection, "ckpt-receipts", settings), connection
@@ -63,7 +63,7 @@ class ReceiptsReader:
         self._consumer.assign(
             [TopicPartition(topic, 0, 0)]
         )  # offset 0: a request for the beginning would take half a second
-        self._at = 0
+        self._offset = 0
 
     def read_to_stable_end(self, seconds: float) -> None:
         """Read all records up to the current end.
@@ -73,14 +73,14 @@ class ReceiptsReader:
         """
         self._read(None, seconds)
 
-    def to(self, end: int, seconds: float) -> None:
+    def read_to(self, end: int, seconds: float) -> None:
         """Read all records before an offset, and wait for the end of transactions that are open below it.
 
         :param end: offset after the last record to read, such as the end of the topic including open transactions
         :param seconds: maximum time, including the wait for open transactions
         :raises KafkaProducerError: if a transaction stays open for longer, or the broker cannot be reached
         """
-        if self._at < end:
+        if self._offset < end:
             self._read(end, seconds)
 
     def close(self) -> None:
@@ -96,24 +96,24 @@ class ReceiptsReader:
             message = self._consumer.poll(_POLL_SECONDS)
             if message is None:
                 if time.monotonic() > deadline:
-                    raise self._silence(end, answered=answered)
+                    raise self._timeout_error(end, answered=answered)
                 continue
             error = message.error()
             if error is None:
-                self._take(message)
+                self._apply(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 answered = True
-                self._at = message.offset() or 0
+                self._offset = message.offset() or 0
                 if end is None:
                     return
             elif error.code() not in error_codes(_IGNORED_ERRORS):
-                raise to_exception(to_error_info(error, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
-            if end is not None and self._at >= end:
+                raise to_exception(to_error_info(error, ErrorType.KAFKA_PRODUCER, self._operation, self._connection))
+            if end is not None and self._offset >= end:
                 return
 
-    def _take(self, message: Message) -> None:
+    def _apply(self, message: Message) -> None:
         try:
-            self.books.take(message.key(), message.value())
+            self.state.apply(message.key(), message.value())
         except (ValueError, TypeError, IndexError) as error:
             raise SinkError(
                 f"receipts topic {self._topic} holds a record at offset {message.offset()} that is not a receipt.",
@@ -121,13 +121,13 @@ class ReceiptsReader:
                 "no value, which removes this one. Do not delete or empty the topic: without its receipts, delivered "
                 "batches would be sent again.",
             ) from error
-        self._at = (message.offset() or 0) + 1
+        self._offset = (message.offset() or 0) + 1
 
     @property
-    def _doing(self) -> str:
+    def _operation(self) -> str:
         return f"reading receipts topic {self._topic}"
 
-    def _silence(self, end: int | None, *, answered: bool) -> Exception:
+    def _timeout_error(self, end: int | None, *, answered: bool) -> Exception:
         """Return the error for a timeout: a transaction is open, or the broker does not answer."""
         from confluent_kafka import KafkaError
 
@@ -138,5 +138,5 @@ class ReceiptsReader:
                 recoverable=True,
                 hint="It ends after its producer's transaction.timeout.ms at the latest; run again then.",
             )
-        plain = self._noticed.most_specific() or KafkaError(KafkaError._TIMED_OUT)
-        return to_exception(to_error_info(plain, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
+        kafka_error = self._client_errors.most_specific() or KafkaError(KafkaError._TIMED_OUT)
+        return to_exception(to_error_info(kafka_error, ErrorType.KAFKA_PRODUCER, self._operation, self._connection))

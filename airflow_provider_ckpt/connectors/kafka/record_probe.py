@@ -74,10 +74,10 @@ class RecordProbe:
         self._pipeline = pipeline
         self._topic = topic
         self._isolation = isolation
-        self._noticed = ClientErrors()
-        self._open: Consumer | None = None
+        self._client_errors = ClientErrors()
+        self._open_consumer: Consumer | None = None
 
-    def first(self, places: Mapping[int, StartOffset]) -> dict[int, ProbeResult]:
+    def first_records(self, starts: Mapping[int, StartOffset]) -> dict[int, ProbeResult]:
         """Return the first record at an offset or after it in each partition, or the result without a record.
 
         :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
@@ -86,14 +86,14 @@ class RecordProbe:
 
         def take(message: Message, error: KafkaError | None) -> None:
             number = message.partition()
-            if number is None or number not in places or number in found:
+            if number is None or number not in starts or number in found:
                 return
             found[number] = ProbeResult(message) if error is None else self._result_of_error(message, error)
 
-        self._read(places, take, lambda: places.keys() - found.keys())
+        self._read(starts, take, lambda: starts.keys() - found.keys())
         return found
 
-    def last(self, ends: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, Message]:
+    def last_records(self, ends: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, Message]:
         """Return the last record before an offset of each partition, if it is at most 64 offsets before it.
 
         :param ends: offset of each partition
@@ -106,13 +106,13 @@ class RecordProbe:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._open is not None:
-            self._open.close()
-        self._open = None
+        if self._open_consumer is not None:
+            self._open_consumer.close()
+        self._open_consumer = None
 
     def _before(self, ends: Mapping[int, int], starts: Mapping[int, int], reach: int) -> dict[int, Message]:
-        places = {number: StartOffset(max(starts[number], end - reach, 0)) for number, end in ends.items()}
-        left = {number for number, place in places.items() if place.offset < ends[number]}
+        probe_starts = {number: StartOffset(max(starts[number], end - reach, 0)) for number, end in ends.items()}
+        left = {number for number, start in probe_starts.items() if start.offset < ends[number]}
         found: dict[int, Message] = {}
 
         def take(message: Message, error: KafkaError | None) -> None:
@@ -126,28 +126,28 @@ class RecordProbe:
             if error is not None or offset >= ends[number] - 1:
                 left.discard(number)
 
-        self._read({number: places[number] for number in left}, take, lambda: left)
+        self._read({number: probe_starts[number] for number in left}, take, lambda: left)
         return found
 
     def _read(
         self,
-        places: Mapping[int, StartOffset],
+        starts: Mapping[int, StartOffset],
         take: Callable[[Message, KafkaError | None], None],
         left: Callable[[], Iterable[int]],
     ) -> None:
         """Read from all places until no partition is left."""
         from confluent_kafka import TopicPartition
 
-        if not places:
+        if not starts:
             return
         consumer = self._consumer()
-        self._noticed.clear()
+        self._client_errors.clear()
         consumer.assign(
             [
-                TopicPartition(self._topic, number, place.offset)
-                if place.leader_epoch is None
-                else TopicPartition(self._topic, number, place.offset, leader_epoch=place.leader_epoch)
-                for number, place in places.items()
+                TopicPartition(self._topic, number, start.offset)
+                if start.leader_epoch is None
+                else TopicPartition(self._topic, number, start.offset, leader_epoch=start.leader_epoch)
+                for number, start in starts.items()
             ]
         )
         wait = answer_timeout(self._connection)
@@ -157,11 +157,11 @@ class RecordProbe:
             if message is not None:
                 take(message, message.error())
                 continue
-            reason = self._noticed.most_specific()
+            reason = self._client_errors.most_specific()
             if reason is not None and is_not_retriable(reason):
-                raise to_exception(to_error_info(reason, *self._said))
+                raise to_exception(to_error_info(reason, *self._error_context))
             if time.monotonic() > deadline:
-                raise self._silent(wait, reason, min(left()))
+                raise self._timeout_error(wait, reason, min(left()))
         consumer.unassign()
 
     def _result_of_error(self, message: Message, error: KafkaError) -> ProbeResult:
@@ -177,28 +177,28 @@ class RecordProbe:
             return ProbeResult()
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE):
             return ProbeResult(lost=error.str())
-        raise to_exception(to_error_info(error, *self._said))
+        raise to_exception(to_error_info(error, *self._error_context))
 
     def _consumer(self) -> Consumer:
-        if self._open is None:
+        if self._open_consumer is None:
             from confluent_kafka import Consumer
 
-            settings = {**_FETCH_SETTINGS, "isolation.level": self._isolation, "error_cb": self._noticed}
+            settings = {**_FETCH_SETTINGS, "isolation.level": self._isolation, "error_cb": self._client_errors}
             config = consumer_config(self._connection, f"ckpt-plan:{self._pipeline}", self._pipeline, settings)
-            self._open = create_client(Consumer, config, self._connection)
-        return self._open
+            self._open_consumer = create_client(Consumer, config, self._connection)
+        return self._open_consumer
 
-    def _silent(self, wait: float, reason: KafkaError | None, number: int) -> Exception:
+    def _timeout_error(self, wait: float, reason: KafkaError | None, number: int) -> Exception:
         if reason is not None:
-            return to_exception(to_error_info(reason, *self._said))
+            return to_exception(to_error_info(reason, *self._error_context))
         return KafkaConsumerError(
             f"planning topic {self._topic}: the broker of partition {number} (connection {self._connection.id!r}) "
             f"sent nothing for {wait:g} s.",
             recoverable=True,
-            whole=True,
+            is_outage=True,
             hint="See whether the broker is up; socket.timeout.ms in the connection's extra is how long it may take.",
         )
 
     @property
-    def _said(self) -> tuple[ErrorType, str, Connection]:
+    def _error_context(self) -> tuple[ErrorType, str, Connection]:
         return ErrorType.KAFKA_CONSUMER, f"planning topic {self._topic}", self._connection

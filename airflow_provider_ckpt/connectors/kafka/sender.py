@@ -43,7 +43,7 @@ class Sender:
         for start, end in pairwise([-1, *doubtful, len(values)]):
             part = slice(start + 1, end)
             if partitions is timestamps is headers is None:
-                self._plain(values[part], None if keys is None else keys[part])
+                self._send_keyed(values[part], None if keys is None else keys[part])
             else:
                 columns = [keys, partitions, timestamps, headers]
                 self._send_with_all_fields(
@@ -52,30 +52,30 @@ class Sender:
             if end < len(values):
                 watch = partial(self._report, messages.numbers[end].as_py())
                 given = {"key": keys, "partition": partitions, "timestamp": timestamps, "headers": headers}
-                self.one(values[end], watch, {name: column[end] for name, column in given.items() if column})
+                self.send_one(values[end], watch, {name: column[end] for name, column in given.items() if column})
 
-    def one(self, value: bytes | None, watch: Any, rest: Mapping[str, Any]) -> None:
+    def send_one(self, value: bytes | None, on_delivery: Any, fields: Mapping[str, Any]) -> None:
         """Send one message with a delivery callback.
 
         :param value: value of the message
-        :param watch: delivery callback
-        :param rest: further arguments of ``Producer.produce``; those that are None are left out
+        :param on_delivery: delivery callback
+        :param fields: further arguments of ``Producer.produce``; those that are None are left out
         """
-        rest = {name: given for name, given in rest.items() if given is not None}
+        fields = {name: given for name, given in fields.items() if given is not None}
         while True:
             try:
-                return self._producer.produce(self._topic, value, on_delivery=watch, **rest)
+                return self._producer.produce(self._topic, value, on_delivery=on_delivery, **fields)
             except BufferError:
                 self._producer.poll(_QUEUE_WAIT_SECONDS)
 
-    def _plain(self, values: list[Any], keys: list[Any] | None) -> None:
+    def _send_keyed(self, values: list[Any], keys: list[Any] | None) -> None:
         produce, topic, poll = self._producer.produce, self._topic, self._producer.poll
         for value, key in zip(values, repeat(None) if keys is None else keys, strict=False):
             try:
                 produce(topic, value, key)
             except BufferError:
                 poll(_QUEUE_WAIT_SECONDS)
-                self.one(value, None, {"key": key})
+                self.send_one(value, None, {"key": key})
 
     def _send_with_all_fields(
         self,
@@ -99,7 +99,7 @@ class Sender:
                 produce(topic, value, key, to, None, None, at, own)
             except BufferError:
                 poll(_QUEUE_WAIT_SECONDS)
-                self.one(value, None, {"key": key, "partition": to, "timestamp": at, "headers": own})
+                self.send_one(value, None, {"key": key, "partition": to, "timestamp": at, "headers": own})
 
     def _report(self, number: int, error: KafkaError | None, _: object) -> None:
         if error is not None and error.code() in error_codes(_BAD_RECORD):

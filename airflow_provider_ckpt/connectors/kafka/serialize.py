@@ -141,11 +141,11 @@ def _key_array(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
     if len(columns) > 1:
         return json_encoding.encode_rows(columns, size).cast(pa.binary())
     (column,) = columns.values()
-    whole = _to_array(column)
-    if pa.types.is_binary(whole.type) or pa.types.is_string(whole.type):
-        return whole.cast(pa.binary())
-    text = json_encoding.encode_column(whole)
-    return pa.array([None if null else _unquoted(item) for item, null in _with_nulls(text, whole)], pa.binary())
+    array = _to_array(column)
+    if pa.types.is_binary(array.type) or pa.types.is_string(array.type):
+        return array.cast(pa.binary())
+    text = json_encoding.encode_column(array)
+    return pa.array([None if null else _unquoted(item) for item, null in _with_nulls(text, array)], pa.binary())
 
 
 def _with_nulls(text: pa.Array, column: pa.Array) -> Any:

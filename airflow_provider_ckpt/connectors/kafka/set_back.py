@@ -71,21 +71,24 @@ class TargetLogReader:
         self._pipeline = pipeline
         self._may_be_emptied = may_be_emptied
 
-    def now(self, target: SinkTopic, topics: SinkTopicsClient) -> TargetLogEnds:
+    def read(self, target: SinkTopic, topics: SinkTopicsClient) -> TargetLogEnds:
         """Return what the target's log holds now.
 
         :param target: the target
         :param topics: asks the broker
         :raises CkptError: if the broker cannot be queried
         """
-        held = self._held(target, range(target.partitions))
+        offsets = self._read_offsets(target, range(target.partitions))
         newest = topics.newest_times(target.name, target.partitions)
         return TargetLogEnds(
             target.id,
-            {number: LogHeld(at.log_end, at.leader_epoch, at.start, newest.get(number)) for number, at in held.items()},
+            {
+                number: LogHeld(at.log_end, at.leader_epoch, at.start, newest.get(number))
+                for number, at in offsets.items()
+            },
         )
 
-    def lost(self, target: SinkTopic, noted: TargetLogEnds) -> str | None:
+    def describe_loss(self, target: SinkTopic, noted: TargetLogEnds) -> str | None:
         """Describe the records that were lost since the ends were recorded; return None if none were.
 
         :param target: the target topic
@@ -95,46 +98,46 @@ class TargetLogReader:
         if noted.topic != target.id:
             return None
         numbers = [number for number in noted.held if number < target.partitions]
-        held = self._held(target, numbers)
+        offsets = self._read_offsets(target, numbers)
         for number in numbers:
             end = noted.held[number].end
-            if held[number].log_end < end:
+            if offsets[number].log_end < end:
                 return (
-                    f"partition {number} of topic {target.name} ends at offset {held[number].log_end}, and reached "
+                    f"partition {number} of topic {target.name} ends at offset {offsets[number].log_end}, and reached "
                     f"{end} when this pipeline last looked"
                 )
-            if not self._may_be_emptied and _deleted(target, noted.held[number], held[number]):
+            if not self._may_be_emptied and _deleted(target, noted.held[number], offsets[number]):
                 return (
-                    f"partition {number} of topic {target.name} begins at offset {held[number].start}, and began at "
+                    f"partition {number} of topic {target.name} begins at offset {offsets[number].start}, and began at "
                     f"{noted.held[number].start} when this pipeline last looked, which the topic's retention does not "
                     "explain: somebody deleted records (where that is on purpose, write sink.may_be_emptied: true)"
                 )
-        places = {
+        starts = {
             number: StartOffset(noted.held[number].end, noted.held[number].leader_epoch)
             for number in numbers
-            if held[number].start <= noted.held[number].end
-            and held[number].leader_epoch != noted.held[number].leader_epoch
+            if offsets[number].start <= noted.held[number].end
+            and offsets[number].leader_epoch != noted.held[number].leader_epoch
         }
         with closing(RecordProbe(self._connection, self._pipeline, target.name, isolation="read_uncommitted")) as probe:
             try:
-                found = probe.first(places)
+                found = probe.first_records(starts)
             except KafkaConsumerError as error:
                 if error.recoverable:
                     raise
                 return None  # the right to write to the topic does not include the right to read it
-        for number, seen in found.items():
-            if seen.lost is not None:
-                said = seen.lost.partition(" Reset to")[0].rstrip(".")
+        for number, result in found.items():
+            if result.lost is not None:
+                reason = result.lost.partition(" Reset to")[0].rstrip(".")
                 return (
                     f"partition {number} of topic {target.name} lost records that were there when this pipeline last "
-                    f"looked: {said}"
+                    f"looked: {reason}"
                 )
         return None
 
-    def _held(self, target: SinkTopic, numbers: Sequence[int]) -> Mapping[int, LogOffsets]:
+    def _read_offsets(self, target: SinkTopic, numbers: Sequence[int]) -> Mapping[int, LogOffsets]:
         client = f"ckpt-sink-{self._pipeline}"
-        with closing(TopicClient(self._connection, target.name, client, ErrorType.KAFKA_PRODUCER)) as asking:
-            return asking.bounds(numbers)
+        with closing(TopicClient(self._connection, target.name, client, ErrorType.KAFKA_PRODUCER)) as topic_client:
+            return topic_client.bounds(numbers)
 
 
 def _deleted(target: SinkTopic, before: LogHeld, now: LogOffsets) -> bool:

@@ -62,7 +62,7 @@ class KafkaSink:
         self._seconds = answer_timeout(self._connection)
         self._fence = KafkaFence(self._connection, context, self._receipts)
         self._topics: SinkTopicsClient | None = None
-        self._logs = TargetLogReader(self._connection, pipeline.name, may_be_emptied=pipeline.sink.may_be_emptied)
+        self._target_log = TargetLogReader(self._connection, pipeline.name, may_be_emptied=pipeline.sink.may_be_emptied)
 
     @property
     def location(self) -> str:
@@ -72,7 +72,7 @@ class KafkaSink:
     def check(self, *, create: bool = True) -> None:
         """Raise an error if a topic is unfit; create those for receipts and dead letters. See :meth:`Sink.check`."""
         self._refuse_shared_topics()
-        target = self._ask().find(self._name)
+        target = self._topics_client().find(self._name)
         if target is None:
             raise ConfigError(
                 f"target topic {self._name} does not exist in connection {self._connection.id!r}.",
@@ -81,101 +81,107 @@ class KafkaSink:
             )
         if not create:
             return
-        self._warn_of_weaknesses(target, self._ask().receipts(self._receipts, target))
+        self._warn_of_weaknesses(target, self._topics_client().ensure_receipts_topic(self._receipts, target))
         queue = self._pipeline.dead_letter_queue
-        if queue.here:
-            self._ask().dead_letters(queue.topic, target, queue.compression)
+        if queue.in_sink:
+            self._topics_client().ensure_dead_letter_topic(queue.topic, target, queue.compression)
 
     def outputs(self) -> Sequence[Output]:
         """Return the target, the receipts topic and the dead letter topic. See :class:`NamesOutputs`."""
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
-        if self._pipeline.dead_letter_queue.here:
+        if self._pipeline.dead_letter_queue.in_sink:
             named["dead_letter_queue.topic"] = self._pipeline.dead_letter_queue.topic
-        found = {key: self._ask().find(name) for key, name in named.items()}
+        found = {key: self._topics_client().find(name) for key, name in named.items()}
         return [WrittenTarget(key, topic.name, "kafka", topic.id) for key, topic in found.items() if topic is not None]
 
-    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; the rules are in ``serialize.py``."""
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.check_columns`; the rules are in ``serialize.py``."""
         refuse_unfit_columns(columns, self._pipeline.sink.key, self._pipeline.name)
 
     def claims(self) -> Claims:
         """Return the ledgers with epochs in the receipts topic, and the target's topic id. See :meth:`Sink.claims`."""
-        target = self._ask().find(self._name)
+        target = self._topics_client().find(self._name)
         identity = None if target is None else target.id
-        if not self._kept():
+        if not self._receipts_topic():
             return Claims(target=identity)
-        with closing(self._reading(committed=False)) as reading:
-            self._read_to_end(reading)
-            books = reading.books
-        noted = books.target
-        lost = None if target is None or noted is None else self._logs.lost(target, TargetLogEnds.from_json(noted))
-        return Claims(books.highest, books.ledgers, identity, lost)
+        with closing(self._receipts_reader(committed=False)) as reader:
+            self._read_to_end(reader)
+            state = reader.state
+        noted = state.target
+        lost = (
+            None
+            if target is None or noted is None
+            else self._target_log.describe_loss(target, TargetLogEnds.from_json(noted))
+        )
+        return Claims(state.highest_epoch, state.ledgers, identity, lost)
 
     def store_witness(self, epoch: int) -> None:
         """See :class:`SinkWithWitness`. Of a log that lost records none is kept: the next run is to tell."""
-        target = self._ask().find(self._name)
-        if target is None or not self._kept():
+        target = self._topics_client().find(self._name)
+        if target is None or not self._receipts_topic():
             return
-        seen = self._logs.now(target, self._ask())  # first: what is lost after it is told by it
-        with closing(self._reading(committed=False)) as reading:
-            self._read_to_end(reading)
-            books = reading.books
-        noted = books.target
-        if books.newest == epoch and (noted is None or self._logs.lost(target, TargetLogEnds.from_json(noted)) is None):
-            self._fence.note_epoch(epoch, seen)
+        ends = self._target_log.read(target, self._topics_client())  # first: what is lost after it is told by it
+        with closing(self._receipts_reader(committed=False)) as reader:
+            self._read_to_end(reader)
+            state = reader.state
+        noted = state.target
+        if state.newest_epoch == epoch and (
+            noted is None or self._target_log.describe_loss(target, TargetLogEnds.from_json(noted)) is None
+        ):
+            self._fence.write_epoch(epoch, ends)
 
     def fence(self, epoch: int) -> None:
         """Record the epoch, then end all lanes that may still write under an older one. See :meth:`Sink.fence`."""
-        with closing(self._reading(committed=False)) as reading:
+        with closing(self._receipts_reader(committed=False)) as reader:
 
             def read() -> ReceiptsTopicState:
-                self._read_to_end(reading)
-                return reading.books
+                self._read_to_end(reader)
+                return reader.state
 
             self._fence.fence(epoch, read, self._target_ends)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield this ledger's receipts that it does not know yet. See :meth:`Sink.receipts`."""
-        if not self._kept():
+        if not self._receipts_topic():
             return
-        with closing(self._reading(committed=True)) as reading:
-            self._read_to_end(reading)
-            books = reading.books
+        with closing(self._receipts_reader(committed=True)) as reader:
+            self._read_to_end(reader)
+            state = reader.state
         nowhere = KnownReceipts(0, 0)
-        for receipt in books.in_order():
+        for receipt in state.sorted_receipts():
             key = receipt.key
             if not known.get(key.partition, nowhere).covers(key.generation, receipt.range.end):
                 yield receipt
 
-    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the batches without a receipt in the receipts topic. See :meth:`Sink.missing`."""
-        if not keys or not self._kept():
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Return the batches without a receipt in the receipts topic. See :meth:`Sink.batches_without_receipt`."""
+        if not keys or not self._receipts_topic():
             return list(keys)
-        with closing(self._reading(committed=True)) as reading:
-            self._read_to_end(reading)
-            return [key for key in keys if reading.books.receipts.get(key) is None]
+        with closing(self._receipts_reader(committed=True)) as reader:
+            self._read_to_end(reader)
+            return [key for key in keys if reader.state.receipts.get(key) is None]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """See :meth:`Sink.dead_letters`; the topic is read once for all attempts."""
         wanted = list(sources)
         queue = self._pipeline.dead_letter_queue
-        topic = self._ask().find(queue.topic)
+        topic = self._topics_client().find(queue.topic)
         if topic is None:
             return
         secrets = self._secrets(wanted)
-        kept = DeadLetterReader(self._connection, queue.topic, self._context)
+        reader = DeadLetterReader(self._connection, queue.topic, self._context)
         seconds = self._seconds + transaction_timeout(self._connection)
-        found = kept.of(secrets, self._ask().ends(queue.topic, topic.partitions), seconds)
+        found = reader.read(secrets, self._topics_client().ends(queue.topic, topic.partitions), seconds)
         for source in wanted:
             yield from found.get(source, ())
 
     def _secrets(self, sources: Sequence[AttemptKey]) -> Mapping[AttemptKey, bytes | None]:
         """Return the secrets in the attempts' receipts, with which their dead letters were sealed."""
-        if not self._kept():
+        if not self._receipts_topic():
             return dict.fromkeys(sources)
-        with closing(self._reading(committed=True)) as reading:
-            self._read_to_end(reading)
-            return {source: reading.books.secret(source) for source in sources}
+        with closing(self._receipts_reader(committed=True)) as reader:
+            self._read_to_end(reader)
+            return {source: reader.state.secret(source) for source in sources}
 
     def store_replay(self, partition: str, replay: Replay) -> None:
         """See :meth:`Sink.store_replay`."""
@@ -185,11 +191,11 @@ class KafkaSink:
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
-        if not self._kept():
+        if not self._receipts_topic():
             return {}
-        with closing(self._reading(committed=False)) as reading:
-            self._read_to_end(reading)
-            found = {partition: reading.books.replay(partition) for partition in partitions}
+        with closing(self._receipts_reader(committed=False)) as reader:
+            self._read_to_end(reader)
+            found = {partition: reader.state.replay(partition) for partition in partitions}
         return {partition: replay for partition, replay in found.items() if replay is not None}
 
     def store_file_list(self, files: FileList) -> None:
@@ -200,36 +206,39 @@ class KafkaSink:
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
         """See :meth:`Sink.stored_file_lists`."""
-        if not self._kept():
+        if not self._receipts_topic():
             return []
-        with closing(self._reading(committed=False)) as reading:
-            self._read_to_end(reading)
-            return reading.books.file_lists(first)
+        with closing(self._receipts_reader(committed=False)) as reader:
+            self._read_to_end(reader)
+            return reader.state.file_lists(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of the target's committed messages, by reading all; offsets also count aborted messages.
 
         :return: None unless ``exact`` is set, and if retention or compaction may have removed messages
         """
-        topic = self._ask().find(self._name) if exact else None
+        topic = self._topics_client().find(self._name) if exact else None
         if topic is None or topic.compacted:
             return None
-        if any(self._ask().ends(self._name, topic.partitions, first=True).values()):
+        if any(self._topics_client().ends(self._name, topic.partitions, first=True).values()):
             return None
-        ends = self._ask().ends(self._name, topic.partitions)
+        ends = self._topics_client().ends(self._name, topic.partitions)
         seconds = self._seconds + transaction_timeout(self._connection)
-        doing = f"counting the messages of topic {self._name}"
-        return sum(len(some) for some in read_committed(self._connection, self._name, ends, seconds, doing=doing))
+        operation = f"counting the messages of topic {self._name}"
+        return sum(
+            len(messages)
+            for messages in read_committed(self._connection, self._name, ends, seconds, operation=operation)
+        )
 
     def close(self) -> None:
         """Close the connection."""
         self._topics = None
 
     def _target_ends(self) -> TargetLogEnds | None:
-        target = self._ask().find(self._name)
-        return None if target is None else self._logs.now(target, self._ask())
+        target = self._topics_client().find(self._name)
+        return None if target is None else self._target_log.read(target, self._topics_client())
 
-    def _ask(self) -> SinkTopicsClient:
+    def _topics_client(self) -> SinkTopicsClient:
         if self._topics is None:
             self._topics = SinkTopicsClient(self._connection, self._pipeline.name)
         return self._topics
@@ -245,7 +254,7 @@ class KafkaSink:
         """Raise an error if one topic is named for two purposes, such as source and sink."""
         source, dead_letters = self._pipeline.source, self._pipeline.dead_letter_queue
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
-        if dead_letters.here:
+        if dead_letters.in_sink:
             named["dead_letter_queue.topic"] = dead_letters.topic
         if source.type == "kafka" and source.connection == self._pipeline.sink.connection:
             named["source.topic"] = source.topic or ""
@@ -259,14 +268,14 @@ class KafkaSink:
                     hint="Name a topic of its own for each.",
                 )
 
-    def _kept(self) -> SinkTopic | None:
-        return self._ask().find(self._receipts)
+    def _receipts_topic(self) -> SinkTopic | None:
+        return self._topics_client().find(self._receipts)
 
-    def _reading(self, *, committed: bool) -> ReceiptsReader:
+    def _receipts_reader(self, *, committed: bool) -> ReceiptsReader:
         return ReceiptsReader(
             self._connection, self._receipts, ReceiptsTopicState(self._context.ledger), committed=committed
         )
 
-    def _read_to_end(self, reading: ReceiptsReader) -> None:
-        end = self._ask().end(self._receipts)
-        reading.to(end, self._seconds + transaction_timeout(self._connection))
+    def _read_to_end(self, reader: ReceiptsReader) -> None:
+        end = self._topics_client().end(self._receipts)
+        reader.read_to(end, self._seconds + transaction_timeout(self._connection))

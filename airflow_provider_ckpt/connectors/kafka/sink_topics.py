@@ -93,8 +93,8 @@ class SinkTopicsClient:
 
         self._connection = connection
         self._pipeline = pipeline
-        self._noticed = ClientErrors()
-        config = client_config(connection, f"ckpt-sink-{pipeline}", {"error_cb": self._noticed})
+        self._client_errors = ClientErrors()
+        config = client_config(connection, f"ckpt-sink-{pipeline}", {"error_cb": self._client_errors})
         self._admin: AdminClient = create_client(AdminClient, config, connection)
         self._timeout = answer_timeout(connection)
 
@@ -108,10 +108,10 @@ class SinkTopicsClient:
 
         resource = ConfigResource(ResourceType.TOPIC, name)
 
-        def look() -> SinkTopic | None:
-            asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)[name]
+        def request() -> SinkTopic | None:
+            future = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)[name]
             try:
-                described = asked.result()
+                described = future.result()
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     return None
@@ -121,7 +121,7 @@ class SinkTopicsClient:
             partitions = described.partitions
             return SinkTopic(name, len(partitions), len(partitions[0].replicas), settings, str(described.topic_id))
 
-        return self._asked(f"describing topic {name}", look)
+        return self._request(f"describing topic {name}", request)
 
     def end(self, name: str) -> int:
         """Return the offset after the last record of a topic's only partition, including open transactions."""
@@ -139,15 +139,15 @@ class SinkTopicsClient:
 
         wanted = [TopicPartition(name, number) for number in range(partitions)]
 
-        def ask() -> dict[int, int]:
-            asked = self._admin.list_offsets(
+        def request() -> dict[int, int]:
+            futures = self._admin.list_offsets(
                 dict.fromkeys(wanted, OffsetSpec.earliest() if first else OffsetSpec.latest()),
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=self._timeout,
             )
-            return {at.partition: cast("int", said.result().offset) for at, said in asked.items()}
+            return {at.partition: cast("int", future.result().offset) for at, future in futures.items()}
 
-        return self._asked(f"listing the offsets of topic {name}", ask)
+        return self._request(f"listing the offsets of topic {name}", request)
 
     def newest_times(self, name: str, partitions: int) -> Mapping[int, int]:
         """Return the largest timestamp of the records of each partition in ms, without partitions that hold none."""
@@ -156,14 +156,14 @@ class SinkTopicsClient:
 
         wanted = {TopicPartition(name, number): OffsetSpec.max_timestamp() for number in range(partitions)}
 
-        def ask() -> dict[int, int]:
-            asked = self._admin.list_offsets(wanted, request_timeout=self._timeout)
-            found = {at.partition: said.result() for at, said in asked.items()}
+        def request() -> dict[int, int]:
+            futures = self._admin.list_offsets(wanted, request_timeout=self._timeout)
+            found = {at.partition: future.result() for at, future in futures.items()}
             return {number: int(at.timestamp) for number, at in found.items() if at.offset >= 0}
 
-        return self._asked(f"asking for the newest record of topic {name}", ask)
+        return self._request(f"asking for the newest record of topic {name}", request)
 
-    def _asked(self, doing: str, step: Callable[[], _T]) -> _T:
+    def _request(self, operation: str, step: Callable[[], _T]) -> _T:
         """Run a request, and retry it until the timeout while a partition has no known leader."""
         from confluent_kafka import KafkaException
 
@@ -177,17 +177,17 @@ class SinkTopicsClient:
                     continue
                 self._admin.poll(0)  # runs the callback that collects errors
                 raise from_kafka_exception(
-                    error, ErrorType.KAFKA_PRODUCER, doing, self._connection, self._noticed
+                    error, ErrorType.KAFKA_PRODUCER, operation, self._connection, self._client_errors
                 ) from None
 
-    def receipts(self, name: str, beside: SinkTopic) -> SinkTopic:
+    def ensure_receipts_topic(self, name: str, target: SinkTopic) -> SinkTopic:
         """Return the receipts topic; create it with as many replicas as the target if it does not exist.
 
         :param name: the topic's name
-        :param beside: the target
+        :param target: the target
         :raises ConfigError: if its settings could lose receipts, it has several partitions, or it cannot be created
         """
-        topic = self._create(name, beside, NEW_TOPIC_SETTINGS)
+        topic = self._create(name, target, NEW_TOPIC_SETTINGS)
         wrong = [
             f"{setting} is {topic.settings.get(setting)}, not {wanted}"
             for setting, wanted in REQUIRED_SETTINGS.items()
@@ -209,16 +209,16 @@ class SinkTopicsClient:
             )
         return topic
 
-    def dead_letters(self, name: str, beside: SinkTopic | None, compression: str = "none") -> SinkTopic:
+    def ensure_dead_letter_topic(self, name: str, target: SinkTopic | None, compression: str = "none") -> SinkTopic:
         """Return the dead letter topic; create it if it does not exist.
 
         :param name: the topic's name
-        :param beside: the target, whose replication settings a new topic gets; None for the broker's defaults
+        :param target: the target, whose replication settings a new topic gets; None for the broker's defaults
         :param compression: compression type of a new topic; ``none`` leaves the choice to producers
         :raises ConfigError: if it is compacted and would lose dead letters, or cannot be created
         """
         stored = {} if compression == "none" else {"compression.type": compression}
-        topic = self._create(name, beside, {**DEAD_LETTER_TOPIC_SETTINGS, **stored})
+        topic = self._create(name, target, {**DEAD_LETTER_TOPIC_SETTINGS, **stored})
         if topic.compacted:
             raise ConfigError(
                 f"dead letter topic {name} is compacted, so it would drop a dead letter for a later one of its key.",
@@ -227,7 +227,7 @@ class SinkTopicsClient:
             )
         return topic
 
-    def _create(self, name: str, beside: SinkTopic | None, settings: Mapping[str, str]) -> SinkTopic:
+    def _create(self, name: str, target: SinkTopic | None, settings: Mapping[str, str]) -> SinkTopic:
         """Return a topic; create it with one partition if it does not exist. Concurrent calls are safe."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.cimpl import NewTopic
@@ -236,9 +236,9 @@ class SinkTopicsClient:
         if found is not None:
             return found
         config = dict(settings)
-        if beside is not None:
-            config["min.insync.replicas"] = beside.settings["min.insync.replicas"]
-        new = NewTopic(name, 1, -1 if beside is None else beside.replicas, config=config)
+        if target is not None:
+            config["min.insync.replicas"] = target.settings["min.insync.replicas"]
+        new = NewTopic(name, 1, -1 if target is None else target.replicas, config=config)
         try:
             self._admin.create_topics([new], request_timeout=self._timeout)[name].result()
         except KafkaException as error:

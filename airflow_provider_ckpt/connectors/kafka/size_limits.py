@@ -56,10 +56,10 @@ def possibly_refused(messages: Messages, topic: SinkTopic, now: int) -> list[int
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    doubts: list[Any] = []
+    conditions: list[Any] = []
     size = _record_bytes(messages)
     if len(size) and pc.max(size).as_py() + _RECORD_OVERHEAD > topic.max_bytes:
-        doubts.append(pc.greater(size, topic.max_bytes - _RECORD_OVERHEAD))
+        conditions.append(pc.greater(size, topic.max_bytes - _RECORD_OVERHEAD))
     if messages.timestamp is not None and topic.settings.get("message.timestamp.type") != "LogAppendTime":
         given = pc.greater(messages.timestamp, 0)
         late = pc.greater(
@@ -70,11 +70,11 @@ def possibly_refused(messages: Messages, topic: SinkTopic, now: int) -> list[int
             messages.timestamp,
             _clamp_to_int64(now - topic.number("message.timestamp.before.max.ms") + _CLOCK_DIFFERENCE),
         )
-        doubts.append(pc.and_(given, pc.or_(late, early)))
+        conditions.append(pc.and_(given, pc.or_(late, early)))
     found: set[int] = set()
-    for doubt in doubts:
-        if pc.any(doubt).as_py():
-            found.update(pc.indices_nonzero(doubt.cast(pa.bool_())).to_pylist())
+    for condition in conditions:
+        if pc.any(condition).as_py():
+            found.update(pc.indices_nonzero(condition.cast(pa.bool_())).to_pylist())
     return sorted(found)
 
 

@@ -52,12 +52,14 @@ class KafkaSource:
         self._pipeline = pipeline
         self._name = require_topic(pipeline.source.topic, "source.topic", pipeline.name)
         self._connection = require_connection(connection, "source")
-        self._asking = TopicClient(self._connection, self._name, f"ckpt-plan:{pipeline.name}", ErrorType.KAFKA_CONSUMER)
+        self._topic_client = TopicClient(
+            self._connection, self._name, f"ckpt-plan:{pipeline.name}", ErrorType.KAFKA_CONSUMER
+        )
         self._probe = RecordProbe(self._connection, pipeline.name, self._name)
-        self._continuity = LogContinuity(self._probe, self._asking, pipeline.name, self._name)
+        self._continuity = LogContinuity(self._probe, self._topic_client, pipeline.name, self._name)
         self._id: str | None = None
         self._size = 0
-        self._told: dict[int, int] = {}
+        self._warned_at: dict[int, int] = {}
 
     def check(self) -> None:
         """Raise an error if the topic cannot be reached, does not exist or may not be read."""
@@ -90,7 +92,7 @@ class KafkaSource:
                 )
             return Start(start_from)
         number = self._number(partition)
-        bounds = self._asking.bounds([number])[number]
+        bounds = self._topic_client.bounds([number])[number]
         return Start(bounds.start if start_from == "earliest" else bounds.end)
 
     def shape(self) -> RecordShape:
@@ -102,17 +104,20 @@ class KafkaSource:
 
         :raises SourceError: if a log lost records that were planned before
         """
-        self._asking.same(self._id)
-        held = self._asking.bounds({self._number(todo.partition) for todo in request.todo})
-        marks = self._marks(held, request.states)
-        if not request.look:
-            self._continuity.check(marks, held)
-            self._warn_of_open_transactions(held)
-        cuts = [self._cut(todo, held[self._number(todo.partition)], request.records_per_batch) for todo in request.todo]
+        self._topic_client.require_same(self._id)
+        offsets = self._topic_client.bounds({self._number(todo.partition) for todo in request.ranges})
+        snapshots = self._snapshots(offsets, request.states)
+        if not request.lag_only:
+            self._continuity.check_snapshots(snapshots, offsets)
+            self._warn_of_open_transactions(offsets)
+        cuts = [
+            self._split(todo, offsets[self._number(todo.partition)], request.records_per_batch)
+            for todo in request.ranges
+        ]
         batches: list[PlannedBatch] = []
         left, more = request.max_records, False
         while cuts:
-            going = []
+            pending = []
             for cut in cuts:
                 batch = next(cut, None)
                 if batch is None:
@@ -123,12 +128,12 @@ class KafkaSource:
                     continue
                 batches.append(batch)
                 left -= size
-                going.append(cut)
-            cuts = going
-        states = self._states(request, held, marks, batches)
-        return Plan(batches, bounds=self._ends(held), states=states, more=more)
+                pending.append(cut)
+            cuts = pending
+        states = self._states(request, offsets, snapshots, batches)
+        return Plan(batches, bounds=self._ends(offsets), states=states, more=more)
 
-    def late(self) -> bool:
+    def may_have_late_records(self) -> bool:
         """Return False: no record can appear below the last stable offset."""
         return False
 
@@ -146,11 +151,11 @@ class KafkaSource:
         :raises SourceError: if the log no longer contains all of a task's range, unless its instruction is ``void``,
             which reads nothing
         """
-        topic = self._asking.same(self._id)
+        topic = self._topic_client.require_same(self._id)
         reading = [task for task in tasks if task.instruction is not Instruction.VOID]
-        held = self._asking.bounds({self._number(task.key.source) for task in reading})
+        offsets = self._topic_client.bounds({self._number(task.key.source) for task in reading})
         for task in reading:
-            start = held[self._number(task.key.source)].start
+            start = offsets[self._number(task.key.source)].start
             if task.range.start < start:
                 raise expired_error(self._pipeline.name, topic.name, task, start)
         return [
@@ -160,11 +165,11 @@ class KafkaSource:
 
     def close(self) -> None:
         """Close the connections."""
-        self._asking.close()
+        self._topic_client.close()
         self._probe.close()
 
     def _topic(self) -> Topic:
-        return self._asking.describe()
+        return self._topic_client.describe()
 
     def _number(self, partition: str) -> int:
         name, _, number = partition.rpartition("-")
@@ -176,50 +181,52 @@ class KafkaSource:
             )
         return int(number)
 
-    def _ends(self, held: Mapping[int, LogOffsets]) -> dict[str, int]:
-        return {f"{self._name}-{number}": bounds.end for number, bounds in held.items()}
+    def _ends(self, offsets: Mapping[int, LogOffsets]) -> dict[str, int]:
+        return {f"{self._name}-{number}": bounds.end for number, bounds in offsets.items()}
 
-    def _marks(self, held: Mapping[int, LogOffsets], states: Mapping[str, Mapping[str, Any]]) -> dict[int, LogSnapshot]:
+    def _snapshots(
+        self, offsets: Mapping[int, LogOffsets], states: Mapping[str, Mapping[str, Any]]
+    ) -> dict[int, LogSnapshot]:
         """Return the ledger's snapshots of the partitions' logs, by partition number."""
-        found = {number: LogSnapshot.from_json(states.get(f"{self._name}-{number}", {})) for number in held}
-        return {number: mark for number, mark in found.items() if mark is not None}
+        found = {number: LogSnapshot.from_json(states.get(f"{self._name}-{number}", {})) for number in offsets}
+        return {number: snapshot for number, snapshot in found.items() if snapshot is not None}
 
     def _states(
         self,
         request: PlanRequest,
-        held: Mapping[int, LogOffsets],
-        marks: Mapping[int, LogSnapshot],
+        offsets: Mapping[int, LogOffsets],
+        snapshots: Mapping[int, LogSnapshot],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
         """Return the states to store in the ledger: the end of each log, and its snapshot after this plan."""
-        ends = {self._number(todo.partition): todo.start for todo in request.todo if todo.needs_bound}
+        ends = {self._number(todo.partition): todo.start for todo in request.ranges if todo.needs_bound}
         for batch in batches:
             number = self._number(batch.partition)
             if number in ends:
                 ends[number] = max(ends[number], batch.range.end)
-        if not request.look:
-            marks = self._continuity.marks(ends, held, marks)
+        if not request.lag_only:
+            snapshots = self._continuity.new_snapshots(ends, offsets, snapshots)
         return {
             f"{self._name}-{number}": {
-                SOURCE_END: held[number].log_end,
-                **(marks[number].to_json() if number in marks else {}),
+                SOURCE_END: offsets[number].log_end,
+                **(snapshots[number].to_json() if number in snapshots else {}),
             }
             for number in ends
         }
 
-    def _warn_of_open_transactions(self, held: Mapping[int, LogOffsets]) -> None:
+    def _warn_of_open_transactions(self, offsets: Mapping[int, LogOffsets]) -> None:
         """Warn of messages after an open transaction, which cannot be read yet; once per partition and offset."""
         waiting = {
             number: bounds
-            for number, bounds in held.items()
-            if bounds.log_end > bounds.end and self._told.get(number) != bounds.end
+            for number, bounds in offsets.items()
+            if bounds.log_end > bounds.end and self._warned_at.get(number) != bounds.end
         }
         if not waiting:
             return
         with closing(
             RecordProbe(self._connection, self._pipeline.name, self._name, isolation="read_uncommitted")
         ) as probe:
-            found = probe.first({number: StartOffset(bounds.end) for number, bounds in waiting.items()})
+            found = probe.first_records({number: StartOffset(bounds.end) for number, bounds in waiting.items()})
         for number, bounds in waiting.items():
             first = found[number].record
             since = ""
@@ -239,24 +246,25 @@ class KafkaSource:
                 self._name,
                 number,
             )
-            self._told[number] = bounds.end
+            self._warned_at[number] = bounds.end
 
-    def _cut(self, todo: RangeToPlan, held: LogOffsets, records: int | None) -> Iterator[PlannedBatch]:
+    def _split(self, todo: RangeToPlan, offsets: LogOffsets, records: int | None) -> Iterator[PlannedBatch]:
         """Yield the batches of a requested range; offsets that the log no longer contains become one expired batch."""
-        start, end = todo.start, held.end if todo.end is None else todo.end
-        if start > held.end:
+        start, end = todo.start, offsets.end if todo.end is None else todo.end
+        if start > offsets.end:
             raise SourceError(
-                f"{todo.partition} ends at offset {held.end}, before {start}, where reading has to continue: the topic "
-                "lost records (unclean leader election, a restored cluster), or source.start_from is beyond its end.",
+                f"{todo.partition} ends at offset {offsets.end}, before {start}, where reading has to continue: the "
+                "topic lost records (unclean leader election, a restored cluster), or source.start_from is beyond its "
+                "end.",
                 pipeline=self._pipeline.name,
                 position=start,
                 hint=f"Find out what was lost; then `airflow ckpt rewind {self._pipeline.name} --partition "
-                f"{todo.partition} --to-position {held.end} --reason …`, or correct source.start_from.",
+                f"{todo.partition} --to-position {offsets.end} --reason …`, or correct source.start_from.",
             )
-        if start < held.start and start < end:
-            gone = Range(start, min(held.start, end))
-            yield PlannedBatch(todo.partition, gone, 0, expired=True)
-            start = gone.end
+        if start < offsets.start and start < end:
+            expired = Range(start, min(offsets.start, end))
+            yield PlannedBatch(todo.partition, expired, 0, expired=True)
+            start = expired.end
         if start >= end:
             return
         number = self._number(todo.partition)
@@ -284,13 +292,13 @@ def expired_error(pipeline: str | None, topic: str, task: BatchTask, start: int 
     :param task: the batch
     :param start: first offset in the log; None if it is not known
     """
-    gone = "some of it" if start is None else f"what is before {start}"
+    expired = "some of it" if start is None else f"what is before {start}"
     if start is not None and start >= task.range.end:
-        gone = "all of it"
-    rest = "" if gone == "all of it" else ", then `airflow ckpt replay range` reads the remaining part of the range"
+        expired = "all of it"
+    rest = "" if expired == "all of it" else ", then `airflow ckpt replay range` reads the remaining part of the range"
     return SourceError(
-        f"topic {topic} no longer holds offsets {task.range}: retention, or a deletion of records, has removed {gone} "
-        "before it was read.",
+        f"topic {topic} no longer holds offsets {task.range}: retention, or a deletion of records, has removed "
+        f"{expired} before it was read.",
         pipeline=pipeline,
         batch=str(task.key),
         position=task.range.start,
@@ -299,16 +307,16 @@ def expired_error(pipeline: str | None, topic: str, task: BatchTask, start: int 
     )
 
 
-def damaged_error(pipeline: str, topic: str, task: BatchTask, said: str) -> SourceError:
+def damaged_error(pipeline: str, topic: str, task: BatchTask, message: str) -> SourceError:
     """Return the error for a batch that is not delivered because records do not match their checksum.
 
     :param pipeline: the pipeline's name
     :param topic: the topic's name
     :param task: the batch
-    :param said: the client's message, with the offset
+    :param message: the client's message, with the offset
     """
     return SourceError(
-        f"topic {topic} holds damaged records in offsets {task.range} of {task.key.source}: {said}.",
+        f"topic {topic} holds damaged records in offsets {task.range} of {task.key.source}: {message}.",
         pipeline=pipeline,
         batch=str(task.key),
         position=task.range.start,

@@ -76,8 +76,8 @@ class TopicClient:
         self._topic = topic
         self._client = client
         self._kind = kind
-        self._noticed = ClientErrors()
-        self._open: AdminClient | None = None
+        self._client_errors = ClientErrors()
+        self._admin: AdminClient | None = None
 
     @property
     def admin(self) -> AdminClient:
@@ -85,12 +85,12 @@ class TopicClient:
 
         :raises ConfigError: if the connection does not configure one
         """
-        if self._open is None:
+        if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            config = client_config(self._connection, self._client, {"error_cb": self._noticed})
-            self._open = create_client(AdminClient, config, self._connection)
-        return self._open
+            config = client_config(self._connection, self._client, {"error_cb": self._client_errors})
+            self._admin = create_client(AdminClient, config, self._connection)
+        return self._admin
 
     def describe(self) -> Topic:
         """Return the topic.
@@ -101,18 +101,18 @@ class TopicClient:
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
         from confluent_kafka.admin import AclOperation
 
-        def question(wait: float) -> TopicDescription:
-            asked = self.admin.describe_topics(
+        def request(wait: float) -> TopicDescription:
+            future = self.admin.describe_topics(
                 TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=wait
             )
             try:
-                return cast("TopicDescription", asked[self._topic].result())
+                return cast("TopicDescription", future[self._topic].result())
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
                 raise self._missing() from None
 
-        found = self._answer(f"describing topic {self._topic}", question)
+        found = self._request(f"describing topic {self._topic}", request)
         operations = found.authorized_operations
         return Topic(
             found.name,
@@ -139,19 +139,19 @@ class TopicClient:
             (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
         )
 
-        def question(wait: float) -> list[dict[int, ListOffsetsResultInfo]]:
-            asked = [
+        def request(wait: float) -> list[dict[int, ListOffsetsResultInfo]]:
+            requested = [
                 self.admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level, request_timeout=wait)
                 for spec, level in kinds
             ]
-            return [{at.partition: said.result() for at, said in each.items()} for each in asked]
+            return [{at.partition: future.result() for at, future in each.items()} for each in requested]
 
-        starts, ends, tops = self._answer(f"listing the offsets of topic {self._topic}", question)
+        starts, ends, high_watermarks = self._request(f"listing the offsets of topic {self._topic}", request)
         return {
             number: LogOffsets(
                 starts[number].offset,
                 end.offset,
-                max(tops[number].offset, end.offset),
+                max(high_watermarks[number].offset, end.offset),
                 None if end.leader_epoch is None or end.leader_epoch < 0 else end.leader_epoch,
             )
             for number, end in ends.items()
@@ -164,31 +164,31 @@ class TopicClient:
 
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
 
-        def question(wait: float) -> bool:
-            asked = self.admin.describe_configs([resource], request_timeout=wait)[resource]
+        def request(wait: float) -> bool:
+            future = self.admin.describe_configs([resource], request_timeout=wait)[resource]
             try:
-                return "compact" in str(asked.result()["cleanup.policy"].value)
+                return "compact" in str(future.result()["cleanup.policy"].value)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise
                 return True
 
-        return self._answer(f"reading the configuration of topic {self._topic}", question)
+        return self._request(f"reading the configuration of topic {self._topic}", request)
 
     def close(self) -> None:
         """Close the connection."""
-        self._open = None
-        self._noticed.clear()
+        self._admin = None
+        self._client_errors.clear()
 
-    def same(self, known: str | None, batch: str | None = None, tries: int = 1) -> Topic:
+    def require_same(self, known: str | None, batch: str | None = None, requests: int = 1) -> Topic:
         """Return the topic if its id has not changed.
 
         :param known: the expected id; None to accept any
         :param batch: the batch's key, for the error message
-        :param tries: number of requests to a cluster that does not answer in time
+        :param requests: number of requests to a cluster that does not answer in time
         :raises SourceError: if the topic was deleted and created again
         """
-        for left in reversed(range(tries)):
+        for left in reversed(range(requests)):
             try:
                 topic = self.describe()
                 break
@@ -204,26 +204,28 @@ class TopicClient:
             )
         return topic
 
-    def _answer(self, doing: str, question: Callable[[float], T]) -> T:
+    def _request(self, operation: str, request: Callable[[float], T]) -> T:
         """Run a request; retry it until the timeout while a partition has no leader, and convert errors.
 
-        :param doing: the operation, for error messages
-        :param question: sends the request, given its timeout in seconds
+        :param operation: the operation, for error messages
+        :param request: sends the request, given its timeout in seconds
         """
         from confluent_kafka import KafkaException
 
-        self._noticed.clear()
+        self._client_errors.clear()
         wait = answer_timeout(self._connection)
         deadline = time.monotonic() + wait
         while True:
             try:
-                return question(wait)
+                return request(wait)
             except KafkaException as error:
                 if is_leader_election(error.args[0]) and time.monotonic() < deadline:
                     time.sleep(_RETRY_SECONDS)
                     continue
                 self.admin.poll(0)  # runs the callback that collects errors
-                raise from_kafka_exception(error, self._kind, doing, self._connection, self._noticed) from None
+                raise from_kafka_exception(
+                    error, self._kind, operation, self._connection, self._client_errors
+                ) from None
 
     def _missing(self) -> ConfigError:
         return ConfigError(

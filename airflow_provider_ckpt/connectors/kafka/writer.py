@@ -58,7 +58,7 @@ class KafkaWriter:
         self._receipts = receipts_topic(context.pipeline)
         self._topics: SinkTopicsClient | None = None
         self._target: SinkTopic | None = None
-        self._hold: PartitionClaim | None = None
+        self._claim: PartitionClaim | None = None
 
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Write the batch and its receipt, unless it has a receipt already. See :meth:`Writer.deliver`."""
@@ -75,31 +75,33 @@ class KafkaWriter:
             self.close()
             return _failed_outcome(task, error.info)
         except KafkaException as error:
-            return _failed_outcome(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
+            return _failed_outcome(
+                task, self._convert_error(error, f"delivering {task.key} {task.range} to {self._name}")
+            )
         except BaseException:  # it may have been raised between the commit and the update of the known receipts
             self.close()
             raise
 
     def close(self) -> None:
         """Close the connection."""
-        self._let_go()
+        self._release_claim()
         self._topics = self._target = None
 
-    def _let_go(self) -> None:
-        if self._hold is not None:
-            self._hold.close()
-            self._hold = None
+    def _release_claim(self) -> None:
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
 
-    def _held(self, partition: str) -> PartitionClaim:
-        if self._hold is not None and self._hold.partition != partition:
-            self._let_go()
-        if self._hold is None:
-            target = self._described()
+    def _claim_partition(self, partition: str) -> PartitionClaim:
+        if self._claim is not None and self._claim.partition != partition:
+            self._release_claim()
+        if self._claim is None:
+            target = self._describe_target()
             assert self._topics is not None
-            self._hold = PartitionClaim(self._connection, self._topics, self._context, partition, target.max_bytes)
-        return self._hold
+            self._claim = PartitionClaim(self._connection, self._topics, self._context, partition, target.max_bytes)
+        return self._claim
 
-    def _described(self) -> SinkTopic:
+    def _describe_target(self) -> SinkTopic:
         if self._topics is None:
             self._topics = SinkTopicsClient(self._connection, self._pipeline.name)
         self._target = self._target or self._topics.find(self._name)
@@ -110,23 +112,25 @@ class KafkaWriter:
             )
         return self._target
 
-    def _found(self, task: BatchTask) -> Outcome | None:
+    def _existing_outcome(self, task: BatchTask) -> Outcome | None:
         """Return the outcome of a batch that already has a receipt; None if it has none."""
-        receipt = self._held(task.key.partition).receipt(task.key)
+        receipt = self._claim_partition(task.key.partition).receipt(task.key)
         if receipt is None:
             return None
-        return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, found=True)
+        return Outcome(
+            task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, receipt_existed=True
+        )
 
     def _write(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Write the batch in one transaction; after a refusal nothing of it is left.
 
         :raises DeadLettersRefusedError: if the broker refuses a dead letter
         """
-        found = self._found(task)
+        found = self._existing_outcome(task)
         if found is not None:
             return found
         messages = to_messages(content.rows, self._pipeline.sink.key)
-        refused = always_refused(messages, self._described())
+        refused = always_refused(messages, self._describe_target())
         return Refused(refused) if refused else self._transaction(task, content, messages)
 
     def _transaction(self, task: BatchTask, content: BatchContent, messages: Messages) -> Outcome | Refused:
@@ -137,7 +141,7 @@ class KafkaWriter:
         receipt = Receipt(
             task.key, task.range, verdict, self._context.epoch, task.attempt, counts, now, task.bound, content.positions
         )
-        hold = self._held(task.key.partition)
+        hold = self._claim_partition(task.key.partition)
         transactions, producer = hold.transactions, hold.transactions.producer
         secret = secrets.token_bytes(16) if dead_letters else None
         producer.begin_transaction()
@@ -157,7 +161,7 @@ class KafkaWriter:
         except BaseException:
             transactions.abort()
             raise
-        hold.claimed(receipt)
+        hold.add_committed(receipt)
         types = Counter(dead_letter.error.type.value for dead_letter in dead_letters)
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
 
@@ -167,25 +171,25 @@ class KafkaWriter:
         The client has numbered messages that were never sent, so its next transaction would fail, too.
         """
         hold.transactions.abort()
-        self._let_go()
+        self._release_claim()
 
     def _send_rows(self, messages: Messages) -> dict[int, ErrorInfo]:
         """Send the rows, and return the error of each message that the broker refused, by row number."""
         if not len(messages):
             return {}
-        assert self._hold is not None
-        watched = possibly_refused(messages, self._described(), int(time.time() * 1000))
+        assert self._claim is not None
+        watched = possibly_refused(messages, self._describe_target(), int(time.time() * 1000))
         refused: dict[int, ErrorInfo] = {}
-        Sender(self._hold.transactions.producer, self._name, refused).send(messages, watched)
+        Sender(self._claim.transactions.producer, self._name, refused).send(messages, watched)
         if watched:
-            self._hold.transactions.flush(refused)
+            self._claim.transactions.flush(refused)
         return refused
 
     def _send_dead_letters(self, task: BatchTask, dead_letters: Sequence[DeadLetter], secret: bytes | None) -> None:
         if not dead_letters:
             return
-        assert self._hold is not None
-        transactions = self._hold.transactions
+        assert self._claim is not None
+        transactions = self._claim.transactions
         failures: list[tuple[DeadLetter, KafkaError]] = []
         sender = Sender(transactions.producer, self._pipeline.dead_letter_queue.topic, {})
         for number, dead_letter in enumerate(dead_letters):
@@ -195,7 +199,7 @@ class KafkaWriter:
                     failures.append((dead_letter, error))
 
             headers = dead_letter_headers(dead_letter, task, self._context, number, secret)
-            sender.one(dead_letter.value, watch, {"key": dead_letter.key, "headers": headers})
+            sender.send_one(dead_letter.value, watch, {"key": dead_letter.key, "headers": headers})
         transactions.flush(failures)
         if failures:
             dead_letter, error = failures[0]
@@ -209,24 +213,24 @@ class KafkaWriter:
                 )
             # The dead letter is not the cause; the commit raises the error.
 
-    def _info(self, error: KafkaError, doing: str) -> ErrorInfo:
-        return to_error_info(error, ErrorType.KAFKA_PRODUCER, doing, self._connection)
+    def _info(self, error: KafkaError, operation: str) -> ErrorInfo:
+        return to_error_info(error, ErrorType.KAFKA_PRODUCER, operation, self._connection)
 
-    def _after(self, error: KafkaException, doing: str) -> ErrorInfo:
+    def _convert_error(self, error: KafkaException, operation: str) -> ErrorInfo:
         """Convert an error and release the claim; if another producer took over the id, check for a newer epoch.
 
         :raises FencedError: if the receipts topic contains a newer epoch
         """
-        plain: KafkaError = error.args[0]
-        told = plain if self._hold is None else self._hold.transactions.better(plain)
-        self._let_go()
-        info = self._info(told, doing)
-        if not (may_be_fenced(plain) or plain.fatal()) or info.whole:
+        kafka_error: KafkaError = error.args[0]
+        specific = kafka_error if self._claim is None else self._claim.transactions.most_specific_error(kafka_error)
+        self._release_claim()
+        info = self._info(specific, operation)
+        if not (may_be_fenced(kafka_error) or kafka_error.fatal()) or info.is_outage:
             self.close()
             return info
         try:
-            books = read_epochs(self._connection, self._topics or self._fresh(), self._context)
-            refuse_if_fenced(books, self._context.epoch, self._context.pipeline)
+            state = read_epochs(self._connection, self._topics or self._new_topics_client(), self._context)
+            refuse_if_fenced(state, self._context.epoch, self._context.pipeline)
         except FencedError:
             raise
         except CkptError as unreachable:
@@ -236,7 +240,7 @@ class KafkaWriter:
         message = f"{info.message} (another lane has taken over the partition; the next attempt reads its receipts)"
         return ErrorInfo(ErrorType.KAFKA_PRODUCER, message, True)
 
-    def _fresh(self) -> SinkTopicsClient:
+    def _new_topics_client(self) -> SinkTopicsClient:
         self._topics = SinkTopicsClient(self._connection, self._pipeline.name)
         return self._topics
 

@@ -88,7 +88,7 @@ class DeadLetterFiles:
             write_durably(path, data)
         except OSError as error:
             failure = io_error(error, f"write {path}")
-            if failure.whole:
+            if failure.is_outage:
                 raise failure from error
             hint = "Make that directory writable, then run again."
             raise DeadLettersRefusedError(failure.message, hint=hint) from error
@@ -127,7 +127,7 @@ class ReplayFiles:
     directory: Path
     pipeline: str
 
-    def keep(self, partition: str, replay: Replay) -> None:
+    def write(self, partition: str, replay: Replay) -> None:
         """Write a replay's file durably, replacing one of the same partition that was never sent.
 
         :raises IoError: if the file system fails

@@ -22,7 +22,7 @@ class StoredFileLists:
     directory: Path
     pipeline: str
 
-    def keep(self, files: FileList) -> None:
+    def write(self, files: FileList) -> None:
         """Write a list durably.
 
         :raises IoError: if the file system fails

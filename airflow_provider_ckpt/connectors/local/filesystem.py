@@ -77,18 +77,18 @@ def check_writable(path: Path, key: str) -> None:
     :param key: the pipeline's key, for the message
     :raises ConfigError: stating the reason
     """
-    place = next(directory for directory in (path, *path.parents) if directory.exists())
-    if not place.is_dir():
-        raise ConfigError(f"{key}: {place} is a file, not a directory.", hint=f"Correct {key}.")
-    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"{key}: {place} is not writable for this user.", hint="Grant write access to it.")
+    existing = next(directory for directory in (path, *path.parents) if directory.exists())
+    if not existing.is_dir():
+        raise ConfigError(f"{key}: {existing} is a file, not a directory.", hint=f"Correct {key}.")
+    if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"{key}: {existing} is not writable for this user.", hint="Grant write access to it.")
 
 
-def io_error(error: OSError, doing: str) -> IoError:
+def io_error(error: OSError, operation: str) -> IoError:
     """Convert an ``OSError``; a full, forbidden, broken or unreachable disk is an error of the whole sink or source.
 
     :param error: the operating system's error
-    :param doing: the operation and its object, as in ``write /data/x``
+    :param operation: the operation and its object, as in ``write /data/x``
     """
     hint = None
     if error.errno in _DISK_FULL:
@@ -96,9 +96,9 @@ def io_error(error: OSError, doing: str) -> IoError:
     elif error.errno in _FORBIDDEN:
         hint = "Let this user do that, then run again; nothing was lost."
     return IoError(
-        f"cannot {doing}: {os.strerror(error.errno) if error.errno else error}.",
+        f"cannot {operation}: {os.strerror(error.errno) if error.errno else error}.",
         recoverable=error.errno not in _FORBIDDEN,
-        whole=error.errno in _DISK_FULL | _FORBIDDEN | _UNREACHABLE,
+        is_outage=error.errno in _DISK_FULL | _FORBIDDEN | _UNREACHABLE,
         hint=hint,
     )
 

@@ -26,28 +26,30 @@ ORDER BY c.relname
 """Policies that let this user read bookkeeping under row level security; one row for a table without a policy."""
 
 
-def refuse_hidden_bookkeeping(fetch: Fetch, books: BookkeepingTables, context: SinkContext, connection: str) -> None:
+def refuse_hidden_bookkeeping(
+    fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, connection: str
+) -> None:
     """Raise ConfigError if row level security hides the bookkeeping of this pipeline from the user.
 
     :param fetch: runs a query
-    :param books: the bookkeeping tables
+    :param bookkeeping: the bookkeeping tables
     :param context: gives the pipeline's name
     :param connection: id of the Airflow connection, for the message
     :raises ConfigError: with the role, the tables and the command that prints the needed statements
     """
     visible: dict[str, bool] = {}
     role = ""
-    for table, role, exists, condition, ours in fetch(_POLICIES, [books.schema, list(ALL_TABLES)]):  # noqa: B007
-        shows = exists and (not ours or _admits(fetch, condition, context.pipeline))
+    for table, role, exists, condition, is_own in fetch(_POLICIES, [bookkeeping.schema, list(ALL_TABLES)]):  # noqa: B007
+        shows = exists and (not is_own or _admits(fetch, condition, context.pipeline))
         visible[table] = visible.get(table, False) or shows
-    hidden = [table for table, shown in visible.items() if not shown]
+    hidden = [table for table, is_visible in visible.items() if not is_visible]
     if hidden:
         raise ConfigError(
-            f"row level security hides {', '.join(f'{books.schema}.{table}' for table in hidden)} of pipeline "
+            f"row level security hides {', '.join(f'{bookkeeping.schema}.{table}' for table in hidden)} of pipeline "
             f"{context.pipeline} from role {role!r}, the user of connection {connection!r}: no policy there lets it "
             "see them. Nothing was sent.",
             pipeline=context.pipeline,
-            hint=f"Let the owner run what `airflow ckpt db roles sink {books.schema} --writer {role} "
+            hint=f"Let the owner run what `airflow ckpt db roles sink {bookkeeping.schema} --writer {role} "
             f"--pipeline {context.pipeline}` prints, with --table and --pipeline for all others of that role, too.",
         )
 

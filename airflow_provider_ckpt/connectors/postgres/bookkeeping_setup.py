@@ -33,46 +33,46 @@ WHERE n.nspname = {0}::text AND NOT EXISTS (
 """
 
 
-def lacks_tables(fetch: Fetch, books: BookkeepingTables, names: Sequence[str] = TABLES) -> bool:
+def lacks_tables(fetch: Fetch, bookkeeping: BookkeepingTables, names: Sequence[str] = TABLES) -> bool:
     """Return whether one of the tables does not exist.
 
     :param fetch: runs a query
-    :param books: the bookkeeping tables
+    :param bookkeeping: the bookkeeping tables
     :param names: names of the tables to look up
     """
-    return bool(fetch(_ABSENT_TABLES, [books.schema, list(names)]))
+    return bool(fetch(_ABSENT_TABLES, [bookkeeping.schema, list(names)]))
 
 
-def lacks_columns(fetch: Fetch, books: BookkeepingTables) -> bool:
+def lacks_columns(fetch: Fetch, bookkeeping: BookkeepingTables) -> bool:
     """Return whether one of the tables was created by an earlier version and lacks a column."""
-    return bool(fetch(_ABSENT_COLUMNS, [books.schema, *map(list, zip(*LATER_COLUMNS, strict=True))]))
+    return bool(fetch(_ABSENT_COLUMNS, [bookkeeping.schema, *map(list, zip(*LATER_COLUMNS, strict=True))]))
 
 
-def create_tables(fetch: Fetch, books: BookkeepingTables, connection: str, pipeline: str) -> None:
+def create_tables(fetch: Fetch, bookkeeping: BookkeepingTables, connection: str, pipeline: str) -> None:
     """Create the bookkeeping tables and columns that are absent.
 
     :param fetch: runs a statement over a psycopg2 connection
-    :param books: the bookkeeping tables
+    :param bookkeeping: the bookkeeping tables
     :param connection: id of the Airflow connection, for the message
     :param pipeline: the pipeline's name, for the message
     :raises ConfigError: if the user may not create them
     """
     import psycopg2
 
-    if not lacks_tables(fetch, books, ALL_TABLES) and not lacks_columns(fetch, books):
+    if not lacks_tables(fetch, bookkeeping, ALL_TABLES) and not lacks_columns(fetch, bookkeeping):
         return
     try:
         fetch(
             with_durable_commit(
-                f"SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d}); {books.create.format()} SELECT 1"
+                f"SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d}); {bookkeeping.create.format()} SELECT 1"
             ),
             [],
         )
     except psycopg2.errors.InsufficientPrivilege as error:
         raise ConfigError(
             f"the user of connection {connection!r} may not create the sink's bookkeeping tables "
-            f"({', '.join(ALL_TABLES)}) in schema {books.schema}, or add columns that this version needs.",
+            f"({', '.join(ALL_TABLES)}) in schema {bookkeeping.schema}, or add columns that this version needs.",
             pipeline=pipeline,
-            hint=f"GRANT CREATE ON SCHEMA {quote(books.schema)} to it, or let the schema's owner run the script of "
-            "`airflow ckpt db roles sink`.",
+            hint=f"GRANT CREATE ON SCHEMA {quote(bookkeeping.schema)} to it, or let the schema's owner run the script "
+            "of `airflow ckpt db roles sink`.",
         ) from error

@@ -20,13 +20,13 @@ _UNIQUE_VIOLATION, _NOT_NULL_VIOLATION = "23505", "23502"
 
 
 def begin_with_claim(
-    receipt: Receipt, context: SinkContext, books: BookkeepingTables, cursor: Any, settings: str
+    receipt: Receipt, context: SinkContext, bookkeeping: BookkeepingTables, cursor: Any, settings: str
 ) -> bool:
     """Begin a transaction and claim the receipt in it.
 
     :param receipt: the receipt to claim
     :param context: ledger, pipeline and epoch of the writer
-    :param books: the bookkeeping tables
+    :param bookkeeping: the bookkeeping tables
     :param cursor: an ADBC cursor in autocommit mode
     :param settings: SQL calls that prepare the transaction, as the expressions of a SELECT
     :return: False if there is a receipt already; the caller then rolls back the transaction
@@ -43,14 +43,14 @@ def begin_with_claim(
         receipt.positions,
     )
     try:
-        claim = books.claim.format(*map(literal, values))
+        claim = bookkeeping.claim.format(*map(literal, values))
         cursor.executescript(f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {settings}; {claim}")
     except Error as error:
         if sqlstate_of(error) == _UNIQUE_VIOLATION:
             return False
         if sqlstate_of(error) == _NOT_NULL_VIOLATION:
             cursor.executescript("ROLLBACK")
-            fenced = fenced_epoch(adbc_fetch(cursor), books, context)
-            raise wrong_epoch_error(fenced, context.epoch, books.place, context.pipeline) from error
+            fenced = fenced_epoch(adbc_fetch(cursor), bookkeeping, context)
+            raise wrong_epoch_error(fenced, context.epoch, bookkeeping.place, context.pipeline) from error
         raise
     return True

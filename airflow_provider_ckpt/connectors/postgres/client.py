@@ -66,7 +66,7 @@ def split_table(name: str) -> tuple[str | None, str]:
     :raises ConfigError: if it is neither ``table`` nor ``schema.table``
     """
     parts = re.findall(r'"((?:[^"]|"")+)"|([^".]+)', name)
-    names = [quoted.replace('""', '"') if quoted else plain for quoted, plain in parts]
+    names = [quoted.replace('""', '"') if quoted else unquoted for quoted, unquoted in parts]
     rebuilt = ".".join(quote(part) if quoted else part for part, (quoted, _) in zip(names, parts, strict=True))
     if rebuilt != name or len(names) not in (1, 2):
         raise ConfigError(
@@ -207,7 +207,7 @@ def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> 
     message = f"cannot connect to PostgreSQL at {address(connection)} (connection {connection.id!r}): {text}"
     if _REFUSED_LOGIN.search(text):
         return ErrorInfo(kind, message, False, sqlstate_of(error))
-    return ErrorInfo(kind, message, True, sqlstate_of(error) or "08006", whole=True)
+    return ErrorInfo(kind, message, True, sqlstate_of(error) or "08006", is_outage=True)
 
 
 def sqlstate_of(error: Exception) -> str | None:
@@ -237,19 +237,19 @@ def without_values(message: str, state: str | None) -> str:
     return _QUOTED_VALUE.sub("…", message)
 
 
-def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool = False) -> ErrorInfo:
+def error_info(error: Exception, kind: ErrorType, operation: str = "", *, lost: bool = False) -> ErrorInfo:
     """Return an error of psycopg2 or ADBC as error information (semantics, section 7).
 
     :param error: the driver's exception
     :param kind: error type: ``Source`` or ``Sink``
-    :param doing: the interrupted operation, for the message
+    :param operation: the interrupted operation, for the message
     :param lost: whether the connection was lost, so that the result of its last statement is unknown
     """
     state = sqlstate_of(error)
-    said = without_values(server_message(error), state)
-    text = f"{doing}: {said}" if doing else said
+    message = without_values(server_message(error), state)
+    text = f"{operation}: {message}" if operation else message
     if lost or (state is None and _is_lost(error)):
-        return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or "08006", whole=True)
+        return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or "08006", is_outage=True)
     if state is None:
         return ErrorInfo(kind, text)
     return ErrorInfo(kind, text, is_transient(state), state, is_server_failure(state))
@@ -264,4 +264,4 @@ def _is_lost(error: Exception) -> bool:
 def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
     """Return the exception for the error information of a source or sink."""
     kind = SourceError if info.type is ErrorType.SOURCE else SinkError
-    return kind(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, whole=info.whole, hint=hint)
+    return kind(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, is_outage=info.is_outage, hint=hint)

@@ -54,20 +54,21 @@ class CandidateBound:
     :param position: the candidate bound
     :param virtual: virtual ids of the transactions that were running when the candidate was read and have not ended
     :param prepared: prepared transactions that must end before the bound closes
-    :param seen: prepared transactions at the last poll; a newer one may be a transaction of ``virtual``, prepared since
+    :param newest_prepared: prepared transactions at the last poll; a newer one may be a transaction of ``virtual``,
+        prepared since
     """
 
     position: int
     virtual: frozenset[str]
     prepared: frozenset[str]
-    seen: frozenset[str]
+    newest_prepared: frozenset[str]
 
     @property
     def closed(self) -> bool:
         """True if no new rows can appear below the position."""
         return not (self.virtual or self.prepared)
 
-    def look(self, virtual: frozenset[str], prepared: frozenset[str]) -> CandidateBound:
+    def without_ended(self, virtual: frozenset[str], prepared: frozenset[str]) -> CandidateBound:
         """Return the candidate without the transactions that have ended.
 
         :param virtual: transactions that are running now; must be read before ``prepared``
@@ -76,7 +77,7 @@ class CandidateBound:
         still = self.virtual & virtual
         waiting = self.prepared & prepared
         if still != self.virtual:
-            waiting |= prepared - self.seen
+            waiting |= prepared - self.newest_prepared
         return CandidateBound(self.position, still, waiting, prepared)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +86,7 @@ class CandidateBound:
             "candidate": self.position,
             "virtual": sorted(self.virtual),
             "prepared": sorted(self.prepared),
-            "seen": sorted(self.seen),
+            "seen": sorted(self.newest_prepared),
         }
 
     @classmethod
@@ -99,26 +100,26 @@ class ClosedBound:
     """Result of waiting for a bound.
 
     :param bound: the newest candidate that closed, or None
-    :param waiting: the newest candidate, if it did not close
+    :param open_candidate: the newest candidate, if it did not close
     """
 
     bound: int | None
-    waiting: CandidateBound | None
+    open_candidate: CandidateBound | None
 
 
-def wait_until_closed(fetch: Fetch, candidate: int | None, kept: CandidateBound | None, wait: float) -> ClosedBound:
+def wait_until_closed(fetch: Fetch, candidate: int | None, stored: CandidateBound | None, wait: float) -> ClosedBound:
     """Wait until a candidate has closed.
 
     :param fetch: runs a query
     :param candidate: the candidate position, read just before this call; None if the table is empty
-    :param kept: an earlier planning's candidate that had not closed
+    :param stored: an earlier planning's candidate that had not closed
     :param wait: longest time to wait, in seconds
     """
     deadline = time.monotonic() + wait
     pause, longest = _POLL_SECONDS
     virtual, prepared = _transactions(fetch)
     newest = None if candidate is None else CandidateBound(candidate, virtual, prepared, prepared)
-    older = kept and kept.look(virtual, prepared)
+    older = stored and stored.without_ended(virtual, prepared)
     while newest is not None and not newest.closed:
         left = deadline - time.monotonic()
         if left <= 0:
@@ -126,8 +127,8 @@ def wait_until_closed(fetch: Fetch, candidate: int | None, kept: CandidateBound 
         time.sleep(min(pause, left))
         pause = min(pause * 2, longest)
         virtual, prepared = _transactions(fetch)
-        newest = newest.look(virtual, prepared)
-        older = older and older.look(virtual, prepared)
+        newest = newest.without_ended(virtual, prepared)
+        older = older and older.without_ended(virtual, prepared)
     if newest is not None and newest.closed:
         return ClosedBound(newest.position, None)
     bound = older.position if older is not None and older.closed else None

@@ -81,8 +81,8 @@ def is_coarse(fetch: Fetch, assignment: CursorAssignment, kind: CursorKind, prec
         and all(name in _EVALUABLE for _, name in called_functions(assignment.texts[0]))
     ):
         return _is_default_coarse(fetch, assignment.texts[0], kind, own)
-    told = assignment.trigger or assignment.generated or any(_CLOCK.search(text) for text in assignment.values)
-    return told and any(_granularity(text) > own for text in assignment.values)
+    by_rule = assignment.trigger or assignment.generated or any(_CLOCK.search(text) for text in assignment.values)
+    return by_rule and any(_granularity(text) > own for text in assignment.values)
 
 
 def _is_coarse_number(assignment: CursorAssignment) -> bool:
@@ -93,23 +93,23 @@ def _is_coarse_number(assignment: CursorAssignment) -> bool:
     )
     if not timer_only or _DISTINGUISHES_ROWS.search(code):
         return False
-    return not _IN_MICROSECONDS.search(code) or any(_granularity(text, whole=False) > 1 for text in assignment.values)
+    return not _IN_MICROSECONDS.search(code) or any(_granularity(text, entire=False) > 1 for text in assignment.values)
 
 
-def _granularity(text: str, *, whole: bool = True) -> int:
+def _granularity(text: str, *, entire: bool = True) -> int:
     """Return the number of microseconds to which an expression rounds, judged by its text.
 
-    :param whole: whether an integer number of seconds since 1970 counts as rounded
+    :param entire: whether an integer number of seconds since 1970 counts as rounded
     """
-    grain = MICROSECONDS_A_DAY if _ROUNDING.search(text) else 1
+    granularity = MICROSECONDS_A_DAY if _ROUNDING.search(text) else 1
     for unit in _TRUNCATED.findall(text):
-        grain = max(grain, _UNITS.get(unit.lower(), MICROSECONDS_A_DAY))
+        granularity = max(granularity, _UNITS.get(unit.lower(), MICROSECONDS_A_DAY))
     for digits in _PRECISION.findall(text):
-        grain = max(grain, 10 ** (6 - int(digits)))
+        granularity = max(granularity, 10 ** (6 - int(digits)))
     epoch = _EPOCH.search(text)
-    if whole and epoch and _TO_INTEGER.search(text, epoch.end()) and not _IN_MICROSECONDS.search(text):
-        grain = max(grain, _SECOND)
-    return grain
+    if entire and epoch and _TO_INTEGER.search(text, epoch.end()) and not _IN_MICROSECONDS.search(text):
+        granularity = max(granularity, _SECOND)
+    return granularity
 
 
 def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
@@ -136,4 +136,6 @@ def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> b
 
 
 def _are_coarser(samples: Sequence[int], own: int) -> bool:
-    return any(all(value % grain == 0 for value in samples) for grain in _GRANULARITIES if grain > own)
+    return any(
+        all(value % granularity == 0 for value in samples) for granularity in _GRANULARITIES if granularity > own
+    )

@@ -110,7 +110,7 @@ class TriggerCode:
         """All statements, in order."""
         return [_parse_statement(text) for text in self._texts]
 
-    def assignment(self, column: str) -> Sequence[Statement]:
+    def assigning_statements(self, column: str) -> Sequence[Statement]:
         """Return the statements that may determine a column of the new row; empty if none assigns it."""
         assigning: dict[str, list[int]] = {}
         for number, statement in enumerate(self.statements):

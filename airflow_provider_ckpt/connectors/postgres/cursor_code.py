@@ -199,13 +199,13 @@ def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[CursorA
             try:
                 _check_length(body)
                 if language == "plpgsql":
-                    told = {
+                    variables = {
                         "tg_table_name": table,
                         "tg_relname": table,
                         "tg_table_schema": schema,
                         "tg_name": trigger,
                     } | {f"tg_argv[{index}]": part for index, part in enumerate(passed)}
-                    yield from _trigger_code(fetch, assignment, TriggerCode(body), column, told, passed)
+                    yield from _trigger_code(fetch, assignment, TriggerCode(body), column, variables, passed)
                 elif column in (*passed, *re.findall(r"[\w$]+", body)) and body not in _CLOCK_TRIGGERS:
                     known = find_sequences(fetch, _valid_names(passed)) if body in _SEQUENCE_TRIGGERS else frozenset()
                     reason = None if known else f"is written in {language}"
@@ -219,7 +219,7 @@ def _trigger_code(
     assignment: CursorAssignment,
     code: TriggerCode,
     column: str,
-    told: dict[str, str],
+    variables: dict[str, str],
     passed: Sequence[str],
 ) -> Iterator[CursorAssignment]:
     """Yield the code of a trigger that gives a column its value, if it does.
@@ -228,18 +228,18 @@ def _trigger_code(
     :param assignment: the trigger, yet without its code
     :param code: the body of its function
     :param column: name of the column
-    :param told: values of the variables that PostgreSQL gives to it
+    :param variables: values of the variables that PostgreSQL gives to it
     :param passed: its arguments
     :raises _TooLongError: the functions that it calls are too long
     """
-    statements = code.assignment(column)
+    statements = code.assigning_statements(column)
     if not statements:
         return
     texts, unreadable = _with_called_functions(fetch, [item.text for item in statements])
     if not _uses_sequence(texts) and any(_OPAQUE.search(text) for text in texts):
         texts, unreadable = _with_called_functions(fetch, [item.text for item in code.statements])
     values, _ = _with_called_functions(fetch, [value for item in statements for value in item.values])
-    told_texts = [_substitute(text, told) for text in texts]
+    told_texts = [_substitute(text, variables) for text in texts]
     found = replace(assignment, texts=told_texts, values=values, unreadable=unreadable)
     found = _with_sequences(fetch, found, passed)
     if any(column in (*passed, *re.findall(r"[\w$]+", text)) for text in texts):

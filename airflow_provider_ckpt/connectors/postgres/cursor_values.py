@@ -52,12 +52,12 @@ WHERE r.srrelid = ANY ({0}::oid[])
 class Problem(NamedTuple):
     """Reason why new rows can get smaller positions than rows that were read.
 
-    :param seen: the reason, as a sentence
-    :param remedy: the correction, as an imperative without a full stop
+    :param description: the reason, as a sentence
+    :param correction: the correction, as an imperative without a full stop
     """
 
-    seen: str
-    remedy: str
+    description: str
+    correction: str
 
 
 class CursorValues:
@@ -109,10 +109,10 @@ class CursorValues:
     def _sequence_problems(self) -> Iterator[Problem]:
         for sequence in sequence_states(self._fetch, self.sequence_oids | self._indirect_sequences):
             fills = f"sequence {sequence.name} fills cursor {self._cursor} of {self._table.label} and"
-            if sequence.cached > 1:
+            if sequence.cache_size > 1:
                 yield Problem(
-                    f"{fills} hands out {sequence.cached} values at a time to each session, so that smaller ones can "
-                    "appear after greater ones.",
+                    f"{fills} hands out {sequence.cache_size} values at a time to each session, so that smaller ones "
+                    "can appear after greater ones.",
                     f"ALTER SEQUENCE {sequence.name} CACHE 1, or choose another cursor",
                 )
             if sequence.step < 0:

@@ -49,7 +49,7 @@ class PostgresDeadLetterStore:
         self._sql = f"{quote(schema)}.{quote(table)}" if schema else quote(table)
         self._connection = require_connection(connection, "place for dead letters")
         self._context = context
-        self._open: Any = None
+        self._client: Any = None
 
     def check(self) -> None:
         """Create the table if it is absent and check its columns and rights; see :meth:`DeadLetterStore.check`."""
@@ -82,8 +82,8 @@ class PostgresDeadLetterStore:
                 return []
             return [WrittenTarget("dead_letter_queue.table", table.label, "postgres", table_identity(fetch, table.oid))]
 
-    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
-        """Store dead letters of one attempt durably and skip those that are stored; see :meth:`DeadLetterStore.keep`.
+    def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
+        """Store dead letters of one attempt durably and skip those that are stored; see :meth:`DeadLetterStore.store`.
 
         :param task: the attempt
         :param dead_letters: all its dead letters
@@ -96,7 +96,7 @@ class PostgresDeadLetterStore:
             "ON CONFLICT (ledger, pipeline, generation, partition, seq, attempt, epoch, number) DO NOTHING"
         )
         rows = [self._row(task, dead_letters[number], number) for number in range(first, len(dead_letters))]
-        with self._session("writing") as _, self._open.cursor() as cursor:
+        with self._session("writing") as _, self._client.cursor() as cursor:
             cursor.execute(f"BEGIN; SELECT {SET_DURABLE_COMMIT}")
             execute_values(cursor, statement, rows, page_size=_PAGE)
             cursor.execute("COMMIT")
@@ -118,9 +118,9 @@ class PostgresDeadLetterStore:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def _row(self, task: BatchTask, dead_letter: DeadLetter, number: int) -> tuple[Any, ...]:
         key, error = task.key, dead_letter.error
@@ -134,7 +134,7 @@ class PostgresDeadLetterStore:
         import psycopg2
 
         try:
-            with self._open.cursor() as cursor:
+            with self._client.cursor() as cursor:
                 cursor.execute(
                     f"""
                     SELECT {SET_DURABLE_COMMIT};
@@ -157,15 +157,15 @@ class PostgresDeadLetterStore:
             ) from error
 
     @contextmanager
-    def _session(self, doing: str) -> Iterator[Fetch]:
+    def _session(self, operation: str) -> Iterator[Fetch]:
         import psycopg2
 
-        if self._open is None:
-            self._open = open_psycopg(self._connection, f"ckpt-dead-letters:{self._context.pipeline}", ErrorType.SINK)
+        if self._client is None:
+            self._client = open_psycopg(self._connection, f"ckpt-dead-letters:{self._context.pipeline}", ErrorType.SINK)
         try:
-            yield psycopg_fetch(self._open)
+            yield psycopg_fetch(self._client)
         except psycopg2.Error as error:
-            lost = self._open.closed != 0
+            lost = self._client.closed != 0
             self.close()
-            info = error_info(error, ErrorType.SINK, f"{doing} of dead letter table {self._name}", lost=lost)
+            info = error_info(error, ErrorType.SINK, f"{operation} of dead letter table {self._name}", lost=lost)
             raise to_exception(info) from error

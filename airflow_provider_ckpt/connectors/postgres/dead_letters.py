@@ -25,7 +25,11 @@ _SAVEPOINT = "ckpt_before_letters"
 
 
 def write_dead_letters(
-    cursor: Any, task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter], books: BookkeepingTables
+    cursor: Any,
+    task: BatchTask,
+    context: SinkContext,
+    dead_letters: Sequence[DeadLetter],
+    bookkeeping: BookkeepingTables,
 ) -> None:
     """Write the dead letters of one attempt in its transaction, by INSERT: row level security does not allow COPY.
 
@@ -35,7 +39,7 @@ def write_dead_letters(
     :param task: the attempt
     :param context: ledger, pipeline and epoch of the writer
     :param dead_letters: the dead letters
-    :param books: the bookkeeping tables
+    :param bookkeeping: the bookkeeping tables
     :raises DeadLettersRefusedError: if they cannot be written, and a new connection would not help
     """
     from adbc_driver_manager import Error
@@ -44,11 +48,11 @@ def write_dead_letters(
     try:
         cursor.executescript(
             f"SAVEPOINT {_SAVEPOINT}; CREATE TEMP TABLE IF NOT EXISTS {_STAGE} ON COMMIT DELETE ROWS AS"
-            f" SELECT {columns} FROM {books.table(DEAD_LETTER).format()} WITH NO DATA"
+            f" SELECT {columns} FROM {bookkeeping.table(DEAD_LETTER).format()} WITH NO DATA"
         )
         cursor.adbc_ingest(_STAGE, dead_letter_table(task, context, dead_letters), mode="append", temporary=True)
         cursor.executescript(
-            f"INSERT INTO {books.table(DEAD_LETTER).format()} ({columns}) SELECT {columns} FROM pg_temp.{_STAGE}"
+            f"INSERT INTO {bookkeeping.table(DEAD_LETTER).format()} ({columns}) SELECT {columns} FROM pg_temp.{_STAGE}"
         )
     except Error as error:
         info = error_info(error, ErrorType.DEAD_LETTER_QUEUE, f"writing dead letters of {task.key}")

@@ -65,18 +65,18 @@ def exact_value_sql(column: Column, value: str, given: str) -> str:
     lost = [*_cut(column, value), *_misread(column, value, given)]
     if not lost:
         return value
-    told = literal(f'{MISFIT_PREFIX}column {column.name} cannot keep all of "')
-    told = f"{told} || left(CAST({given} AS text), {_SHOWN_CHARACTERS}) || '\"'"
+    message = literal(f'{MISFIT_PREFIX}column {column.name} cannot keep all of "')
+    message = f"{message} || left(CAST({given} AS text), {_SHOWN_CHARACTERS}) || '\"'"
     return (
         f"CASE WHEN {' OR '.join(lost)}"
-        f" THEN CAST(CAST(CAST({told} AS integer) AS text) AS {column.type_sql}) ELSE {value} END"
+        f" THEN CAST(CAST(CAST({message} AS integer) AS text) AS {column.type_sql}) ELSE {value} END"
     )
 
 
 def _cut(column: Column, value: str) -> Iterator[str]:
     """Condition for a value that the column's length or scale would round or cut."""
-    if column.fitting is not None:
-        yield f"{column.fitted(value)} IS DISTINCT FROM {value}"
+    if column.length_cast is not None:
+        yield f"{column.as_stored(value)} IS DISTINCT FROM {value}"
     elif column.is_array and column.modifier >= 0:
         yield f"CAST({value} AS {column.exact_type_sql}) IS DISTINCT FROM {value}"
 

@@ -38,22 +38,22 @@ def session_prefix(context: SinkContext) -> str:
     return f"ckpt:{digest}:"
 
 
-def fenced_epoch(fetch: Fetch, books: BookkeepingTables, context: SinkContext) -> int:
+def fenced_epoch(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext) -> int:
     """Return the highest epoch that was fenced, 0 if none.
 
     :param fetch: runs a statement
-    :param books: the bookkeeping tables
+    :param bookkeeping: the bookkeeping tables
     :param context: ledger and pipeline
     """
-    rows = fetch(books.fence_epoch, [context.ledger, context.pipeline])
+    rows = fetch(bookkeeping.fence_epoch, [context.ledger, context.pipeline])
     return int(rows[0][0]) if rows else 0
 
 
-def fence(fetch: Fetch, books: BookkeepingTables, context: SinkContext, epoch: int, target: str) -> bool:
+def fence(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, epoch: int, target: str) -> bool:
     """Raise the fence to an epoch, and end sessions of older epochs that block it for over 2 s.
 
     :param fetch: the sink's session, in autocommit mode
-    :param books: the bookkeeping tables
+    :param bookkeeping: the bookkeeping tables
     :param context: ledger and pipeline
     :param epoch: the new epoch
     :param target: name of the target table, for messages
@@ -63,11 +63,11 @@ def fence(fetch: Fetch, books: BookkeepingTables, context: SinkContext, epoch: i
     """
     deadline = time.monotonic() + _FENCE_SECONDS
     while True:
-        fenced = fenced_epoch(fetch, books, context)
-        refuse_if_fenced(fenced, epoch, books.place, context.pipeline)
+        fenced = fenced_epoch(fetch, bookkeeping, context)
+        refuse_if_fenced(fenced, epoch, bookkeeping.place, context.pipeline)
         if fenced == epoch:
             return False
-        if _raise(fetch, books, context, epoch):
+        if try_raise(fetch, bookkeeping, context, epoch):
             return True
         fetch(_END_OLDER_SESSIONS, [session_prefix(context), epoch])
         if time.monotonic() > deadline:
@@ -80,11 +80,11 @@ def fence(fetch: Fetch, books: BookkeepingTables, context: SinkContext, epoch: i
             )
 
 
-def _raise(fetch: Fetch, books: BookkeepingTables, context: SinkContext, epoch: int) -> bool:
+def try_raise(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, epoch: int) -> bool:
     """Try to raise the fence; return False if another transaction interfered."""
     import psycopg2
 
-    statement = f"SELECT pg_catalog.set_config('lock_timeout', '{_LOCK_TIMEOUT_MS}ms', true); {books.raise_fence}"
+    statement = f"SELECT pg_catalog.set_config('lock_timeout', '{_LOCK_TIMEOUT_MS}ms', true); {bookkeeping.raise_fence}"
     try:
         return bool(fetch(with_durable_commit(statement), [context.ledger, context.pipeline, epoch]))
     except psycopg2.errors.LockNotAvailable:

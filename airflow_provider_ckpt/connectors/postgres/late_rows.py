@@ -65,10 +65,12 @@ class LateRows:
         self._sequences[table.oid] = values.sequence_oids
         for problem in values.problems():
             if not self._known:
-                raise ConfigError(problem.seen, pipeline=self._pipeline, hint=f"{problem.remedy}; or {_ACCEPT_HINT}")
-            self._warn(problem.seen)
+                raise ConfigError(
+                    problem.description, pipeline=self._pipeline, hint=f"{problem.correction}; or {_ACCEPT_HINT}"
+                )
+            self._warn(problem.description)
 
-    def watched(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
+    def check_plan(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
         """Check for late rows and return the plan with the witness for the next planning.
 
         :param fetch: runs a query
@@ -78,22 +80,26 @@ class LateRows:
         :param greatest: the table's greatest position, read before the plan was made
         :raises SourceError: if positions below the plan were assigned since the last planning
         """
-        tail = max((todo.start for todo in request.todo if todo.needs_bound), default=None)
+        tail = max((todo.start for todo in request.ranges if todo.needs_bound), default=None)
         if tail is None:
             return plan
-        kept = request.states.get(table.label, {})
-        before = _last_witness(kept, tail)
+        stored = request.states.get(table.label, {})
+        before = _last_witness(stored, tail)
         watch = self._watch(fetch, table, greatest)
         signs = [] if before is None else list(watch.signs(before))
         for sign in signs:
-            seen = self._left(sign, table, watch, request.unread).seen if sign.moved else sign.seen
-            if seen:
-                self._tell(replace(sign, seen=seen), table, tail)
+            description = (
+                self._evidence(sign, table, watch, request.find_unreceipted).description
+                if sign.moved
+                else sign.description
+            )
+            if description:
+                self._error(replace(sign, description=description), table, tail)
         end = max((batch.range.end for batch in plan.batches), default=tail)
         now = watch.witness(before, tail, max(end, tail))
-        unchanged = before is not None and not signs and before.same(now)
-        state = plan.states.get(table.label, {name: kept[name] for name in kept if name != WITNESS})
-        witness = kept[WITNESS] if unchanged else now.to_json()
+        unchanged = before is not None and not signs and before.is_equivalent(now)
+        state = plan.states.get(table.label, {name: stored[name] for name in stored if name != WITNESS})
+        witness = stored[WITNESS] if unchanged else now.to_json()
         return replace(plan, states={table.label: {**state, WITNESS: witness}})
 
     def watch(
@@ -118,11 +124,13 @@ class LateRows:
         if before is None or self._known:
             return None
         watch = self._watch(fetch, table, greatest)
-        told = [self._left(sign, table, watch, unread) for sign in watch.signs(before)]
-        left = [item for item in told if item.seen]
+        evidence = [self._evidence(sign, table, watch, unread) for sign in watch.signs(before)]
+        left = [item for item in evidence if item.description]
         return PlanningAlarm(left, {WITNESS: watch.witness(before, end, end).to_json()}) if left else None
 
-    def _left(self, sign: LateRowSign, table: Table, watch: Watch, unread: FindUnreceipted | None) -> SourceEvidence:
+    def _evidence(
+        self, sign: LateRowSign, table: Table, watch: Watch, unread: FindUnreceipted | None
+    ) -> SourceEvidence:
         """Return the evidence of a sign, without rows that only moved, which have receipts; empty if nothing is left.
 
         :param sign: the sign
@@ -133,13 +141,17 @@ class LateRows:
         rows = watch.rows(sign)
         left = unread(table.label, rows) if unread is not None and sign.moved and rows is not None else None
         if left is None:
-            return SourceEvidence(sign.seen, rows, sign.remedy)
+            return SourceEvidence(sign.description, rows, sign.correction)
         if not left:
-            log.info("%s: %s All of them have a receipt: they were in another place before", self._pipeline, sign.seen)
+            log.info(
+                "%s: %s All of them have a receipt: they were in another place before", self._pipeline, sign.description
+            )
             return SourceEvidence("", ())
-        stretches = "one range" if len(left) == 1 else f"{len(left)} ranges"
-        kept = f"{sign.seen} No receipt covers {stretches} of these positions, the first at {left[0].start}."
-        return SourceEvidence(kept, left, sign.remedy)
+        ranges_text = "one range" if len(left) == 1 else f"{len(left)} ranges"
+        description = (
+            f"{sign.description} No receipt covers {ranges_text} of these positions, the first at {left[0].start}."
+        )
+        return SourceEvidence(description, left, sign.correction)
 
     def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
         if table.oid not in self._sequences:  # looked up once in a run
@@ -149,7 +161,7 @@ class LateRows:
             fetch,
             table,
             self._cursor,
-            top=greatest,
+            greatest=greatest,
             sequences=sequences,
             origins=origins(fetch, table),
             columns={item.relation: item.name for item in origin_columns(fetch, table, self._cursor)}
@@ -157,12 +169,12 @@ class LateRows:
             else {},
         )
 
-    def _tell(self, sign: LateRowSign, table: Table, tail: int) -> None:
-        found = f"{table.label}, cursor {self._cursor}: {sign.seen}"
+    def _error(self, sign: LateRowSign, table: Table, tail: int) -> None:
+        found = f"{table.label}, cursor {self._cursor}: {sign.description}"
         if self._known:
             self._warn(found)
             return
-        name, first = self._pipeline, f"First {sign.remedy}. Then " if sign.remedy else ""
+        name, first = self._pipeline, f"First {sign.correction}. Then " if sign.correction else ""
         raise SourceError(
             found,
             pipeline=name,
@@ -176,16 +188,16 @@ class LateRows:
 
 def _resolution_hint(sign: LateRowSign, name: str) -> str:
     """Return the commands that resolve a sign of late rows, as text."""
-    again = f"`airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once more"
-    if sign.where is None:
+    rewind_hint = f"`airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once more"
+    if sign.condition is None:
         return (
-            f"{again}: choose N at or below the first position that was assigned again. `airflow ckpt recover {name}` "
-            "cannot see which rows took the place of others, so it does not end this."
+            f"{rewind_hint}: choose N at or below the first position that was assigned again. `airflow ckpt recover "
+            f"{name}` cannot see which rows took the place of others, so it does not end this."
         )
     return (
         f"`airflow ckpt recover {name}` reads what came at positions where nothing was read. If that accounts for all "
-        f"such rows, planning continues; if not, its answer says why. {again}, which is needed for rows below the low "
-        "watermark, and for rows at positions that other rows had before."
+        f"such rows, planning continues; if not, its answer says why. {rewind_hint}, which is needed for rows below "
+        "the low watermark, and for rows at positions that other rows had before."
     )
 
 

@@ -56,7 +56,7 @@ class PostgresReader:
         self._key = pipeline.source.key
         self._application = f"ckpt-read:{pipeline.name}"
         self._shape = shape
-        self._open: Any = None
+        self._client: Any = None
         self._cursor: Any = None
         self._table: Table | None = None
         self._ties: Sequence[str] = ()
@@ -75,7 +75,9 @@ class PostgresReader:
                 if batch.num_rows:
                     yield self._to_records(table, batch)
         except Error as error:
-            info = error_info(error, ErrorType.SOURCE, f"reading {self._table_name} {task.range}", lost=self._lost())
+            info = error_info(
+                error, ErrorType.SOURCE, f"reading {self._table_name} {task.range}", lost=self._lost_error()
+            )
             self.close()
             raise to_exception(info) from error
 
@@ -89,13 +91,13 @@ class PostgresReader:
 
     def close(self) -> None:
         """Close the connection, whether it is alive or lost."""
-        if self._open is None:
+        if self._client is None:
             return
         self._cursor.close()
-        self._open.close()
-        self._open = self._cursor = self._table = None
+        self._client.close()
+        self._client = self._cursor = self._table = None
 
-    def _lost(self) -> bool:
+    def _lost_error(self) -> bool:
         from adbc_driver_manager import Error
 
         if self._cursor is None:
@@ -108,9 +110,9 @@ class PostgresReader:
         return False
 
     def _connect(self, task: BatchTask) -> Table:
-        if self._open is None:
-            self._open = open_adbc(self._connection, self._application, ErrorType.SOURCE, _SETTINGS)
-            self._cursor = self._open.cursor()
+        if self._client is None:
+            self._client = open_adbc(self._connection, self._application, ErrorType.SOURCE, _SETTINGS)
+            self._cursor = self._client.cursor()
         if self._table is None:
             fetch = adbc_fetch(self._cursor)
             self._table = describe_table(fetch, self._table_name)

@@ -114,7 +114,7 @@ class BookkeepingTables:
                 {{16}})"""
 
     @property
-    def recount(self) -> str:
+    def update_counts(self) -> str:
         """Statement that sets counts of a claimed receipt.
 
         Values: the key's five parts, then the numbers of delivered, filtered and dead-lettered records.
@@ -168,7 +168,7 @@ class BookkeepingTables:
               AND (generation, range_end) > ({{3}}::int, ({{4}})::bigint)"""
 
     @property
-    def missing(self) -> str:
+    def batches_without_receipt(self) -> str:
         """Query of the batches without a receipt. Values: ledger, pipeline, the batches to look up as JSON."""
         return f"""
             SELECT (wanted ->> 0)::int, wanted ->> 1, (wanted ->> 2)::bigint
@@ -248,7 +248,7 @@ class BookkeepingTables:
             ) FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND witness IS NOT NULL"""
 
     @property
-    def claims(self) -> str:
+    def fences(self) -> str:
         """Query of the ledgers and epochs of a pipeline's fences. Values: pipeline."""
         return f"SELECT ledger, epoch FROM {self.table(FENCE)} WHERE pipeline = {{0}}::text"
 

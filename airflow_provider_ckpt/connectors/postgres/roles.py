@@ -95,10 +95,10 @@ class SinkRoles:
     @property
     def sql(self) -> str:
         """SQL script; it is idempotent."""
-        books = BookkeepingTables(self.schema)
-        here, writer, reader = quote(self.schema), quote(self.writer), quote(self.reader)
-        changed = ", ".join(f"{here}.{quote(name)}" for name in (FENCE, RECEIPT, REPLAY))
-        dead_letters = f"{here}.{quote(DEAD_LETTER)}"
+        bookkeeping = BookkeepingTables(self.schema)
+        schema, writer, reader = quote(self.schema), quote(self.writer), quote(self.reader)
+        changed = ", ".join(f"{schema}.{quote(name)}" for name in (FENCE, RECEIPT, REPLAY))
+        dead_letters = f"{schema}.{quote(DEAD_LETTER)}"
         wanted = "SELECT, INSERT, UPDATE" if self.upsert else "INSERT"
         lines = [
             "BEGIN;",
@@ -106,19 +106,19 @@ class SinkRoles:
             *grant_database("CONNECT, TEMPORARY", (self.writer,)),
             *grant_database("CONNECT", (self.reader,)),
             f"SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d});",
-            books.create.format(),
+            bookkeeping.create.format(),
             self._block(_CHANGE_OWNER),
             self._block(_REVOKE_WRITES),
             f"REVOKE ALL ON {changed}, {dead_letters} FROM {writer}, {reader};",
-            *(line for name in ALL_TABLES for line in self._policies(f"{here}.{quote(name)}")),
-            f"GRANT USAGE ON SCHEMA {here} TO {writer}, {reader};",
+            *(line for name in ALL_TABLES for line in self._policies(f"{schema}.{quote(name)}")),
+            f"GRANT USAGE ON SCHEMA {schema} TO {writer}, {reader};",
             f"GRANT SELECT ON {changed}, {dead_letters} TO {reader};",
         ]
         if self.pipelines:
             lines += [
                 f"GRANT SELECT, INSERT, UPDATE ON {changed} TO {writer};",
                 f"GRANT SELECT, INSERT ON {dead_letters} TO {writer};",
-                *(f"GRANT {wanted} ON {here}.{quote(table)} TO {writer};" for table in self.tables),
+                *(f"GRANT {wanted} ON {schema}.{quote(table)} TO {writer};" for table in self.tables),
             ]
         return "\n".join([*lines, "COMMIT;"]) + "\n"
 

@@ -30,7 +30,7 @@ class RowCounter:
     updates: bool
 
     @property
-    def now(self) -> str:
+    def current(self) -> str:
         """SQL expression of a number that grows by one with each row that this session adds or replaces."""
         inserted, updated, deleted = (f"pg_catalog.pg_stat_get_xact_tuples_{name}" for name in _COUNTERS)
 
@@ -47,28 +47,28 @@ class RowCounter:
     def start(self, sent: int) -> str:
         """Return SQL calls that start the count, as the expressions of a SELECT.
 
-        :param sent: number of rows that are to be sent; :meth:`sent` may correct it
+        :param sent: number of rows that are to be sent; :meth:`set_sent` may correct it
         """
-        return f"{_set_setting(_BEFORE, self.now)}, {_set_setting(_SENT, str(sent))}"
+        return f"{_set_setting(_BEFORE, self.current)}, {_set_setting(_SENT, str(sent))}"
 
-    def sent(self, number: str) -> str:
+    def set_sent(self, number: str) -> str:
         """Return an SQL call that sets how many rows were sent.
 
         :param number: SQL expression of the number
         """
         return _set_setting(_SENT, number)
 
-    def already(self, added: str) -> str:
+    def restart(self, added: str) -> str:
         """Return an SQL call that restarts the count at a number of rows that were added already.
 
         :param added: SQL expression of the number
         """
-        return _set_setting(_BEFORE, f"{self.now} - {added}")
+        return _set_setting(_BEFORE, f"{self.current} - {added}")
 
     @property
     def added(self) -> str:
         """SQL expression of the number of rows that were added since :meth:`start`."""
-        return f"({self.now} - {_get_setting(_BEFORE)})"
+        return f"({self.current} - {_get_setting(_BEFORE)})"
 
     @property
     def check(self) -> str:

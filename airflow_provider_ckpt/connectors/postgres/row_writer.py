@@ -55,7 +55,7 @@ class RowWriter:
     :param key: the target's key columns; empty for append
     :param count: counts the rows that are added to the target
     :param direct: whether COPY may write to the target itself
-    :param shows: whether errors may show values; otherwise they name the column
+    :param may_show_values: whether errors may show values; otherwise they name the column
     :raises ConfigError: if rows of this schema cannot go into the target
     """
 
@@ -68,21 +68,22 @@ class RowWriter:
         count: RowCounter,
         *,
         direct: bool,
-        shows: bool,
+        may_show_values: bool,
     ) -> None:
         self._cursor = cursor
         self._target = target
         self._key = key
         self._count = count
         self._direct = direct
-        self._shows = shows
+        self._may_show_values = may_show_values
         self._strict = column_encodings(schema, target, strict=True)
         self._lenient = column_encodings(schema, target, strict=False)
 
-    def send(self, rows: pa.Table) -> None:
+    def write(self, rows: pa.Table) -> None:
         """Write all rows or fail.
 
-        :raises pyarrow.ArrowInvalid: if a value has no binary form of the target's type; :meth:`cast` may still succeed
+        :raises pyarrow.ArrowInvalid: if a value has no binary form of the target's type; :meth:`write_cast` may still
+            succeed
         """
         if self._direct and not self._key and all(field.direct for field in self._strict):
             self._ingest(self._target.name, encode_rows(rows, self._strict), db_schema_name=self._target.schema)
@@ -90,12 +91,12 @@ class RowWriter:
             stage = self._stage(rows, self._strict)
             self._script(self._insert_all(self._strict, stage))
 
-    def cast(self, rows: pa.Table) -> None:
+    def write_cast(self, rows: pa.Table) -> None:
         """Write all rows or fail; the server casts every value."""
         stage = self._stage(rows, self._lenient)
         self._script(self._insert_all(self._lenient, stage))
 
-    def send_each(self, rows: pa.Table) -> dict[int, ErrorInfo]:
+    def write_each(self, rows: pa.Table) -> dict[int, ErrorInfo]:
         """Write all rows that the target accepts.
 
         :return: errors of the others, by row number
@@ -107,8 +108,8 @@ class RowWriter:
             f" ON COMMIT DELETE ROWS; {self._block(stage)}"
         )
         self._cursor.execute(f"SELECT number, sqlstate, message, trace, field FROM pg_temp.{_BAD_ROWS} ORDER BY number")
-        found = {number: _to_error_info(*told) for number, *told in self._cursor.fetchall()}
-        return found if self._shows else {number: _without_values(error) for number, error in found.items()}
+        found = {number: _to_error_info(*info) for number, *info in self._cursor.fetchall()}
+        return found if self._may_show_values else {number: _without_values(error) for number, error in found.items()}
 
     @property
     def counting(self) -> RowCounter:
@@ -137,7 +138,7 @@ class RowWriter:
 
     def _insert_all(self, chosen: Sequence[ColumnEncoding], stage: str) -> str:
         insert = self._insert(chosen, stage)
-        return f"{insert} SELECT {self._count.sent(self._number(chosen, stage))};" if self._key else insert
+        return f"{insert} SELECT {self._count.set_sent(self._number(chosen, stage))};" if self._key else insert
 
     def _number(self, chosen: Sequence[ColumnEncoding], stage: str, where: str = "") -> str:
         """Return SQL for the number of rows to expect from the temporary table: one of each key."""
@@ -170,11 +171,11 @@ class RowWriter:
         key = [part.name for part in self._key]
         mutable = [name for name, column in self._target.by_name.items() if column.identity != "a"]
         others = [name for name in names if name in mutable and name not in key]
-        kept = next((name for name in mutable if not self._target.by_name[name].generated), None)
+        unchanged = next((name for name in mutable if not self._target.by_name[name].generated), None)
         if others:
             changes = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others)
-        elif kept is not None:
-            changes = f"{quote(kept)} = ckpt_target.{quote(kept)}"
+        elif unchanged is not None:
+            changes = f"{quote(unchanged)} = ckpt_target.{quote(unchanged)}"
         else:
             raise ConfigError(
                 f"target {self._target.label} has no column that an upsert could write: all are generated.",
@@ -226,7 +227,7 @@ class RowWriter:
                                     ckpt_raised := coalesce(ckpt_raised, ckpt_state);
                                 ELSIF ckpt_state !~ '{OF_DATA}' THEN
                                     ckpt_unread := false;
-                                    {self._unread(stage)}
+                                    {self._reading_failed(stage)}
                                     IF NOT ckpt_unread THEN RAISE; END IF;
                                 END IF;
                                 ckpt_field := NULL;
@@ -241,11 +242,11 @@ class RowWriter:
                 IF ckpt_raised IS NOT NULL AND ckpt_sent = 0 THEN
                     RAISE EXCEPTION USING ERRCODE = ckpt_raised, MESSAGE = ckpt_why;
                 END IF;
-                PERFORM {self._count.already("ckpt_added")}, {self._count.sent("ckpt_sent")};
+                PERFORM {self._count.restart("ckpt_added")}, {self._count.set_sent("ckpt_sent")};
             END"""
         return f"DO {_dollar_quoted(body)};"
 
-    def _unread(self, stage: str) -> str:
+    def _reading_failed(self, stage: str) -> str:
         """Finds whether the error comes from reading a value, not from the target's triggers or constraints."""
         tried = []
         for field in self._lenient:
@@ -262,12 +263,12 @@ class RowWriter:
 
     def _find_bad_column(self, stage: str) -> str:
         """Return PL/pgSQL that finds the column that causes the error; empty if the message may show the value."""
-        if self._shows:
+        if self._may_show_values:
             return ""
         return "".join(
             f"""
                                 BEGIN
-                                    PERFORM {self._target.by_name[field.name].fitted(field.exact)}
+                                    PERFORM {self._target.by_name[field.name].as_stored(field.exact)}
                                     FROM {stage} AS s WHERE s.ctid = ckpt_item.place;
                                 EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation
                                     OR invalid_schema_name OR internal_error THEN
@@ -282,9 +283,9 @@ class RowWriter:
         Rows of a failed INSERT are not counted here, though the server's own counters include what was rolled back.
         """
         return f"""
-            ckpt_before := {self._count.now};
+            ckpt_before := {self._count.current};
             {self._insert(self._lenient, stage, where)}
-            ckpt_added := ckpt_added + {self._count.now} - ckpt_before;
+            ckpt_added := ckpt_added + {self._count.current} - ckpt_before;
             ckpt_sent := ckpt_sent + {self._number(self._lenient, stage, where)};"""
 
 
@@ -340,18 +341,18 @@ def write_good_rows(
         run(CHECK_CONSTRAINTS)
         return left_out or {}
 
-    again = "ROLLBACK TO SAVEPOINT ckpt_rows"
+    rollback = "ROLLBACK TO SAVEPOINT ckpt_rows"
     if cast:
         try:
-            return attempt(sender.cast)
+            return attempt(sender.write_cast)
         except Error as error:
             if not may_be_of_rows(error):
                 raise
-        run(again)
+        run(rollback)
     try:
-        return attempt(sender.send_each)
+        return attempt(sender.write_each)
     except Error as error:
         if not may_be_of_rows(error):
             raise
-    run(again)
-    return attempt(sender.send_each, CHECK_CONSTRAINTS)
+    run(rollback)
+    return attempt(sender.write_each, CHECK_CONSTRAINTS)

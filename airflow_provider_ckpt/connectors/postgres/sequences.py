@@ -46,7 +46,7 @@ class SequenceState:
     """State of a sequence.
 
     :param name: schema and name, as SQL
-    :param cached: number of values that a session takes at a time (CACHE)
+    :param cache_size: number of values that a session takes at a time (CACHE)
     :param step: increment
     :param cycles: whether it starts again after its last value (CYCLE)
     :param file: number of the file that stores it; changes when the sequence is restarted or altered
@@ -57,7 +57,7 @@ class SequenceState:
 
     oid: int
     name: str
-    cached: int
+    cache_size: int
     step: int
     cycles: bool
     file: int

@@ -18,14 +18,14 @@ def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Late
     :param before: the witness of the last planning
     :param label: the table's name, for the log
     """
-    again = "positions that were read may have been assigned again, to other rows."
+    consequence = "positions that were read may have been assigned again, to other rows."
     if now.xid < before.xid:
-        yield LateRowSign(f"its server went back in time, from transaction {before.xid} to {now.xid}: {again}")
+        yield LateRowSign(f"its server went back in time, from transaction {before.xid} to {now.xid}: {consequence}")
     elif before.timeline and now.timeline and now.timeline != before.timeline:
         if lost := _lost(now, before.timeline, before.log, label):
             yield LateRowSign(
                 f"its server was restored or failed over, from timeline {before.timeline} to {now.timeline}, and "
-                f"{lost}: {again}"
+                f"{lost}: {consequence}"
                 + (
                     ""
                     if now.history
@@ -34,9 +34,11 @@ def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Late
                 )
             )
     elif before.branch and now.branch and now.branch != before.branch:
-        yield LateRowSign(f"its server is another one, which started timeline {now.timeline} independently: {again}")
+        yield LateRowSign(
+            f"its server is another one, which started timeline {now.timeline} independently: {consequence}"
+        )
     elif now.log and before.log and not is_at_or_beyond(now.log, before.log):
-        yield LateRowSign(f"its server's log went back, from {before.log} to {now.log}: {again}")
+        yield LateRowSign(f"its server's log went back, from {before.log} to {now.log}: {consequence}")
 
 
 def _lost(now: ServerState, timeline: str, end: str | None, label: str) -> str:
@@ -49,17 +51,17 @@ def _lost(now: ServerState, timeline: str, end: str | None, label: str) -> str:
     """
     if not now.history:
         return "it is not known whether all that was read came along"
-    place = now.left(timeline)
-    if place is None or end is None:
+    lsn = now.end_of(timeline)
+    if lsn is None or end is None:
         return f"the history of the new one does not say that it follows on {timeline}"
-    if not is_at_or_beyond(place, end):
-        return f"they diverged at {place}, before {end}, which the log had reached when the source was last read"
+    if not is_at_or_beyond(lsn, end):
+        return f"they diverged at {lsn}, before {end}, which the log had reached when the source was last read"
     log.info(
         "the server of %s failed over from timeline %s to %s at %s, with all that was read up to %s",
         label,
         timeline,
         now.timeline,
-        place,
+        lsn,
         end,
     )
     return ""

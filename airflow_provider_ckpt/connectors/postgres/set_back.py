@@ -150,30 +150,32 @@ def find_loss(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, deliver
     """
     if witness.get("target", table.oid) != table.oid:
         return None
-    parts, kept = _read_parts(fetch, table), _stored_parts(witness)
+    parts, stored = _read_parts(fetch, table), _stored_parts(witness)
     changed = [
-        (part, kept[part.oid]) for part in parts.values() if _stored_file(kept.get(part.oid)) not in (None, part.file)
+        (part, stored[part.oid])
+        for part in parts.values()
+        if _stored_file(stored.get(part.oid)) not in (None, part.file)
     ]
-    gone = [before for oid, before in kept.items() if oid not in parts]
+    absent = [before for oid, before in stored.items() if oid not in parts]
     if delivered and not any(part.size for part in parts.values()):
         if changed:
             return f"target {table.label} was truncated: it is empty and in another file than when a run last looked"
-        if gone:
+        if absent:
             return (
                 f"target {table.label} is empty, and the partitions that held its rows were removed from it since a "
-                f"run last looked ({_names_text(gone)})"
+                f"run last looked ({_names_text(absent)})"
             )
     emptied = [part.name for part, before in changed if before["size"] and not part.size]
     if emptied:
         return f"{', '.join(emptied)} of target {table.label} was truncated since a run last looked"
-    replaced = list(_replaced_partitions(parts, kept))
+    replaced = list(_replaced_partitions(parts, stored))
     for part, before in replaced:
         if before["size"] and not part.size:
             return f"{part.label(table)} is empty, and took the place of {before['name']}, which held rows"
     for part, before in [*changed, *replaced]:
         missing = _describe_missing(fetch, table, part, witness["columns"], before)
         if missing:
-            what = "is in another file" if part.oid in kept else "is another table"
+            what = "is in another file" if part.oid in stored else "is another table"
             return (
                 f"{part.label(table)} {what} than when a run last looked, and {missing} that were looked at then is "
                 "there: it was truncated and filled anew"
@@ -201,22 +203,22 @@ def _stored_parts(witness: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {int(oid): part for oid, part in witness.get("parts", {}).items()}
 
 
-def _stored_file(kept: Mapping[str, Any] | None) -> int | None:
-    return None if kept is None else int(kept["file"])
+def _stored_file(stored: Mapping[str, Any] | None) -> int | None:
+    return None if stored is None else int(stored["file"])
 
 
-def _names_text(kept: Sequence[Mapping[str, Any]]) -> str:
-    held = [part["name"] for part in kept if part["size"]] or [part["name"] for part in kept]
-    return ", ".join(held[:_MAX_NAMED]) + (f" and {len(held) - _MAX_NAMED} more" if len(held) > _MAX_NAMED else "")
+def _names_text(stored: Sequence[Mapping[str, Any]]) -> str:
+    names = [part["name"] for part in stored if part["size"]] or [part["name"] for part in stored]
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else "")
 
 
 def _replaced_partitions(
-    parts: Mapping[int, TargetPart], kept: Mapping[int, Mapping[str, Any]]
+    parts: Mapping[int, TargetPart], stored: Mapping[int, Mapping[str, Any]]
 ) -> Iterator[tuple[TargetPart, Mapping[str, Any]]]:
     """Yield partitions that replaced a former partition of equal bounds, each with the witness of that one."""
-    vacated = {before["place"]: before for oid, before in kept.items() if oid not in parts}
+    vacated = {before["place"]: before for oid, before in stored.items() if oid not in parts}
     for part in parts.values():
-        if part.oid not in kept and part.place in vacated:
+        if part.oid not in stored and part.place in vacated:
             yield part, vacated[part.place]
 
 
@@ -275,13 +277,13 @@ def _describe_missing(
     unmoved = f"SELECT EXISTS (SELECT {found} AND ({_hash_sql(columns)}, xmin::text::bigint) IN ({written}))"
     if fetch(f"{_SET_TEXT_FORMS}; {unmoved}", [])[0][0]:
         return None
-    there = {value for (value,) in fetch(f"{_SET_TEXT_FORMS}; SELECT DISTINCT {_hash_sql(columns)} {found}", [])}
+    present = {value for (value,) in fetch(f"{_SET_TEXT_FORMS}; SELECT DISTINCT {_hash_sql(columns)} {found}", [])}
     rewritten = part.oid != before["oid"] or part.columns != before["columns"]
     wanted = {value for value, _ in (newest if rewritten else newest | others)}
-    if wanted <= there:
+    if wanted <= present:
         return None
-    kept = len(wanted & there)
-    return f"{f'only {kept}' if kept else 'none'} of {len(wanted)} rows"
+    stored = len(wanted & present)
+    return f"{f'only {stored}' if stored else 'none'} of {len(wanted)} rows"
 
 
 def _hash_sql(columns: Sequence[str]) -> str:

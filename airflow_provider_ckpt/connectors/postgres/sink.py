@@ -68,7 +68,7 @@ class PostgresSink:
         self._upsert = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
         self._connection = require_connection(connection, "sink")
         self._context = context
-        self._open: Any = None
+        self._client: Any = None
         self._described: Table | None = None
 
     @property
@@ -98,8 +98,8 @@ class PostgresSink:
             table = self._target(fetch)
             return [WrittenTarget("sink.table", table.label, "postgres", table_identity(fetch, table.oid))]
 
-    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Check that rows of these columns can be written; see :meth:`Sink.fits` and ``schema_check.py``."""
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Check that rows of these columns can be written; see :meth:`Sink.check_columns` and ``schema_check.py``."""
         with self._session("reading the target's columns") as fetch:
             table = self._target(fetch)
             refuse_unsuitable_columns(
@@ -111,12 +111,12 @@ class PostgresSink:
         with self._session("reading the fence") as fetch:
             table = self._target(fetch)
             identity = table_identity(fetch, table.oid)
-            books = BookkeepingTables(table.schema)
-            refuse_hidden_bookkeeping(fetch, books, self._context, self._connection.id)
-            rows = [] if lacks_tables(fetch, books) else fetch(books.claims, [self._context.pipeline])
-            gone = self._find_loss(fetch, table, books) if rows else None
+            bookkeeping = BookkeepingTables(table.schema)
+            refuse_hidden_bookkeeping(fetch, bookkeeping, self._context, self._connection.id)
+            rows = [] if lacks_tables(fetch, bookkeeping) else fetch(bookkeeping.fences, [self._context.pipeline])
+            loss = self._find_loss(fetch, table, bookkeeping) if rows else None
         ledgers = frozenset(ledger for ledger, _ in rows)
-        return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, gone)
+        return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, loss)
 
     def compare_targets(self, before: str, now: str) -> str | None:
         """Describe how two target identities differ; see :class:`ComparesTargets`."""
@@ -126,12 +126,12 @@ class PostgresSink:
         """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`."""
         with self._session("raising the fence") as fetch:
             table = self._target(fetch)
-            books = BookkeepingTables(table.schema)
-            create_tables(fetch, books, self._connection.id, self._pipeline)
-            if fence(fetch, books, self._context, epoch, self._name):
-                seen = set_back.take_witness(fetch, table, self._upsert)
-                self._warn_of_removed_partitions(fetch, books, seen)
-                self._store_witness(fetch, books, epoch, seen)
+            bookkeeping = BookkeepingTables(table.schema)
+            create_tables(fetch, bookkeeping, self._connection.id, self._pipeline)
+            if fence(fetch, bookkeeping, self._context, epoch, self._name):
+                witness = set_back.take_witness(fetch, table, self._upsert)
+                self._warn_of_removed_partitions(fetch, bookkeeping, witness)
+                self._store_witness(fetch, bookkeeping, epoch, witness)
 
     def store_witness(self, epoch: int) -> None:
         """Store a witness of the target; see :class:`SinkWithWitness`.
@@ -140,82 +140,88 @@ class PostgresSink:
         """
         with self._session("looking at the target") as fetch:
             table = self._target(fetch)
-            books = BookkeepingTables(table.schema)
-            if lacks_columns(fetch, books):
+            bookkeeping = BookkeepingTables(table.schema)
+            if lacks_columns(fetch, bookkeeping):
                 return
-            seen = set_back.take_witness(fetch, table, self._upsert)  # first, so that a later TRUNCATE differs from it
-            if self._find_loss(fetch, table, books) is None:
-                self._store_witness(fetch, books, epoch, seen)
+            witness = set_back.take_witness(
+                fetch, table, self._upsert
+            )  # first, so that a later TRUNCATE differs from it
+            if self._find_loss(fetch, table, bookkeeping) is None:
+                self._store_witness(fetch, bookkeeping, epoch, witness)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know; see :meth:`Sink.receipts`."""
         with self._session("reading receipts") as fetch:
-            books = BookkeepingTables(self._target(fetch).schema)
-            if lacks_tables(fetch, books):
+            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            if lacks_tables(fetch, bookkeeping):
                 return
-            mine = [self._context.ledger, self._context.pipeline]
+            key = [self._context.ledger, self._context.pipeline]
             rows = [
                 row
-                for (name,) in fetch(books.partitions, mine)
-                for row in fetch(books.receipts, [*mine, name, *known.get(name, _NOTHING_KNOWN)])
+                for (name,) in fetch(bookkeeping.partitions, key)
+                for row in fetch(bookkeeping.receipts, [*key, name, *known.get(name, _NOTHING_KNOWN)])
             ]
         yield from sorted(map(to_receipt, rows), key=lambda receipt: receipt.key)
 
-    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the keys of the batches without a receipt; see :meth:`Sink.missing`."""
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Return the keys of the batches without a receipt; see :meth:`Sink.batches_without_receipt`."""
         if not keys:
             return []
         with self._session("looking for receipts") as fetch:
-            books = BookkeepingTables(self._target(fetch).schema)
-            if lacks_tables(fetch, books):
+            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            if lacks_tables(fetch, bookkeeping):
                 return list(keys)
             wanted = json.dumps([key.to_json() for key in keys])
-            rows = fetch(books.missing, [self._context.ledger, self._context.pipeline, wanted])
+            rows = fetch(bookkeeping.batches_without_receipt, [self._context.ledger, self._context.pipeline, wanted])
         return [BatchKey(*row) for row in rows]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.dead_letters`."""
         for source in sources:
             with self._session("reading dead letters") as fetch:
-                books = BookkeepingTables(self._target(fetch).schema)
+                bookkeeping = BookkeepingTables(self._target(fetch).schema)
                 key = [source.key.generation, source.key.partition, source.key.seq, source.attempt, source.epoch]
-                absent = lacks_tables(fetch, books)
-                rows = [] if absent else fetch(books.dead_letters, [self._context.ledger, self._context.pipeline, *key])
+                absent = lacks_tables(fetch, bookkeeping)
+                rows = (
+                    []
+                    if absent
+                    else fetch(bookkeeping.dead_letters, [self._context.ledger, self._context.pipeline, *key])
+                )
             yield from (to_dead_letter(source, row) for row in rows)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
         """Store which dead letters a side partition replays; see :meth:`Sink.store_replay`."""
         with self._session("keeping a replay of dead letters") as fetch:
-            books = BookkeepingTables(self._target(fetch).schema)
+            bookkeeping = BookkeepingTables(self._target(fetch).schema)
             document = json.dumps(replay.to_json())
             fetch(
-                with_durable_commit(books.store_replay),
+                with_durable_commit(bookkeeping.store_replay),
                 [self._context.ledger, self._context.pipeline, partition, document],
             )
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """Return the stored replays of side partitions; see :meth:`Sink.replays`."""
         with self._session("reading replays of dead letters") as fetch:
-            books = BookkeepingTables(self._target(fetch).schema)
-            if lacks_tables(fetch, books, ALL_TABLES):
+            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            if lacks_tables(fetch, bookkeeping, ALL_TABLES):
                 return {}
-            rows = fetch(books.replays, [self._context.ledger, self._context.pipeline, list(partitions)])
+            rows = fetch(bookkeeping.replays, [self._context.ledger, self._context.pipeline, list(partitions)])
         return {partition: Replay.from_json(document) for partition, document in rows}
 
     def store_file_list(self, files: FileList) -> None:
         """Store a list of source files; see :meth:`Sink.store_file_list`."""
         with self._session("keeping a list of source files") as fetch:
-            books = BookkeepingTables(self._target(fetch).schema)
+            bookkeeping = BookkeepingTables(self._target(fetch).schema)
             document = json.dumps(files.to_json())
-            fetch(books.store_replay, [self._context.ledger, self._context.pipeline, files.name, document])
+            fetch(bookkeeping.store_replay, [self._context.ledger, self._context.pipeline, files.name, document])
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
         """Return the stored lists of source files; see :meth:`Sink.stored_file_lists`."""
         with self._session("reading lists of source files") as fetch:
-            books = BookkeepingTables(self._target(fetch).schema)
-            if lacks_tables(fetch, books, ALL_TABLES):
+            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            if lacks_tables(fetch, bookkeeping, ALL_TABLES):
                 return []
-            rows = fetch(books.stored_file_lists, [self._context.ledger, self._context.pipeline, first])
+            rows = fetch(bookkeeping.stored_file_lists, [self._context.ledger, self._context.pipeline, first])
         return [FileList.from_json(document) for (document,) in rows]
 
     def target_rows(self, *, exact: bool = False) -> int | None:
@@ -234,22 +240,22 @@ class PostgresSink:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     @contextmanager
-    def _session(self, doing: str) -> Iterator[Fetch]:
+    def _session(self, operation: str) -> Iterator[Fetch]:
         import psycopg2
 
-        if self._open is None:
-            self._open = open_psycopg(self._connection, f"ckpt-sink:{self._pipeline}", ErrorType.SINK)
+        if self._client is None:
+            self._client = open_psycopg(self._connection, f"ckpt-sink:{self._pipeline}", ErrorType.SINK)
         try:
-            yield psycopg_fetch(self._open)
+            yield psycopg_fetch(self._client)
         except psycopg2.Error as error:
-            lost = self._open.closed != 0
+            lost = self._client.closed != 0
             self.close()
-            info = error_info(error, ErrorType.SINK, f"{doing} of {self._name}", lost=lost)
+            info = error_info(error, ErrorType.SINK, f"{operation} of {self._name}", lost=lost)
             raise to_exception(info, _RIGHTS_HINT if info.sqlstate == _INSUFFICIENT_PRIVILEGE else None) from error
 
     def _target(self, fetch: Fetch) -> Table:
@@ -271,24 +277,28 @@ class PostgresSink:
         self._described = table
         return table
 
-    def _find_loss(self, fetch: Fetch, table: Table, books: BookkeepingTables) -> str | None:
+    def _find_loss(self, fetch: Fetch, table: Table, bookkeeping: BookkeepingTables) -> str | None:
         """Return evidence, by the last stored witness, that delivered rows are gone; None if there is none."""
-        if self._declared.sink.may_be_emptied or lacks_columns(fetch, books):
+        if self._declared.sink.may_be_emptied or lacks_columns(fetch, bookkeeping):
             return None
-        for kept, delivered in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
-            gone = set_back.find_loss(fetch, table, kept, delivered=delivered)
-            return gone and f"{gone} (if it is emptied on purpose, write sink.may_be_emptied: true)"
+        for stored, delivered in fetch(bookkeeping.witness, [self._context.ledger, self._context.pipeline]):
+            loss = set_back.find_loss(fetch, table, stored, delivered=delivered)
+            return loss and f"{loss} (if it is emptied on purpose, write sink.may_be_emptied: true)"
         return None
 
-    def _store_witness(self, fetch: Fetch, books: BookkeepingTables, epoch: int, seen: Mapping[str, Any]) -> None:
+    def _store_witness(
+        self, fetch: Fetch, bookkeeping: BookkeepingTables, epoch: int, witness: Mapping[str, Any]
+    ) -> None:
         """Store a witness, unless the fence has a newer epoch."""
-        mine = [self._context.ledger, self._context.pipeline]
-        fetch(with_durable_commit(books.store_witness), [*mine, epoch, json.dumps(seen)])
+        key = [self._context.ledger, self._context.pipeline]
+        fetch(with_durable_commit(bookkeeping.store_witness), [*key, epoch, json.dumps(witness)])
 
-    def _warn_of_removed_partitions(self, fetch: Fetch, books: BookkeepingTables, seen: Mapping[str, Any]) -> None:
+    def _warn_of_removed_partitions(
+        self, fetch: Fetch, bookkeeping: BookkeepingTables, witness: Mapping[str, Any]
+    ) -> None:
         """Log a warning about partitions that were detached from the target; a run is not refused for them."""
-        for kept, _ in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
-            names = set_back.removed_partitions(kept, seen)
+        for stored, _ in fetch(bookkeeping.witness, [self._context.ledger, self._context.pipeline]):
+            names = set_back.removed_partitions(stored, witness)
             if names and not self._declared.sink.may_be_emptied:
                 log.warning(
                     "Pipeline %s, target %s: %s was removed from it since a run last looked, with the rows that it "

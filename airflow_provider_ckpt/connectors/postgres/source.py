@@ -86,7 +86,7 @@ class PostgresSource:
         self._late_rows = LateRows(pipeline)
         self._wait = pipeline.source.close_wait.total_seconds()
         self._connection = require_connection(connection, "source")
-        self._open: Any = None
+        self._client: Any = None
 
     def check(self) -> None:
         """Raise ConfigError if the table or its cursor is unsuitable; see :meth:`Source.check`."""
@@ -142,7 +142,7 @@ class PostgresSource:
             greatest, plan = self._plan_closed_bound(fetch, table, request)
             batches: list[PlannedBatch] = []
             left, more = request.max_records, False
-            for todo in request.todo:
+            for todo in request.ranges:
                 end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
                 if end is None or end <= todo.start:
                     continue
@@ -150,18 +150,18 @@ class PostgresSource:
                     more = True
                     break
                 records = request.records_per_batch or cutter.batch_records(todo.start, end)
-                cut = cutter.cut(todo.partition, todo.start, end, records, left)
+                cut = cutter.split(todo.partition, todo.start, end, records, left)
                 if (
                     not cut.batches and todo.end is not None
                 ):  # its rows are gone, but the checkpoint must pass the range
-                    cut = cutter.empty(todo.partition, todo.start, end)
+                    cut = cutter.empty_batch(todo.partition, todo.start, end)
                 batches.extend(cut.batches)
                 left -= cut.records
                 more = more or cut.more
             plan = replace(plan, batches=batches, more=more)
-            return plan if request.look else self._late_rows.watched(fetch, table, request, plan, greatest)
+            return plan if request.lag_only else self._late_rows.check_plan(fetch, table, request, plan, greatest)
 
-    def late(self) -> bool:
+    def may_have_late_records(self) -> bool:
         """Return True: applications may choose any value, or take one from a sequence long before they insert it."""
         return True
 
@@ -210,20 +210,20 @@ class PostgresSource:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     @contextmanager
     def _session(self) -> Iterator[Fetch]:
         import psycopg2
 
-        if self._open is None:
-            self._open = open_psycopg(self._connection, f"ckpt-plan:{self._pipeline}", ErrorType.SOURCE, _SETTINGS)
+        if self._client is None:
+            self._client = open_psycopg(self._connection, f"ckpt-plan:{self._pipeline}", ErrorType.SOURCE, _SETTINGS)
         try:
-            yield psycopg_fetch(self._open)
+            yield psycopg_fetch(self._client)
         except psycopg2.Error as error:
-            lost = self._open.closed != 0
+            lost = self._client.closed != 0
             self.close()
             raise to_exception(error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)) from error
 
@@ -295,18 +295,18 @@ class PostgresSource:
 
     def _plan_closed_bound(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
         """Return the table's greatest position, and a plan with the closed bound or the open candidate."""
-        if not any(todo.needs_bound for todo in request.todo):
+        if not any(todo.needs_bound for todo in request.ranges):
             return None, Plan()
         self._refuse_nulls(fetch, table)
         greatest = greatest_position(fetch, table, self._cursor)
         noted = candidate_position(fetch, table, self._cursor, greatest)
-        kept = request.states.get(table.label)
-        tail = max(todo.start for todo in request.todo if todo.needs_bound)
+        stored = request.states.get(table.label)
+        tail = max(todo.start for todo in request.ranges if todo.needs_bound)
         if noted is not None and noted <= tail:  # nothing new is visible, so there is nothing to wait for
             return greatest, Plan()
-        wait = min(self._wait, _LAG_WAIT_SECONDS) if request.look else self._wait
+        wait = min(self._wait, _LAG_WAIT_SECONDS) if request.lag_only else self._wait
         closing = wait_until_closed(
-            fetch, noted, CandidateBound.from_json(kept) if kept and "candidate" in kept else None, wait
+            fetch, noted, CandidateBound.from_json(stored) if stored and "candidate" in stored else None, wait
         )
-        states = {table.label: closing.waiting.to_json() if closing.waiting else {}}
+        states = {table.label: closing.open_candidate.to_json() if closing.open_candidate else {}}
         return greatest, Plan(bounds={} if closing.bound is None else {table.label: closing.bound}, states=states)

@@ -46,9 +46,9 @@ class SourceRoles:
     @property
     def sql(self) -> str:
         """SQL script; it is idempotent."""
-        here, reader = quote(self.schema), quote(self.reader)
-        function = f"{here}.{HISTORY_FUNCTION}()"
-        made = (
+        schema, reader = quote(self.schema), quote(self.reader)
+        function = f"{schema}.{HISTORY_FUNCTION}()"
+        statements = (
             f"CREATE OR REPLACE FUNCTION {function} "
             "RETURNS TABLE (timeline pg_catalog.int8, switched pg_catalog.pg_lsn) "
             f"LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {literal(TIMELINE_ENDS)}"
@@ -62,14 +62,14 @@ class SourceRoles:
             "BEGIN;",
             *create_roles((self.reader,)),
             *grant_database("CONNECT", (self.reader,)),
-            f"GRANT USAGE ON SCHEMA {here} TO {reader};",
+            f"GRANT USAGE ON SCHEMA {schema} TO {reader};",
             anonymous_block(
                 f"IF pg_catalog.has_function_privilege({literal(READ_FILE)}, 'EXECUTE') THEN "
-                + " ".join(f"EXECUTE {literal(statement)};" for statement in (made, *guarded))
+                + " ".join(f"EXECUTE {literal(statement)};" for statement in (statements, *guarded))
                 + f" ELSE RAISE WARNING '% may not call {READ_FILE}, so the function that returns the history of "
                 "timelines is not created: every failover of this server fails runs', current_user; END IF;"
             ),
-            *(f"GRANT SELECT ON {here}.{quote(table)} TO {reader};" for table in self.tables),
+            *(f"GRANT SELECT ON {schema}.{quote(table)} TO {reader};" for table in self.tables),
         ]
         if self.tables:
             names = {"schema": literal(self.schema), "reader": literal(self.reader), "tables": array_sql(self.tables)}

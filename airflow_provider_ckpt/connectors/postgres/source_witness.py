@@ -64,7 +64,7 @@ class Witness:
         attached = {int(oid): links for oid, links in data.get("attached", {}).items()}
         return cls(**{**data, "sequences": sequences, "files": files, "attached": attached})
 
-    def same(self, other: Witness) -> bool:
+    def is_equivalent(self, other: Witness) -> bool:
         """Return whether nothing but transaction ids and the end of the log has changed."""
         return self == replace(other, snapshot=self.snapshot, xid=self.xid, log=self.log)
 
@@ -73,17 +73,17 @@ class Witness:
 class LateRowSign:
     """Sign that positions below the checkpoint were assigned since the last planning.
 
-    :param seen: the observation, as a sentence
-    :param remedy: the correction that must come first, as an imperative; may be empty
-    :param where: SQL condition of the late rows; None if positions that were read may have been assigned again, so that
-        late rows cannot be identified
+    :param description: the observation, as a sentence
+    :param correction: the correction that must come first, as an imperative; may be empty
+    :param condition: SQL condition of the late rows; None if positions that were read may have been assigned again, so
+        that late rows cannot be identified
     :param origin: relation that contains those rows; None for the whole table
     :param moved: whether the rows may have been in another relation of the table before; then each is accounted for if
         its position has a receipt
     """
 
-    seen: str
-    remedy: str = ""
-    where: str | None = None
+    description: str
+    correction: str = ""
+    condition: str | None = None
     origin: Origin | None = None
     moved: bool = False

@@ -85,12 +85,12 @@ class Splitter:
         size, known = self._fetch(_SIZE, [self._table.oid])[0]
         counted = self._count(start, end, _MIN_BATCHES * AUTO_RECORDS)
         records = max(known or 0, counted, 1)
-        good = max(min(AUTO_RECORDS, AUTO_BYTES * records // max(size or 0, 1)), 1)
+        target = max(min(AUTO_RECORDS, AUTO_BYTES * records // max(size or 0, 1)), 1)
         if counted <= _ONE_BATCH_RECORDS:
-            return good
-        return min(good, -(-counted // _MIN_BATCHES))
+            return target
+        return min(target, -(-counted // _MIN_BATCHES))
 
-    def cut(self, partition: str, start: int, end: int, records: int, most: int) -> Split:
+    def split(self, partition: str, start: int, end: int, records: int, most: int) -> Split:
         """Split positions ``[start, end)`` into batches.
 
         :param partition: the source partition's id
@@ -104,18 +104,18 @@ class Splitter:
         if not firsts:
             return Split((), 0, False)
         more = len(firsts) > count
-        edges = [start, *firsts[1:]] if more else [start, *firsts[1:], end]
-        planned = [records] * (len(edges) - 1)
+        bounds = [start, *firsts[1:]] if more else [start, *firsts[1:], end]
+        planned = [records] * (len(bounds) - 1)
         if not more:
             planned[-1] = self._count(firsts[-1], end, None)
         batches = [
-            PlannedBatch(partition, Range(low, high), held)
-            for low, high, held in zip(edges[:-1], edges[1:], planned, strict=True)
+            PlannedBatch(partition, Range(low, high), counts)
+            for low, high, counts in zip(bounds[:-1], bounds[1:], planned, strict=True)
         ]
         return Split(batches, sum(planned), more)
 
     @staticmethod
-    def empty(partition: str, start: int, end: int) -> Split:
+    def empty_batch(partition: str, start: int, end: int) -> Split:
         """Return one batch for a range without rows."""
         return Split([PlannedBatch(partition, Range(start, end), 0)], 0, False)
 

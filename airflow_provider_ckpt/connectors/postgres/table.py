@@ -71,8 +71,8 @@ class Column:
     :param generated: not empty if the column is computed from others
     :param base_type: the base type's name in pg_type
     :param has_default: whether rows without the column get a value
-    :param fitting: the function call by which the server adapts an assigned value to the column's length or scale, with
-        ``%s`` for the value; None if the column has neither
+    :param length_cast: the function call by which the server adapts an assigned value to the column's length or scale,
+        with ``%s`` for the value; None if the column has neither
     :param exact_type_sql: its type with a length or scale, of a domain the base type's
     :param element: of an array, the name of its elements' type in pg_type, of a domain the base type's; else its own
     :param element_kind: pg_type.typtype of that: ``b`` base, ``c`` composite, ``e`` enum, ``r`` range, ``m`` multirange
@@ -90,7 +90,7 @@ class Column:
     generated: str
     base_type: str
     has_default: bool
-    fitting: str | None
+    length_cast: str | None
     exact_type_sql: str
     element: str
     element_kind: str
@@ -101,9 +101,9 @@ class Column:
         """Return whether its values are arrays, of any type."""
         return self.receive == "array_recv"
 
-    def fitted(self, value: str) -> str:
+    def as_stored(self, value: str) -> str:
         """Return SQL for a value of the base type as it would be stored: rounded, padded, or an error."""
-        return value if self.fitting is None else self.fitting.replace("%s", value, 1)
+        return value if self.length_cast is None else self.length_cast.replace("%s", value, 1)
 
 
 @dataclass(frozen=True, slots=True)

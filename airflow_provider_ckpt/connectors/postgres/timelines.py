@@ -54,11 +54,11 @@ class TimelineEnd:
     """End of an earlier timeline in a server's history.
 
     :param timeline: the timeline as 8 hexadecimal digits, the prefix of log file names
-    :param place: position in the log (LSN)
+    :param lsn: position in the log (LSN)
     """
 
     timeline: str
-    place: str
+    lsn: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,11 @@ class ServerState:
         """Digest of the history; differs between servers that started a timeline of the same number independently."""
         if self.history is None:
             return None
-        return hashlib.sha256(repr([(item.timeline, item.place) for item in self.history]).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr([(item.timeline, item.lsn) for item in self.history]).encode()).hexdigest()[:16]
 
-    def left(self, timeline: str) -> str | None:
+    def end_of(self, timeline: str) -> str | None:
         """Return the LSN at which an earlier timeline ended; None if it is not known."""
-        return next((item.place for item in self.history or () if item.timeline == timeline), None)
+        return next((item.lsn for item in self.history or () if item.timeline == timeline), None)
 
 
 def server_state(fetch: Fetch) -> ServerState:
@@ -96,9 +96,9 @@ def server_state(fetch: Fetch) -> ServerState:
     return ServerState(snapshot, xid, timeline, log, _history(fetch) if timeline else None)
 
 
-def is_at_or_beyond(place: str, other: str) -> bool:
+def is_at_or_beyond(lsn: str, other: str) -> bool:
     """Return whether one LSN is equal to or greater than another."""
-    return _parse_lsn(place) >= _parse_lsn(other)
+    return _parse_lsn(lsn) >= _parse_lsn(other)
 
 
 def _history(fetch: Fetch) -> Sequence[TimelineEnd] | None:
@@ -110,9 +110,9 @@ def _history(fetch: Fetch) -> Sequence[TimelineEnd] | None:
     else:
         return None
     switches = fetch(f"SELECT timeline, switched::text FROM {rows}", [])
-    return [TimelineEnd(f"{timeline:08X}", place) for timeline, place in switches] or None
+    return [TimelineEnd(f"{timeline:08X}", lsn) for timeline, lsn in switches] or None
 
 
-def _parse_lsn(place: str) -> int:
-    high, low = place.split("/")
+def _parse_lsn(lsn: str) -> int:
+    high, low = lsn.split("/")
     return (int(high, 16) << 32) + int(low, 16)

@@ -52,7 +52,7 @@ class KeyColumn:
 
         :param value: SQL expression of the column's base type without a length
         """
-        fitted = self.column.fitted(value)
+        fitted = self.column.as_stored(value)
         return f"({fitted}) COLLATE {self.collation}" if self.collation else fitted
 
 

@@ -38,7 +38,7 @@ _TELL = 1000
 class Watch:
     """Looks at one table at one planning.
 
-    :param top: its greatest position, noted before this is made: then no sequence can be behind it by a race
+    :param greatest: its greatest position, noted before this is made: then no sequence can be behind it by a race
     :param sequences: what fills the cursor, as it stands now
     :param origins: the relations that its rows come from
     :param columns: by oid of such a relation, the name of the column there that is the cursor
@@ -50,7 +50,7 @@ class Watch:
         table: Table,
         cursor: str,
         *,
-        top: int | None,
+        greatest: int | None,
         sequences: Sequence[SequenceState],
         origins: Sequence[Origin],
         columns: Mapping[int, str],
@@ -59,11 +59,11 @@ class Watch:
         self._table = table
         self._cursor = quote(cursor)
         self._kind = CursorKind(table.by_name[cursor].base_type)
-        self._top = top
+        self._greatest = greatest
         self._sequences = sequences
         self._origins = origins
         self._columns = columns
-        self._now = server_state(fetch)
+        self._server_state = server_state(fetch)
 
     def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
         """Return the witness with which the next planning compares.
@@ -75,18 +75,20 @@ class Watch:
         known = {} if before is None else before.sequences
         return Witness(
             end=end,
-            reached=end > tail or bool(before and before.reached) or (self._top is not None and self._top >= tail - 1),
-            top=self._top,
-            snapshot=self._now.snapshot,
-            xid=self._now.xid,
-            timeline=self._now.timeline,
-            log=self._now.log,
+            reached=end > tail
+            or bool(before and before.reached)
+            or (self._greatest is not None and self._greatest >= tail - 1),
+            top=self._greatest,
+            snapshot=self._server_state.snapshot,
+            xid=self._server_state.xid,
+            timeline=self._server_state.timeline,
+            log=self._server_state.log,
             sequences={
                 item.oid: (item.last, item.file, known.get(item.oid, (None, 0, False))[2] or self._leads(item))
                 for item in self._sequences
             },
             files={item.oid: item.file for item in self._origins},
-            branch=self._now.branch,
+            branch=self._server_state.branch,
             attached={item.oid: list(item.attached) for item in self._origins if item.attached},
         )
 
@@ -95,7 +97,7 @@ class Watch:
 
         :param before: the witness of the last planning
         """
-        yield from server_signs(self._now, before, self._table.label)
+        yield from server_signs(self._server_state, before, self._table.label)
         if not before.reached:
             return
         for sequence in self._sequences:
@@ -108,20 +110,20 @@ class Watch:
 
         :param sign: as :meth:`signs` gave it
         """
-        if sign.where is None:
+        if sign.condition is None:
             return None
         relation, more = self._relation(sign.origin)
         position = f"SELECT DISTINCT {position_sql(self._kind, self._cursor)} AS p FROM {relation} AS t"
         placed = f"SELECT p, p::numeric - row_number() OVER (ORDER BY p) AS stretch FROM ({position} WHERE "
         found = self._fetch(
-            f"SELECT min(p), max(p) + 1 FROM ({placed}{sign.where}{more}) AS late) AS placed "
+            f"SELECT min(p), max(p) + 1 FROM ({placed}{sign.condition}{more}) AS late) AS placed "
             f"GROUP BY stretch ORDER BY 1 LIMIT {_STRETCHES + 1}",
             [],
         )
         return None if len(found) > _STRETCHES else [Range(start, end) for start, end in found]
 
     def _sequence_signs(self, now: SequenceState, before: Witness) -> Iterator[LateRowSign]:
-        last, file, led = before.sequences.get(now.oid, (None, now.file, False))
+        last, file, reached_end = before.sequences.get(now.oid, (None, now.file, False))
         newest = now.last
         block = max(now.step, 1) - 1
         greatest = f"SELECT max({self._cursor}) FROM {self._table.sql}"
@@ -144,19 +146,19 @@ class Watch:
             last is not None and last < newest and last + block < before.end - 1
         ):
             where = self._since(before, last, min(newest + block, before.end - 1), now.start)
-            came = self._count(where)
-            if came:
+            count = self._count(where)
+            if count:
                 yield LateRowSign(
-                    f"sequence {now.name}, which is at {newest}, was behind the checkpoint, and {_number(came)} "
+                    f"sequence {now.name}, which is at {newest}, was behind the checkpoint, and {_number(count)} "
                     "came below it at values that the sequence assigned since.",
                     raise_it,
                     where,
                     moved=now.oid not in before.sequences and not (behind and self._has_readable_xids),
                 )
-        ahead = self._top is not None and self._top >= before.end and (newest or 0) + block < self._top
-        if led and ahead:
+        ahead = self._greatest is not None and self._greatest >= before.end and (newest or 0) + block < self._greatest
+        if reached_end and ahead:
             yield LateRowSign(
-                f"position {self._top} is ahead of sequence {now.name}, which is at {now.last}: once that row is "
+                f"position {self._greatest} is ahead of sequence {now.name}, which is at {now.last}: once that row is "
                 "read, all rows that the sequence numbers up to there would be skipped. Nothing is lost yet.",
                 f"{raise_it}, or delete that row",
                 "false",
@@ -179,17 +181,19 @@ class Watch:
         return f"{span} AND {self._unseen_condition(before)}" if dated else span
 
     def _greatest_row_signs(self, before: Witness) -> Iterator[LateRowSign]:
-        if self._top is None or self._top >= before.end - 1 or self._rows_only_removed(before):
+        if self._greatest is None or self._greatest >= before.end - 1 or self._rows_only_removed(before):
             return
         if self._has_readable_xids:
-            late = self._count(f"{self._cursor} = {self._value(self._top)} AND {self._unseen_condition(before)}") > 0
+            late = (
+                self._count(f"{self._cursor} = {self._value(self._greatest)} AND {self._unseen_condition(before)}") > 0
+            )
         else:
             emptied = any(before.files.get(item.oid, item.file) != item.file for item in self._origins)
-            late = emptied and before.top is not None and self._top < before.top
+            late = emptied and before.top is not None and self._greatest < before.top
         if late:
             yield LateRowSign(
-                f"its greatest position is {self._top}, below the checkpoint, and the row there was written after the "
-                "last planning."
+                f"its greatest position is {self._greatest}, below the checkpoint, and the row there was written after "
+                "the last planning."
             )
 
     def _rows_only_removed(self, before: Witness) -> bool:
@@ -205,21 +209,21 @@ class Watch:
         positions.
         """
         replaced = bool(set(before.files) - {item.oid for item in self._origins})
-        again = newly_attached(self._origins, before.attached)
+        attached = newly_attached(self._origins, before.attached)
         for item in self._origins:
             if item.kind in ("p", "v"):
                 continue
             if item.oid not in before.files:
                 where, origin = self._condition_below(before, item)
                 if where and self._count(where, origin):
-                    seen = f"{item.label} was added to it, with rows below the checkpoint."
-                    yield LateRowSign(seen, where=where, origin=origin, moved=not replaced)
+                    description = f"{item.label} was added to it, with rows below the checkpoint."
+                    yield LateRowSign(description, condition=where, origin=origin, moved=not replaced)
                 continue
-            if item.oid in again:
+            if item.oid in attached:
                 where, origin = self._condition_below(before, item, since=True)
                 if where and self._count(where, origin):
-                    seen = f"{item.label} was detached and attached again, with rows below the checkpoint."
-                    yield LateRowSign(seen, where=where, origin=origin, moved=not replaced)
+                    description = f"{item.label} was detached and attached again, with rows below the checkpoint."
+                    yield LateRowSign(description, condition=where, origin=origin, moved=not replaced)
             if item.file != before.files[item.oid] and self._is_greatest_row_late(before, item):
                 yield LateRowSign(
                     f"all rows of {item.label} were removed or rewritten since the last planning, as TRUNCATE and "
@@ -234,11 +238,11 @@ class Watch:
         :param since: only those that came since the last planning, as far as rows tell that
         """
         end = self._value(before.end)
-        came = f" AND {self._unseen_condition(before)}" if since else ""
+        since_condition = f" AND {self._unseen_condition(before)}" if since else ""
         if self._table.kind != "v":
-            return f"{self._cursor} < {end}{came if self._has_readable_xids else ''}", item
+            return f"{self._cursor} < {end}{since_condition if self._has_readable_xids else ''}", item
         column = self._column(item)
-        late = f"SELECT {column} FROM {item.sql} AS t WHERE {column} < {end}{came}"
+        late = f"SELECT {column} FROM {item.sql} AS t WHERE {column} < {end}{since_condition}"
         return (f"{self._cursor} IN ({late})" if column else ""), None
 
     def _column(self, item: Origin) -> str | None:
@@ -298,10 +302,10 @@ class Watch:
 
     def _leads(self, sequence: SequenceState) -> bool:
         """Return whether a sequence has assigned all values up to the table's end, so that they come from it."""
-        if sequence.last is None or self._top is None:
+        if sequence.last is None or self._greatest is None:
             return False
-        return sequence.last + max(sequence.step, 1) - 1 >= self._top
+        return sequence.last + max(sequence.step, 1) - 1 >= self._greatest
 
 
-def _number(came: int) -> str:
-    return "one row" if came == 1 else f"{came} rows" if came < _TELL else f"{came} rows or more"
+def _number(count: int) -> str:
+    return "one row" if count == 1 else f"{count} rows" if count < _TELL else f"{count} rows or more"

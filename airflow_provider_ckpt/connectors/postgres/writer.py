@@ -90,7 +90,7 @@ class PostgresWriter:
         self._queue = pipeline.dead_letter_queue
         self._connection = require_connection(connection, "sink")
         self._context = context
-        self._open: Any = None
+        self._client: Any = None
         self._cursor: Any = None
         self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
         self._target: TargetDescription | None = None
@@ -107,7 +107,7 @@ class PostgresWriter:
             if unfinished is not None and unfinished.is_continued_by(task, content):
                 return self._complete(task, content, unfinished.receipt)
             if unfinished is not None:
-                self._run("ROLLBACK")
+                self._execute("ROLLBACK")
             return self._transaction(task, content)
         except FencedError:
             self._roll_back()
@@ -116,15 +116,17 @@ class PostgresWriter:
             self._roll_back()
             return _failed_outcome(task, error.info)
         except Error as error:
-            return _failed_outcome(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
+            return _failed_outcome(
+                task, self._to_error_info(error, f"delivering {task.key} {task.range} to {self._name}")
+            )
         except BaseException:  # the open transaction has its claim, which the next batch would commit
             self.close()
             raise
 
     def close(self) -> None:
         """Close the connection, whether it is alive or lost."""
-        opened, cursor = self._open, self._cursor
-        self._open = self._cursor = self._target = self._unfinished = None
+        opened, cursor = self._client, self._cursor
+        self._client = self._cursor = self._target = self._unfinished = None
         self._senders.clear()
         if opened is not None:
             with closing(opened), closing(cursor):
@@ -143,11 +145,11 @@ class PostgresWriter:
             if not may_be_of_rows(error):
                 raise
             send = self._without_bad_records(task, cast=False)
-        self._run("ROLLBACK")
+        self._execute("ROLLBACK")
         return self._attempt(task, content, send)
 
     def _attempt(self, task: BatchTask, content: BatchContent, send: _Send) -> Outcome | Refused:
-        books = BookkeepingTables(self._connect().table.schema)
+        bookkeeping = BookkeepingTables(self._connect().table.schema)
         counts = checked_counts(content, task, self._queue)
         receipt = Receipt(
             task.key, task.range, task.instruction.verdict, self._context.epoch, task.attempt, counts, self._now(),
@@ -155,13 +157,13 @@ class PostgresWriter:
         )  # fmt: skip
         count = self._connect().row_count(upsert=self._is_keyed(task))
         settings = f"{SET_DURABLE_COMMIT}, {count.start(content.rows.num_rows)}"
-        if not begin_with_claim(receipt, self._context, books, self._cursor, settings):
-            return self._found(task, books)
+        if not begin_with_claim(receipt, self._context, bookkeeping, self._cursor, settings):
+            return self._existing_outcome(task, bookkeeping)
         refused = send(content.rows) if content.rows.num_rows else {}
         if not refused:
             return self._complete(task, content, receipt)
-        if self._queue.elsewhere:
-            self._run("ROLLBACK")
+        if self._queue.in_other_store:
+            self._execute("ROLLBACK")
         else:
             accepted = exclude_rows(content.rows.select([ROW_NUMBER]), refused)
             self._unfinished = _OpenBatch(task, receipt, accepted.column(ROW_NUMBER))
@@ -174,46 +176,48 @@ class PostgresWriter:
         :param content: its content without refused rows
         :param receipt: the receipt as it was claimed
         """
-        books = BookkeepingTables(self._connect().table.schema)
+        bookkeeping = BookkeepingTables(self._connect().table.schema)
         counts, dead_letters = checked_counts(content, task, self._queue), content.dead_letters
         if counts != receipt.counts:
             changed = [counts.delivered, counts.filtered, counts.dead_lettered]
-            adbc_fetch(self._cursor)(books.recount, [*self._batch_key(task), *changed])
+            adbc_fetch(self._cursor)(bookkeeping.update_counts, [*self._batch_key(task), *changed])
             receipt = replace(receipt, counts=counts)
         if dead_letters:
-            write = partial(write_dead_letters, self._cursor, task, self._context, dead_letters, books)
+            write = partial(write_dead_letters, self._cursor, task, self._context, dead_letters, bookkeeping)
             store_dead_letters(write, dead_letters, task, self._queue)
-        self._run(f"{CHECK_CONSTRAINTS}; {self._row_count_statement(task, books)}; COMMIT")
+        self._execute(f"{CHECK_CONSTRAINTS}; {self._row_count_statement(task, bookkeeping)}; COMMIT")
         types = Counter(dead_letter.error.type.value for dead_letter in dead_letters)
         outcome = AttemptOutcome(receipt.verdict.value)
         return Outcome(task.key, task.attempt, outcome, receipt=receipt, dead_letters=dict(types))
 
-    def _row_count_statement(self, task: BatchTask, books: BookkeepingTables) -> str:
+    def _row_count_statement(self, task: BatchTask, bookkeeping: BookkeepingTables) -> str:
         """Return the statement that compares the added with the sent rows, or only stores the number of added rows."""
         count = self._connect().row_count(upsert=self._is_keyed(task))
         if not self._rows_may_differ:
             return count.check
-        return books.store_added(count.added).format(*map(literal, self._batch_key(task)))
+        return bookkeeping.store_added(count.added).format(*map(literal, self._batch_key(task)))
 
     def _is_keyed(self, task: BatchTask) -> bool:
         """Return whether the batch replaces rows by key.
 
         Replayed dead letters do not: the existing row may be newer, so a replayed record violates the constraint.
         """
-        return bool(self._key) and not task.key.dead_letters
+        return bool(self._key) and not task.key.is_replay
 
     def _now(self) -> datetime:
         """Return the server's time, computed from its clock when the connection was opened."""
-        then, at = self._clock
-        return then + timedelta(seconds=time.monotonic() - at)
+        server_time, at = self._clock
+        return server_time + timedelta(seconds=time.monotonic() - at)
 
     def _batch_key(self, task: BatchTask) -> list[Any]:
         return [self._context.ledger, self._context.pipeline, task.key.generation, task.key.partition, task.key.seq]
 
-    def _found(self, task: BatchTask, books: BookkeepingTables) -> Outcome:
-        self._run("ROLLBACK")
-        receipt = to_receipt(adbc_fetch(self._cursor)(books.receipt, self._batch_key(task))[0])
-        return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, found=True)
+    def _existing_outcome(self, task: BatchTask, bookkeeping: BookkeepingTables) -> Outcome:
+        self._execute("ROLLBACK")
+        receipt = to_receipt(adbc_fetch(self._cursor)(bookkeeping.receipt, self._batch_key(task))[0])
+        return Outcome(
+            task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, receipt_existed=True
+        )
 
     def _sender(self, task: BatchTask, rows: pa.Table) -> RowWriter:
         keyed = self._is_keyed(task)
@@ -226,25 +230,25 @@ class PostgresWriter:
                 target.key if keyed else (),
                 target.row_count(upsert=keyed),
                 direct=not target.behaviour.inserts_only,
-                shows=self._queue.enabled,
+                may_show_values=self._queue.enabled,
             )
         return self._senders[rows.schema, keyed]
 
     def _send_at_once(self, task: BatchTask, rows: pa.Table) -> Mapping[int, ErrorInfo]:
-        self._sender(task, rows).send(rows)
+        self._sender(task, rows).write(rows)
         return {}
 
     def _without_bad_records(self, task: BatchTask, *, cast: bool) -> _Send:
         def send(rows: pa.Table) -> Mapping[int, ErrorInfo]:
-            return write_good_rows(rows, self._sender(task, rows), self._run, cast=cast)
+            return write_good_rows(rows, self._sender(task, rows), self._execute, cast=cast)
 
         return send
 
     def _connect(self) -> TargetDescription:
-        if self._open is None:
+        if self._client is None:
             name = f"{session_prefix(self._context)}{self._context.epoch}"
-            self._open = open_adbc(self._connection, name, ErrorType.SINK)
-            self._cursor = self._open.cursor()
+            self._client = open_adbc(self._connection, name, ErrorType.SINK)
+            self._cursor = self._client.cursor()
             ((now,),) = adbc_fetch(self._cursor)("SELECT clock_timestamp()", [])
             self._clock = (now.astimezone(UTC), time.monotonic())
         if self._target is None:
@@ -257,23 +261,23 @@ class PostgresWriter:
             )
         return self._target
 
-    def _run(self, statements: str) -> None:
+    def _execute(self, statements: str) -> None:
         self._cursor.executescript(statements)
 
     def _roll_back(self) -> bool:
         """Roll back and return whether the connection is alive; close it otherwise."""
         from adbc_driver_manager import Error
 
-        if self._open is None:
+        if self._client is None:
             return False
         try:
-            self._run("ROLLBACK")
+            self._execute("ROLLBACK")
         except Error:
             self.close()
             return False
         return True
 
-    def _after(self, error: Exception, doing: str) -> ErrorInfo:
+    def _to_error_info(self, error: Exception, operation: str) -> ErrorInfo:
         """Roll back and return the error information; after a lost connection, check whether a newer run ended it.
 
         :raises FencedError: if the fence has a newer epoch than this writer
@@ -281,19 +285,19 @@ class PostgresWriter:
         from adbc_driver_manager import Error
 
         if self._roll_back():
-            info = error_info(error, ErrorType.SINK, doing)
+            info = error_info(error, ErrorType.SINK, operation)
             return replace(info, message=f"{info.message}. {_DIFFER_HINT}") if info.sqlstate == ROWS_DIFFER else info
         try:
             target = self._connect()
-            books = BookkeepingTables(target.table.schema)
-            fenced = fenced_epoch(adbc_fetch(self._cursor), books, self._context)
+            bookkeeping = BookkeepingTables(target.table.schema)
+            fenced = fenced_epoch(adbc_fetch(self._cursor), bookkeeping, self._context)
         except CkptError as unreachable:
             return unreachable.info
         except Error as again:
             self.close()
-            return error_info(again, ErrorType.SINK, doing, lost=True)
-        refuse_if_fenced(fenced, self._context.epoch, books.place, self._pipeline)
-        return replace(error_info(error, ErrorType.SINK, doing, lost=True), whole=False)
+            return error_info(again, ErrorType.SINK, operation, lost=True)
+        refuse_if_fenced(fenced, self._context.epoch, bookkeeping.place, self._pipeline)
+        return replace(error_info(error, ErrorType.SINK, operation, lost=True), is_outage=False)
 
 
 def _failed_outcome(task: BatchTask, error: ErrorInfo) -> Outcome:

@@ -31,26 +31,36 @@ def to_storable(rows: pa.Table, what: str) -> pa.Table:
 
 
 def differences(
-    has: Mapping[str, str], gets: Mapping[str, str], *, may_lack: Collection[str] = (), may_add: bool = False
+    table_types: Mapping[str, str],
+    row_types: Mapping[str, str],
+    *,
+    may_lack: Collection[str] = (),
+    may_add: bool = False,
 ) -> list[str]:
     """Return the differences between a table's columns and those of rows, one text each.
 
-    :param has: name and type of the table's columns
-    :param gets: name and type of the rows' columns
+    :param table_types: name and type of the table's columns
+    :param row_types: name and type of the rows' columns
     :param may_lack: columns of the table that the rows need not have
     :param may_add: whether the rows may have other columns
     """
-    problems = [f"{name} is missing ({has[name]})" for name in has if name not in gets and name not in may_lack]
+    problems = [
+        f"{name} is missing ({table_types[name]})"
+        for name in table_types
+        if name not in row_types and name not in may_lack
+    ]
     if may_add:
-        known = {name.lower(): name for name in has}
-        alike = {name: known.get(name.lower()) for name in gets if name not in has}
-        problems += [f"{name} differs from the table's {other} only in case" for name, other in alike.items() if other]
+        known = {name.lower(): name for name in table_types}
+        similar_names = {name: known.get(name.lower()) for name in row_types if name not in table_types}
+        problems += [
+            f"{name} differs from the table's {other} only in case" for name, other in similar_names.items() if other
+        ]
     else:
-        problems += [f"{name} is not in the table ({gets[name]})" for name in gets if name not in has]
+        problems += [f"{name} is not in the table ({row_types[name]})" for name in row_types if name not in table_types]
     problems += [
-        f"{name} is {gets[name]}, the table's is {has[name]}"
-        for name in gets
-        if has.get(name, gets[name]) != gets[name]
+        f"{name} is {row_types[name]}, the table's is {table_types[name]}"
+        for name in row_types
+        if table_types.get(name, row_types[name]) != row_types[name]
     ]
     return problems
 

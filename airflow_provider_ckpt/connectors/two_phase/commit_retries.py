@@ -32,8 +32,8 @@ class CommitRetries:
         self._budget = pipeline.run.time_budget.total_seconds()
         self._table = table
         self._tries = 0
-        self._worked = False
-        self._began = self._told = time.monotonic()
+        self._succeeded = False
+        self._began = self._logged = time.monotonic()
 
     def refuse_if_over(self) -> None:
         """Raise an error if the time is over, or if the last try was reported as successful.
@@ -42,11 +42,11 @@ class CommitRetries:
 
         :raises SinkError: of the table as a whole
         """
-        if self._worked:
+        if self._succeeded:
             raise SinkError(
                 f"{self._table} reported that a commit was done, and does not show it.",
                 pipeline=self._pipeline,
-                whole=True,
+                is_outage=True,
                 hint="Nothing more was sent: a retry might add the rows twice. Find out which of its answers is wrong, "
                 "or whether somebody rolled the commit back at once; then run again.",
             )
@@ -56,21 +56,21 @@ class CommitRetries:
                 f"other writers took every version of {self._table} for {seconds:.0f} s ({self._tries} tries).",
                 pipeline=self._pipeline,
                 recoverable=True,
-                whole=True,
+                is_outage=True,
                 hint="Nothing was lost. Run again when the table is quieter, or raise run.time_budget.",
             )
 
-    def tried(self, *, worked: bool) -> None:
+    def count_try(self, *, succeeded: bool) -> None:
         """Count a try; if it failed, pause before the next one, longer each time.
 
-        :param worked: whether the table reported that it created the next version
+        :param succeeded: whether the table reported that it created the next version
         """
-        self._tries, self._worked = self._tries + 1, worked
-        if worked:
+        self._tries, self._succeeded = self._tries + 1, succeeded
+        if succeeded:
             return
         now = time.monotonic()
-        if now - self._told >= _WARNING_INTERVAL:
-            self._told = now
+        if now - self._logged >= _WARNING_INTERVAL:
+            self._logged = now
             log.warning(
                 "%s: other writers took every version of %s for %.0f s (%d tries); retrying",
                 self._pipeline,

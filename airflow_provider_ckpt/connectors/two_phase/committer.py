@@ -54,12 +54,12 @@ class TableCommitter:
         contention = CommitRetries(self._pipeline, self._opener.target)
         try:
             while True:
-                version = self._look(wave)
+                version = self._settle_committed(wave)
                 self._refuse_misfits(wave, version)
                 if not wave.waiting:
                     return wave.outcomes
                 contention.refuse_if_over()
-                contention.tried(worked=self._attempt(wave, version))
+                contention.count_try(succeeded=self._attempt(wave, version))
         except FencedError:
             raise
         except CkptError as error:
@@ -67,7 +67,7 @@ class TableCommitter:
                 wave.failed(index, error)
         return wave.outcomes
 
-    def _look(self, wave: StagedWave) -> TableVersion:
+    def _settle_committed(self, wave: StagedWave) -> TableVersion:
         """Open a fresh version and settle the batches that have a receipt in it.
 
         :raises FencedError: if batches are still waiting and the version has a newer epoch
@@ -83,7 +83,7 @@ class TableCommitter:
             same_attempt = (entry.receipt.epoch, entry.receipt.attempt) == (self._context.epoch, wave[index].attempt)
             if entry.file != staged.name:
                 wave.discard(index, staged, version.layout.table, dead_letters=not same_attempt)
-            wave.receipted(index, entry.receipt, ours=same_attempt and entry.file == staged.name)
+            wave.receipted(index, entry.receipt, own=same_attempt and entry.file == staged.name)
         try:
             if wave.waiting:
                 version.refuse_unless_current(self._context.epoch)
@@ -124,7 +124,7 @@ class TableCommitter:
         at = datetime.now(UTC)
         entries = [self._entry(wave[index], wave.waiting[index], at) for index in chosen.values()]
         try:
-            number = self._chain(version).append(version.head, entries, version=version.following)
+            number = self._chain(version).append(version.head, entries, version=version.next_number)
         except OSError as error:
             raise io_error(error, f"write receipts in {version.layout.table}") from error
         wave.attempted |= set(chosen.values())
@@ -155,6 +155,6 @@ def _refuse_missing_files(staged: StagedBatch, version: TableVersion) -> None:
         if not path.is_file():
             raise IoError(
                 f"the staged file {path} is gone.",
-                whole=True,
+                is_outage=True,
                 hint="A clean-up with too short a retention removes files that a run needs. The batch is sent again.",
             )

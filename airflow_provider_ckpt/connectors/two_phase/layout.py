@@ -29,28 +29,28 @@ class TableLayout:
     pipeline: str
 
     @property
-    def own(self) -> Path:
+    def pipeline_directory(self) -> Path:
         """Directory of the pipeline's bookkeeping."""
         return self.table / BOOKKEEPING_DIRECTORY / escape(self.ledger) / escape(self.pipeline)
 
     def node(self, number: int) -> Path:
         """Return the file of a receipt node."""
-        return self.own / "receipts" / f"{number:020d}.json"
+        return self.pipeline_directory / "receipts" / f"{number:020d}.json"
 
     @property
     def accepted(self) -> Path:
         """File with the version of the table that the newest fence found intact, or that a user accepted."""
-        return self.own / "accepted"
+        return self.pipeline_directory / "accepted"
 
     @property
     def replays(self) -> ReplayFiles:
         """Replays of the side partitions: which dead letters they send again."""
-        return ReplayFiles(self.own / "replays", self.pipeline)
+        return ReplayFiles(self.pipeline_directory / "replays", self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
         """Lists of source files."""
-        return StoredFileLists(self.own / "files", self.pipeline)
+        return StoredFileLists(self.pipeline_directory / "files", self.pipeline)
 
     @property
     def dead_letters(self) -> DeadLetterFiles:

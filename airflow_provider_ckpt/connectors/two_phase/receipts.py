@@ -73,7 +73,7 @@ class ReceiptedBatches:
         runs = merge([*self.runs, Range(seq, seq + 1)])
         return ReceiptedBatches(max(self.seq, seq), max(self.end, end), tuple(runs[-_MAX_RUNS:]))
 
-    def names(self, seq: int) -> bool:
+    def contains(self, seq: int) -> bool:
         """Return whether a batch is known to have a receipt."""
         return any(run.start <= seq < run.end for run in self.runs)
 
@@ -88,23 +88,23 @@ class ReceiptNode:
     :param previous: number of the node before it
     :param version: version of the table that its commit created, 0 if not recorded
     :param entries: its receipts
-    :param reach: batches that this node and all before it receipted, by generation and partition
+    :param receipted: batches that this node and all before it receipted, by generation and partition
     :param cut: number of an older node at which the chain ends, since that node cannot be read
     """
 
     previous: int | None
     version: int
     entries: Sequence[CommittedReceipt]
-    reach: Mapping[tuple[int, str], ReceiptedBatches]
+    receipted: Mapping[tuple[int, str], ReceiptedBatches]
     cut: int | None = None
 
-    def reaches(self, key: BatchKey) -> bool:
+    def may_contain(self, key: BatchKey) -> bool:
         """Return whether a batch may have a receipt in this node or an earlier one."""
-        return key.seq <= self.reach.get((key.generation, key.partition), _NO_BATCHES).seq
+        return key.seq <= self.receipted.get((key.generation, key.partition), _NO_BATCHES).seq
 
-    def names(self, key: BatchKey) -> bool:
+    def contains(self, key: BatchKey) -> bool:
         """Return whether a batch is known to have a receipt in this node or an earlier one."""
-        return self.reach.get((key.generation, key.partition), _NO_BATCHES).names(key.seq)
+        return self.receipted.get((key.generation, key.partition), _NO_BATCHES).contains(key.seq)
 
 
 class ReceiptChain:
@@ -122,7 +122,7 @@ class ReceiptChain:
         :param version: version of the table that the commit creates
         :raises OSError: if the file system fails; no file is left behind
         """
-        reach = dict(self._node(previous).reach) if previous is not None else {}
+        reach = dict(self._node(previous).receipted) if previous is not None else {}
         for entry in entries:
             key, end = entry.receipt.key, entry.receipt.range.end
             reach[key.generation, key.partition] = reach.get((key.generation, key.partition), _NO_BATCHES).with_receipt(
@@ -142,7 +142,7 @@ class ReceiptChain:
         """
         if head == lost:
             return self._write(head, previous=None, version=version)
-        return self._write(head, previous=head, version=version, reach=self._node(head).reach, cut=lost)
+        return self._write(head, previous=head, version=version, reach=self._node(head).receipted, cut=lost)
 
     def version_of(self, number: int) -> int:
         """Return the version of the table that the commit of a node created, 0 if not recorded.
@@ -168,7 +168,7 @@ class ReceiptChain:
         """
         wanted = set(keys)
         for node in self._walk(head):
-            wanted = {key for key in wanted if node.reaches(key)}
+            wanted = {key for key in wanted if node.may_contain(key)}
             if not wanted:
                 break
             for entry in node.entries:
@@ -176,7 +176,7 @@ class ReceiptChain:
                     wanted.discard(entry.receipt.key)
                     yield entry
 
-    def held(self, head: int | None, keys: Iterable[BatchKey]) -> set[BatchKey]:
+    def receipted(self, head: int | None, keys: Iterable[BatchKey]) -> set[BatchKey]:
         """Return the batches that have a receipt, as far as nodes can be read.
 
         Nodes of the newest epoch are read. Older ones are answered from a node's summary, so that a batch of an idle
@@ -185,20 +185,20 @@ class ReceiptChain:
         wanted, found, newest = set(keys), set[BatchKey](), 0
         try:
             for node in self._walk(head):
-                wanted = {key for key in wanted if node.reaches(key)}
+                wanted = {key for key in wanted if node.may_contain(key)}
                 if not wanted:
                     break
                 epoch = max((entry.receipt.epoch for entry in node.entries), default=newest)
                 newest = max(newest, epoch)
                 receipted = {entry.receipt.key for entry in node.entries}
-                now = {key for key in wanted if key in receipted or (epoch < newest and node.names(key))}
+                now = {key for key in wanted if key in receipted or (epoch < newest and node.contains(key))}
                 found |= now
                 wanted -= now
         except ReceiptsUnreadableError:
             return found
         return found
 
-    def beyond(self, head: int | None, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
+    def unknown_to(self, head: int | None, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know yet, in the order of their keys.
 
         :raises ReceiptsUnreadableError: if a node is missing or damaged, after the receipts of newer nodes
@@ -211,7 +211,7 @@ class ReceiptChain:
         unreadable: ReceiptsUnreadableError | None = None
         try:
             for node in self._walk(head):
-                if all(is_known(generation, name, reach.end) for (generation, name), reach in node.reach.items()):
+                if all(is_known(generation, name, reach.end) for (generation, name), reach in node.receipted.items()):
                     break
                 receipts = (entry.receipt for entry in node.entries)
                 found += [r for r in receipts if not is_known(r.key.generation, r.key.partition, r.range.end)]
@@ -315,13 +315,13 @@ def _parse_receipted(seq: int, end: int, runs: Sequence[Sequence[int]] | None = 
 
 def _describe_lost(newer: ReceiptNode) -> str:
     """Return a description of the receipts before a node, for the error message."""
-    told = []
-    for (generation, partition), reach in sorted(newer.reach.items()):
+    parts = []
+    for (generation, partition), reach in sorted(newer.receipted.items()):
         own = {entry.receipt.key for entry in newer.entries}
         seq = reach.seq
         while BatchKey(generation, partition, seq) in own:
             seq -= 1
         if seq >= 0:
-            told.append(f"{BatchKey(generation, partition, seq)}")
-    more = f" and of {len(told) - _MAX_NAMED} more partitions" if len(told) > _MAX_NAMED else ""
-    return f"the receipts up to {', '.join(told[:_MAX_NAMED])}{more}" if told else "older receipts"
+            parts.append(f"{BatchKey(generation, partition, seq)}")
+    more = f" and of {len(parts) - _MAX_NAMED} more partitions" if len(parts) > _MAX_NAMED else ""
+    return f"the receipts up to {', '.join(parts[:_MAX_NAMED])}{more}" if parts else "older receipts"

@@ -45,13 +45,13 @@ def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None
         committed = receipts.version_of(version.head)
     except ReceiptsUnreadableError as error:
         return TableLoss(error.message, None)
-    kept = version.restored_version(max(committed, _accepted_version(version)))
-    if kept is None or committed <= kept:
+    restored = version.restored_version(max(committed, _accepted_version(version)))
+    if restored is None or committed <= restored:
         return None
     return TableLoss(
-        f"the table {version.layout.table} has the content of its version {kept} again, as after a restore or a "
+        f"the table {version.layout.table} has the content of its version {restored} again, as after a restore or a "
         f"rollback, and this pipeline has delivered rows up to version {committed}",
-        kept,
+        restored,
     )
 
 
@@ -84,7 +84,7 @@ def start_new_chain(version: TableVersion, receipts: ReceiptChain, *, accepting:
     if lost is None:
         return None
     try:
-        return receipts.start_new_chain(version.head, lost, version=version.following)
+        return receipts.start_new_chain(version.head, lost, version=version.next_number)
     except OSError as error:
         raise io_error(error, f"write receipts in {version.layout.table}") from error
 
@@ -98,16 +98,16 @@ def batches_without_rows(version: TableVersion, receipts: ReceiptChain, keys: Se
     """
     setback = find_loss(version, receipts)
     if setback is None:
-        held = receipts.held(version.head, keys)
+        receipted = receipts.receipted(version.head, keys)
     elif setback.kept is None:
-        held = set()
+        receipted = set()
     else:
-        held = set()
+        receipted = set()
         with suppress(ReceiptsUnreadableError):
             for entry in receipts.find(version.head, keys):
                 if entry.version <= setback.kept:
-                    held.add(entry.receipt.key)
-    return [key for key in keys if key not in held]
+                    receipted.add(entry.receipt.key)
+    return [key for key in keys if key not in receipted]
 
 
 def record_accepted(version: TableVersion) -> None:
@@ -116,7 +116,7 @@ def record_accepted(version: TableVersion) -> None:
     :raises IoError: if the file system fails
     """
     path = version.layout.accepted
-    document = {"target": version.target, "version": version.current}
+    document = {"target": version.target, "version": version.number}
     if _read_accepted(version) != document:
         try:
             write_durably(path, json.dumps(document).encode())

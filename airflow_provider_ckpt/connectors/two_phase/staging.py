@@ -123,20 +123,20 @@ class StagedWave:
         waiting = sorted(self.waiting.values(), key=lambda staged: staged.name is None)
         return next((staged.schema for staged in waiting if staged.schema is not None), None)
 
-    def receipted(self, index: int, receipt: Receipt, *, ours: bool) -> None:
+    def receipted(self, index: int, receipt: Receipt, *, own: bool) -> None:
         """Record that a batch has its receipt.
 
         :param index: number of the batch in the wave
         :param receipt: its receipt
-        :param ours: whether the receipt is from this attempt
+        :param own: whether the receipt is from this attempt
         """
         self.waiting.pop(index)
         self._outcomes[index] = replace(
             self._outcomes[index],
             outcome=AttemptOutcome(receipt.verdict.value),
             receipt=receipt,
-            found=not (ours and index in self.attempted),
-            dead_letters=self._outcomes[index].dead_letters if ours else {},
+            receipt_existed=not (own and index in self.attempted),
+            dead_letters=self._outcomes[index].dead_letters if own else {},
             staged=None,
         )
 

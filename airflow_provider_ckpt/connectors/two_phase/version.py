@@ -37,12 +37,12 @@ class TableVersion(ABC):
 
     @property
     @abstractmethod
-    def current(self) -> int:
+    def number(self) -> int:
         """Number of this version; 0 before the first."""
 
     @property
     @abstractmethod
-    def following(self) -> int:
+    def next_number(self) -> int:
         """Number of the version that the next commit creates."""
 
     @abstractmethod

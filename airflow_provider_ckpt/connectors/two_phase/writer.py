@@ -55,7 +55,7 @@ class TableWriter(ABC, Generic[V]):
         self._receipts: ReceiptChain | None = None
 
     @abstractmethod
-    def _fresh(self) -> V:
+    def _open_version(self) -> V:
         """Return the version of the table to stage for."""
 
     @abstractmethod
@@ -82,13 +82,13 @@ class TableWriter(ABC, Generic[V]):
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Stage the batch, unless it has its receipt already; see :class:`Writer`."""
         try:
-            version = self._fresh()
+            version = self._open_version()
             version.refuse_unless_current(self._context.epoch)
             self._receipts = self._receipts or ReceiptChain(version.layout)
             entry = next(self._receipts.find(version.head, [task.key]), None)
             if entry is not None:
                 outcome = AttemptOutcome(entry.receipt.verdict.value)
-                return Outcome(task.key, task.attempt, outcome, entry.receipt, found=True)
+                return Outcome(task.key, task.attempt, outcome, entry.receipt, receipt_existed=True)
             return self._stage(task, content, version)
         except FencedError:
             raise
@@ -111,7 +111,7 @@ class TableWriter(ABC, Generic[V]):
             if rows.num_columns > 1:
                 data = self._write(task, rows.drop_columns([ROW_NUMBER]), version, written)
             # Last, and never removed: the receipt of a duplicate of this attempt may name the same dead letters.
-            letters_file = self._write_letters(task, dead_letters, version) if dead_letters else None
+            letters_file = self._write_dead_letters(task, dead_letters, version) if dead_letters else None
         except BaseException:
             remove_files(written)
             raise
@@ -128,7 +128,7 @@ class TableWriter(ABC, Generic[V]):
         )
         return staged.outcome(task, Counter(dead_letter.error.type.value for dead_letter in dead_letters))
 
-    def _write_letters(self, task: BatchTask, dead_letters: list[DeadLetter], version: V) -> str:
+    def _write_dead_letters(self, task: BatchTask, dead_letters: list[DeadLetter], version: V) -> str:
         store = partial(version.layout.dead_letters.write, task, self._context, dead_letters)
         return str(store_dead_letters(store, dead_letters, task, self._pipeline.dead_letter_queue))
 

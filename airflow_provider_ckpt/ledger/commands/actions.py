@@ -26,7 +26,7 @@ from airflow_provider_ckpt.ledger.commands import generations
 from airflow_provider_ckpt.ledger.commands.sink_state import clear_state
 from airflow_provider_ckpt.ledger.queries import sink_state
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, tables
-from airflow_provider_ckpt.ledger.store import events as trail
+from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import ActionResult, StoredAction
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
@@ -89,7 +89,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
         action = replace(action, taken_back=_replays_read_again(work, action))
     before = _affected_state(work, action)
     try:
-        events = actions.apply(work.machine, action, reason=reason or "")
+        events = actions.apply(work.pipeline_state, action, reason=reason or "")
     except CkptError as error:
         error.pipeline = error.pipeline or pipeline
         raise
@@ -105,24 +105,24 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
     after = _affected_state(work, action)
     detail = {"action": action.to_json(), "reason": reason, "before": before, "after": after}
     rows = [
-        *trail.event_rows(work.lease, work.now, events),
-        trail.event_row(work.lease, work.now, action.kind.value, detail),
+        *event_store.event_rows(work.lease, work.now, events),
+        event_store.event_row(work.lease, work.now, action.kind.value, detail),
     ]
     bulk_sql.insert(work.connection, tables.event, [row | {"actor": actor} for row in rows])
     return ActionResult(action, applied=True, before=before, after=after)
 
 
-def apply_stored_actions(work: UnitOfWork, *, leave: Set[ActionKind], keep_refused: bool = False) -> list[ActionResult]:
+def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refused: bool = False) -> list[ActionResult]:
     """Apply the stored actions; one that no longer fits is refused, with an event that names the refusal.
 
     :param work: the command's unit of work
-    :param leave: kinds that stay stored for a caller that has fenced the sink, or has read its receipts
+    :param skip: kinds that stay stored for a caller that has fenced the sink, or has read its receipts
     :param keep_refused: keep actions that do not fit for the next run: a stop may fit once that run has fenced the work
         of a dead one
     """
     results = []
     for intent in stored_actions(work.connection, work.lease.pipeline):
-        if intent.action.kind in leave:
+        if intent.action.kind in skip:
             continue
         try:
             result = apply(work, intent.action, actor=intent.actor, reason=intent.reason)
@@ -131,7 +131,7 @@ def apply_stored_actions(work: UnitOfWork, *, leave: Set[ActionKind], keep_refus
                 continue
             result = ActionResult(intent.action, applied=False, refusal=str(refusal))
             detail = {"action": intent.action.to_json(), "reason": intent.reason, "refusal": result.refusal}
-            row = trail.event_row(work.lease, work.now, "action_refused", detail) | {"actor": intent.actor}
+            row = event_store.event_row(work.lease, work.now, "action_refused", detail) | {"actor": intent.actor}
             bulk_sql.insert(work.connection, tables.event, [row])
         work.connection.execute(
             tables.stored_action.update()
@@ -162,12 +162,12 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
     batches = ", ".join(dict.fromkeys(str(entry.dead_letters.key) for entry in found[:5])) + (
         " …" if len(found) > 5 else ""
     )
-    stretch = Range(min(entry.range.start for entry in found), max(entry.range.end for entry in found))
+    affected = Range(min(entry.range.start for entry in found), max(entry.range.end for entry in found))
     raise LedgerStateError(
-        f"{records} dead letters of {batches}, within {stretch}, were delivered by a replay of their own, some of them "
-        "at least, or are about to be; reading the range again would deliver them twice.",
+        f"{records} dead letters of {batches}, within {affected}, were delivered by a replay of their own, some of "
+        "them at least, or are about to be; reading the range again would deliver them twice.",
         pipeline=pipeline,
-        position=stretch.start,
+        position=affected.start,
         hint="Read the ranges before and after it. If their rows were deleted from the target, or may be there twice, "
         "add --with-replayed.",
     )
@@ -175,7 +175,7 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
 
 def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
     """Return the unfinished replays of dead letters whose records an action reads again; both would deliver them."""
-    partitions = work.machine.partitions
+    partitions = work.pipeline_state.partitions
     ranges = [*action.ranges]
     for name, start in action.positions.items():
         end = partitions[name].planned_end if name in partitions else start
@@ -186,7 +186,7 @@ def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
 
 def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
     """Return what an action concerns: the phase, the batches that it names, the checkpoints that it moves."""
-    partitions, of_the_sink = work.machine.partitions, action.kind in actions.SINK_ACTIONS
+    partitions, of_the_sink = work.pipeline_state.partitions, action.kind in actions.SINK_ACTIONS
     batches: dict[str, str | None] = {}
     for key in action.batches:
         batch = partitions[key.partition].batches.get(key.seq) if key.partition in partitions else None
@@ -198,7 +198,7 @@ def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
         else []
     )
     return {
-        "phase": work.machine.phase.value,
+        "phase": work.pipeline_state.phase.value,
         "batches": batches,
         "held": sum(b.state is BatchState.HELD for p in partitions.values() for b in p.batches.values()),
         "checkpoint": {name: [partitions[name].generation, partitions[name].committed] for name in sorted(touched)},

@@ -26,7 +26,7 @@ from airflow_provider_ckpt.ledger.commands import actions, proposals, reconcile,
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
-from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import ActionResult, Lease, StoredAction
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
@@ -70,7 +70,7 @@ class AdminCommands(Session):
             status.require_pipeline(connection, pipeline)
             require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON and not dry_run)
             if dry_run:
-                lease, _, _ = leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=True)
+                lease, _, _ = lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=True)
                 if found := list(receipts):
                     reconcile.reconcile(UnitOfWork(connection, lease, datetime.now(UTC)), found, LostReplays())
                 result = actions.apply(
@@ -104,15 +104,15 @@ class AdminCommands(Session):
                 action, False, actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC))
             )
         try:
-            lease, _, _ = leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
+            lease, _, _ = lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
         except LeaseBusyError:
             return ActionResult(
                 action, False, actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC))
             )
         work = UnitOfWork(connection, lease, datetime.now(UTC))
-        actions.apply_stored_actions(work, leave=NEED_RECEIPTS_READ, keep_refused=True)
+        actions.apply_stored_actions(work, skip=NEED_RECEIPTS_READ, keep_refused=True)
         result = actions.apply(work, action, actor=actor, reason=reason)
-        leases.release(connection, lease)
+        lease_store.release(connection, lease)
         return result
 
     def act_under_lease(
@@ -140,7 +140,7 @@ class AdminCommands(Session):
         with self._command(lease) as work:
             result = actions.apply(work, action, actor=actor, reason=reason)
             if accepted is not None:
-                sink_state.note_accepted(work, accepted, actor)
+                sink_state.store_accepted(work, accepted, actor)
             if proposal is not None:
                 _use_proposal(work.connection, proposal, action, result, lease.pipeline, actor)
             return result
@@ -153,7 +153,7 @@ class AdminCommands(Session):
         :param behind_fence: whether the sink has just been fenced and reconciled under this epoch
         """
         with self._command(lease, now) as work:
-            return actions.apply_stored_actions(work, leave=frozenset() if behind_fence else NEED_NEW_EPOCH)
+            return actions.apply_stored_actions(work, skip=frozenset() if behind_fence else NEED_NEW_EPOCH)
 
     def break_lease(self, pipeline: str, *, actor: str, reason: str) -> Lease:
         """Take the lease from its holder and release it; the holder's commands are refused from then on.
@@ -169,10 +169,12 @@ class AdminCommands(Session):
         require_reason("break lease", actor, reason, required=True)
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)
-            lease, held, _ = leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, assume_alive, force=True)
-            leases.release(connection, lease)
-            detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "reason": reason}
-            moment = leases.database_time(connection)
+            lease, previous, _ = lease_store.acquire(
+                connection, pipeline, actor, _ACTION_TTL, 0, assume_alive, force=True
+            )
+            lease_store.release(connection, lease)
+            detail = {"before": {"owner": previous.owner, "epoch": previous.epoch}, "reason": reason}
+            moment = lease_store.database_time(connection)
             bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_broken", detail)])
         return lease
 
@@ -188,9 +190,9 @@ class AdminCommands(Session):
         require_reason("adopt", actor, reason, required=True)
         with self._command(lease, touch=()) as work:
             c = tables.pipeline.c
-            here = c.name == lease.pipeline
-            before = work.connection.execute(sa.select(c.adopted).where(here)).scalar_one()
-            work.connection.execute(tables.pipeline.update().where(here).values(adopted=ledger_id))
+            of_pipeline = c.name == lease.pipeline
+            before = work.connection.execute(sa.select(c.adopted).where(of_pipeline)).scalar_one()
+            work.connection.execute(tables.pipeline.update().where(of_pipeline).values(adopted=ledger_id))
             sink_state.clear_state(work.connection, lease.pipeline)
             detail = {"before": before or self.id, "after": ledger_id, "reason": reason}
             row = events.event_row(work.lease, work.now, "adopted", detail) | {"actor": actor}
@@ -202,7 +204,9 @@ class AdminCommands(Session):
             c = tables.pipeline.c
             return connection.execute(sa.select(c.adopted).where(c.name == pipeline)).scalar_one_or_none() or self.id
 
-    def forget(self, pipeline: str, *, actor: str, reason: str, is_dead: Callable[[str], bool] = assume_alive) -> None:
+    def delete_pipeline(
+        self, pipeline: str, *, actor: str, reason: str, is_dead: Callable[[str], bool] = assume_alive
+    ) -> None:
         """Delete everything that the ledger knows of a pipeline except its audit log; the sink is not changed.
 
         The lease row stays too, so that epochs continue to grow if the name is used again.
@@ -217,18 +221,18 @@ class AdminCommands(Session):
         require_reason("delete", actor, reason, required=True)
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)
-            lease, _, _ = leases.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
+            lease, _, _ = lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
             for table in tables.metadata.sorted_tables:
                 if "pipeline" in table.c and table not in (tables.event, tables.lease):
                     connection.execute(table.delete().where(table.c.pipeline == pipeline))
             connection.execute(tables.pipeline.delete().where(tables.pipeline.c.name == pipeline))
-            leases.release(connection, lease)
-            moment = leases.database_time(connection)
+            lease_store.release(connection, lease)
+            moment = lease_store.database_time(connection)
             bulk_sql.insert(
                 connection, tables.event, [events.event_row(lease, moment, "forgotten", {"reason": reason})]
             )
 
-    def collect(
+    def garbage_collect(
         self,
         pipeline: str,
         *,
@@ -251,11 +255,11 @@ class AdminCommands(Session):
         """
         require_reason("collect", actor, reason, required=False)
         moment = now or datetime.now(UTC)
-        return retention.GarbageCollection(self._writing, pipeline, keep, moment, dry=dry_run).run(
+        return retention.GarbageCollection(self._writing, pipeline, keep, moment, dry_run=dry_run).run(
             actor=actor, reason=reason
         )
 
-    def intents(self, pipeline: str) -> list[StoredAction]:
+    def stored_actions(self, pipeline: str) -> list[StoredAction]:
         """Return the stored actions that have not been applied yet, oldest first."""
         with self._reading() as connection:
             status.require_pipeline(connection, pipeline)
@@ -267,7 +271,7 @@ def _use_proposal(
 ) -> None:
     """Use a proposal up, and record which approval the action is based on."""
     detail = proposals.use_up(connection, proposal, action, result, pipeline=pipeline, actor=actor)
-    held = leases.lock_row(connection, pipeline)
-    moment = leases.database_time(connection)
-    author = Lease(pipeline, actor, held.epoch if held else 0, timedelta(0), moment)
-    bulk_sql.insert(connection, tables.event, [events.event_row(author, moment, "approved", detail)])
+    lease_row = lease_store.lock_row(connection, pipeline)
+    moment = lease_store.database_time(connection)
+    event_lease = Lease(pipeline, actor, lease_row.epoch if lease_row else 0, timedelta(0), moment)
+    bulk_sql.insert(connection, tables.event, [events.event_row(event_lease, moment, "approved", detail)])

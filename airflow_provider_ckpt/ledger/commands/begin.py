@@ -25,7 +25,11 @@ def begin_attempts(work: UnitOfWork, keys: Sequence[BatchKey], *, run: str, at_m
     for key in keys:
         partition = work.partition(key)
         _, events = partition.begin(
-            partition.planned(key.seq), epoch=work.lease.epoch, now=work.now, at_most_once=at_most_once, advance=False
+            partition.planned_ticket(key.seq),
+            epoch=work.lease.epoch,
+            now=work.now,
+            at_most_once=at_most_once,
+            advance=False,
         )
         work.events += events
         started.append(partition.batches[key.seq])

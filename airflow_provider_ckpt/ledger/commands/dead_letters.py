@@ -9,7 +9,7 @@ from airflow_provider_ckpt.core.dead_letters import AttemptKey, IndexEntry, Rere
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import dead_letters
-from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.store import lease as lease_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class DeadLetterIndex:
 class DeadLetterCommands(Session):
     """Commands for the index of dead letters; actions that change their states are in ``admin.py``."""
 
-    def dead_letters(self, pipeline: str) -> DeadLetterIndex:
+    def dead_letter_index(self, pipeline: str) -> DeadLetterIndex:
         """Return the index, read in one snapshot.
 
         :raises ConfigError: if the ledger does not know the pipeline
@@ -55,5 +55,5 @@ class DeadLetterCommands(Session):
         """
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)
-            leases.lock_row(connection, pipeline)
+            lease_store.lock_row(connection, pipeline)
             dead_letters.set_error_types(connection, pipeline, types)

@@ -17,7 +17,7 @@ def record_generations(work: UnitOfWork, events: Sequence[Event], reason: str | 
     :param reason: reason to store; by default the event's own
     """
     for event in events:
-        partition = work.machine.partitions.get(event.partition)
+        partition = work.pipeline_state.partitions.get(event.partition)
         if event.kind == "rewound" and partition is not None:
             before = event.detail["before"]
             c = tables.generation.c

@@ -44,7 +44,7 @@ def settle_lost_wave(
         open_ones = [batch for key in lane if (batch := work.batch_in_flight(key)) is not None]
         for first, batch in zip([True] + [False] * len(open_ones), open_ones, strict=False):
             partition = work.partition(batch.key)
-            ticket = partition.sending(batch.key.seq)
+            ticket = partition.in_flight_ticket(batch.key.seq)
             work.ended(batch.key, AttemptOutcome.ABANDONED)
             if first and alone:
                 work.events += partition.died_alone(ticket, limit=limit)

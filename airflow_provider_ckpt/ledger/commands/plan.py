@@ -14,25 +14,27 @@ from airflow_provider_ckpt.core.low_watermark import EXPIRED
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
-from airflow_provider_ckpt.ledger.store import events as trail
-from airflow_provider_ckpt.ledger.store import partitions as store
+from airflow_provider_ckpt.ledger.store import events as event_store
+from airflow_provider_ckpt.ledger.store import partitions as partition_store
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
 def declare(work: UnitOfWork, document: Mapping[str, Any]) -> None:
     """Store the pipeline's declaration, and record an event with the changed keys."""
     columns = tables.pipeline.c
-    here = columns.name == work.lease.pipeline
-    before: Mapping[str, Any] = work.connection.execute(sa.select(columns.document).where(here)).scalar_one() or {}
+    of_pipeline = columns.name == work.lease.pipeline
+    before: Mapping[str, Any] = (
+        work.connection.execute(sa.select(columns.document).where(of_pipeline)).scalar_one() or {}
+    )
     changed = sorted(key for key in {*before, *document} if before.get(key) != document.get(key))
     if not changed:
         return
-    work.connection.execute(tables.pipeline.update().where(here).values(document=dict(document)))
+    work.connection.execute(tables.pipeline.update().where(of_pipeline).values(document=dict(document)))
     detail = {
         "before": {key: before[key] for key in changed if key in before},
         "after": {key: document[key] for key in changed if key in document},
     }
-    bulk_sql.insert(work.connection, tables.event, [trail.event_row(work.lease, work.now, "declared", detail)])
+    bulk_sql.insert(work.connection, tables.event, [event_store.event_row(work.lease, work.now, "declared", detail)])
 
 
 def start_partitions(
@@ -46,13 +48,15 @@ def start_partitions(
     :raises LedgerStateError: if these files do not continue the pipeline's list
     :raises SourceError: if the source of a known partition was recreated or replaced since it was started
     """
-    fresh: list[store.LoadedPartition] = []
-    generation = work.machine.generation
+    fresh: list[partition_store.LoadedPartition] = []
+    generation = work.pipeline_state.generation
     for source, base in partitions.items():
         known = work.stored.get(source.id)
         if known is None:
             fresh.append(
-                store.LoadedPartition(Partition(source.id, generation=generation, base=base), source.identity, None, {})
+                partition_store.LoadedPartition(
+                    Partition(source.id, generation=generation, base=base), source.identity, None, {}
+                )
             )
         elif known.identity != source.identity:
             raise SourceError(
@@ -75,7 +79,7 @@ def start_partitions(
         [
             {
                 "pipeline": pipeline,
-                "generation": work.machine.generation,
+                "generation": work.pipeline_state.generation,
                 "partition": item.partition.id,
                 "base": item.partition.base,
                 "started_at": work.now,
@@ -89,7 +93,7 @@ def start_partitions(
         "partitions": {item.partition.id: {"base": item.partition.base, "identity": item.identity} for item in fresh}
     }
     bulk_sql.insert(
-        work.connection, tables.event, [trail.event_row(work.lease, work.now, "partitions_started", detail)]
+        work.connection, tables.event, [event_store.event_row(work.lease, work.now, "partitions_started", detail)]
     )
 
 
@@ -104,7 +108,9 @@ def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
         item = work.item(planned.partition)
         partition = item.partition
         if planned.range.start != partition.planned_end:
-            store.load_all_batches(work.connection, work.lease.pipeline, item)  # to see whether it fills a gap
+            partition_store.load_all_batches(
+                work.connection, work.lease.pipeline, item
+            )  # to see whether it fills a gap
         seq = partition.next_seq
         work.events += partition.plan(planned.range, records=planned.records)
         batches.append(partition.batches[seq])
@@ -119,7 +125,7 @@ def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
     detail = {
         "batches": len(batches),
         "records": sum(batch.records or 0 for batch in batches),
-        "ranges": trail.merged_ranges(batches),
+        "ranges": event_store.merged_ranges(batches),
         "files": len(found.files),
         "more": found.more,
     }

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.proposals import Proposal, ProposalState, no_proposal_error, require_state
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
-from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import ActionResult, ProposalRecord
 
 _P = tables.proposal.c
@@ -37,7 +37,7 @@ class ProposalCommands(Session):
         :param valid_for: time for which it can be approved and carried out
         """
         with self._writing() as connection:
-            moment = leases.database_time(connection)
+            moment = lease_store.database_time(connection)
             _void(connection, proposal.origin, moment)
             row = {
                 "id": proposal.id,
@@ -61,7 +61,7 @@ class ProposalCommands(Session):
         :param origin: the task
         """
         with self._writing() as connection:
-            _void(connection, origin, leases.database_time(connection))
+            _void(connection, origin, lease_store.database_time(connection))
 
     def load_newest_proposal(self, origin: str) -> ProposalRecord | None:
         """Return the newest proposal of a task, or None if it has made none.
@@ -71,7 +71,7 @@ class ProposalCommands(Session):
         with self._reading() as connection:
             return _load_newest(connection, origin)
 
-    def ask(self, origin: str) -> ProposalRecord:
+    def proposal_to_answer(self, origin: str) -> ProposalRecord:
         """Return the proposal to ask a user about; an approval that was not used yet is withdrawn.
 
         :param origin: task that proposed it
@@ -99,16 +99,20 @@ class ProposalCommands(Session):
         with self._writing() as connection:
             found = _load_locked(connection, proposal_id)
             if approved:
-                again = found.state is ProposalState.APPROVED and found.answered_by == actor
-                _check(connection, found, ProposalState.APPROVED if again else ProposalState.OPEN)
+                is_repeated = found.state is ProposalState.APPROVED and found.answered_by == actor
+                _check(connection, found, ProposalState.APPROVED if is_repeated else ProposalState.OPEN)
                 _check_digest(found, digest)
-                if again:
+                if is_repeated:
                     return
             elif found.state is not ProposalState.OPEN:
                 return
             state = ProposalState.APPROVED if approved and actor else ProposalState.REJECTED
             _update(
-                connection, proposal_id, state=state, answered_by=actor, answered_at=leases.database_time(connection)
+                connection,
+                proposal_id,
+                state=state,
+                answered_by=actor,
+                answered_at=lease_store.database_time(connection),
             )
 
     def load_approved_proposal(self, origin: str) -> ProposalRecord:
@@ -195,7 +199,10 @@ def _record(row: sa.RowMapping) -> ProposalRecord:
 
 def _check(connection: Connection, found: ProposalRecord, expected: ProposalState) -> None:
     require_state(
-        found.proposal, found.state, expected=expected, expired=leases.database_time(connection) >= found.expires_at
+        found.proposal,
+        found.state,
+        expected=expected,
+        expired=lease_store.database_time(connection) >= found.expires_at,
     )
 
 
@@ -213,7 +220,7 @@ def _update(connection: Connection, proposal_id: str, *, state: ProposalState, *
 
 
 def _end(connection: Connection, proposal_id: str, state: ProposalState, result: Mapping[str, Any]) -> None:
-    _update(connection, proposal_id, state=state, result=dict(result), ended_at=leases.database_time(connection))
+    _update(connection, proposal_id, state=state, result=dict(result), ended_at=lease_store.database_time(connection))
 
 
 def _void(connection: Connection, origin: str, moment: datetime) -> None:

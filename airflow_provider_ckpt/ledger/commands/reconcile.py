@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from airflow_provider_ckpt.core import reconcile as decisions
+from airflow_provider_ckpt.core import reconcile as core_reconcile
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
 from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.side_partitions import restore_replay
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import generations
 from airflow_provider_ckpt.ledger.store import dead_letters, partitions
-from airflow_provider_ckpt.ledger.store import events as trail
+from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import Reconciliation
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
@@ -34,15 +34,15 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostRepl
     _restore_forgotten_replays(work, forgotten)
     by_partition: dict[str, list[Receipt]] = {}
     for receipt in receipts:
-        work.machine.generation = max(work.machine.generation, receipt.key.generation)
-        if not receipt.key.side or receipt.key.partition in work.stored:
+        work.pipeline_state.generation = max(work.pipeline_state.generation, receipt.key.generation)
+        if not receipt.key.is_side_partition or receipt.key.partition in work.stored:
             by_partition.setdefault(work.item(receipt.key.partition).partition.id, []).append(receipt)
     for item in work.touched_partitions:
         _reconcile_partition(work, item, by_partition.get(item.partition.id, []), result)
     _give_up_unconfirmed(work)
-    news = [*result.acked, *result.imported]
+    new_receipts = [*result.acked, *result.imported]
     dead_letters.update_index(
-        work.connection, work.lease.pipeline, [(receipt, {}) for receipt in news], work.replays, forgotten
+        work.connection, work.lease.pipeline, [(receipt, {}) for receipt in new_receipts], work.replays, forgotten
     )
     work.write(
         "reconciled",
@@ -50,7 +50,7 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostRepl
             "acked": len(result.acked),
             "imported": len(result.imported),
             "fenced": len(result.fenced),
-            "counts": trail.sum_counts(receipt.counts for receipt in news),
+            "counts": event_store.sum_counts(receipt.counts for receipt in new_receipts),
         },
     )
     return result
@@ -61,7 +61,7 @@ def _restore_forgotten_replays(work: UnitOfWork, forgotten: LostReplays) -> None
     for name, replay in forgotten.replays.items():
         key = BatchKey(side_generation(name), name, 0)
         if key.source in work.stored:
-            _, events = restore_replay(work.machine, key.source, key.generation, replay)
+            _, events = restore_replay(work.pipeline_state, key.source, key.generation, replay)
             generations.record_generations(work, events, "the ledger had forgotten it")
             work.events += events
 
@@ -75,12 +75,12 @@ def _reconcile_partition(
             result.acked.append(receipt)
         else:
             rest[receipt.key] = receipt
-    for events in decisions.reconcile_by_generation(item.partition, rest.values(), epoch=work.lease.epoch):
+    for events in core_reconcile.reconcile_by_generation(item.partition, rest.values(), epoch=work.lease.epoch):
         _record_events(work, events, rest, result)
         if item.rewound:
             generations.record_generations(work, events)
             work.store()
-            result.caught_up[item.partition.id] = KnownReceipts(item.partition.generation, item.partition.base)
+            result.forgotten_rewinds[item.partition.id] = KnownReceipts(item.partition.generation, item.partition.base)
 
 
 def _record_events(
@@ -103,5 +103,5 @@ def _give_up_unconfirmed(work: UnitOfWork) -> None:
     for item in work.touched_partitions:
         for seq, batch in list(item.unconfirmed.items()):
             if batch.epoch is not None and batch.epoch < work.lease.epoch:
-                item.merged.append(item.unconfirmed.pop(seq))
+                item.receipts_to_merge.append(item.unconfirmed.pop(seq))
                 work.events.append(Event("unconfirmed", batch.key.partition, batch.key.generation, seq))

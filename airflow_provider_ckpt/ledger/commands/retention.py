@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.partition_history import deletable_snapshots
 from airflow_provider_ckpt.ledger.queries import sink_state, status
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, receipts, tables
-from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import Lease
 
 _PORTION = 10_000
@@ -43,15 +43,17 @@ class GarbageCollection:
     :param pipeline: name of the pipeline
     :param keep: age from which rows may be deleted
     :param now: time at which the age is taken
-    :param dry: only count
+    :param dry_run: only count
     """
 
-    def __init__(self, writing: OpenTransaction, pipeline: str, keep: timedelta, now: datetime, *, dry: bool) -> None:
+    def __init__(
+        self, writing: OpenTransaction, pipeline: str, keep: timedelta, now: datetime, *, dry_run: bool
+    ) -> None:
         self._writing = writing
         self._pipeline = pipeline
         self._now = now
         self._cutoff = now - keep
-        self._dry = dry
+        self._dry_run = dry_run
 
     def run(self, *, actor: str, reason: str | None) -> dict[str, int]:
         """Delete and merge rows, one transaction per portion, and record one event.
@@ -71,25 +73,25 @@ class GarbageCollection:
             "attempts": lambda connection: self._delete(connection, tables.attempt, self._attempts()),
             "intents": lambda connection: self._delete(connection, tables.stored_action, self._intents()),
             "proposals": lambda connection: self._delete(connection, tables.proposal, self._proposals()),
-            "marks": self._marks,
+            "marks": self._snapshots,
             "events": self._events,
         }
         counts = {name: self._repeat(step) for name, step in steps.items()}
-        if not self._dry:
-            self._tell(counts, actor, reason)
+        if not self._dry_run:
+            self._record_event(counts, actor, reason)
         return counts
 
     def _repeat(self, step: Callable[[Connection], PortionResult]) -> int:
         total, more = 0, True
         while more:
             with self._writing() as connection:
-                leases.lock_row(connection, self._pipeline)
+                lease_store.lock_row(connection, self._pipeline)
                 found, more = step(connection)
             total += found
         return total
 
     def _delete(self, connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> PortionResult:
-        if self._dry:
+        if self._dry_run:
             return connection.execute(sa.select(sa.func.count()).select_from(table).where(where)).scalar_one(), False
         keys = list(table.primary_key)
         portion = sa.select(*keys).where(where).limit(_PORTION)
@@ -109,14 +111,14 @@ class GarbageCollection:
 
     def _superseded(self) -> sa.ColumnElement[bool]:
         """Select batches that a receipt with another range has superseded; their numbers are not used again."""
-        young = sa.exists().where(
+        recent = sa.exists().where(
             _A.pipeline == _B.pipeline,
             _A.generation == _B.generation,
             _A.partition == _B.partition,
             _A.seq == _B.seq,
             sa.or_(_A.outcome.is_(None), _A.ended_at >= self._cutoff),
         )
-        return sa.and_(_B.pipeline == self._pipeline, _B.state == BatchState.SUPERSEDED.value, ~young)
+        return sa.and_(_B.pipeline == self._pipeline, _B.state == BatchState.SUPERSEDED.value, ~recent)
 
     def _finished_side_partitions(self, connection: Connection) -> list[sa.RowMapping]:
         """Return the side partitions that ended before the cutoff and whose range recovery no longer checks."""
@@ -137,33 +139,35 @@ class GarbageCollection:
     def _side_partitions(self, connection: Connection) -> PortionResult:
         """End the generations of finished side partitions with their sums; :meth:`_receipts` deletes their receipts."""
         done = self._finished_side_partitions(connection)
-        if self._dry or not done:
+        if self._dry_run or not done:
             return len(done), False
-        place = ("pipeline", "generation", "partition")
+        key_columns = ("pipeline", "generation", "partition")
         ended = [
             {
-                **{name: row[name] for name in (*place, "committed", *tables.TOTALS)},
+                **{name: row[name] for name in (*key_columns, "committed", *tables.TOTALS)},
                 "ended_at": row["moved_at"],
                 "single_from": row["low"],
             }
             for row in done
         ]
         bulk_sql.update(connection, tables.generation, ended)
-        gone = [{"pipeline": self._pipeline, "partition": row["partition"]} for row in done]
-        bulk_sql.delete(connection, tables.partition_snapshot, gone)
-        bulk_sql.delete(connection, tables.partition, gone)
+        deleted_keys = [{"pipeline": self._pipeline, "partition": row["partition"]} for row in done]
+        bulk_sql.delete(connection, tables.partition_snapshot, deleted_keys)
+        bulk_sql.delete(connection, tables.partition, deleted_keys)
         return len(done), False
 
     def _receipts(self, connection: Connection) -> PortionResult:
         """Delete receipts of generations that ended before the cutoff; their sums stay with the generation."""
         long_ago = sa.and_(_G.pipeline == self._pipeline, _G.ended_at < self._cutoff)
-        places = [tuple(row) for row in connection.execute(sa.select(_G.generation, _G.partition).where(long_ago))]
-        if self._dry:
-            places += [(row["generation"], row["partition"]) for row in self._finished_side_partitions(connection)]
+        generations = [tuple(row) for row in connection.execute(sa.select(_G.generation, _G.partition).where(long_ago))]
+        if self._dry_run:
+            generations += [(row["generation"], row["partition"]) for row in self._finished_side_partitions(connection)]
         total = 0
-        for generation, partition in places:
-            here = sa.and_(_R.pipeline == self._pipeline, _R.generation == generation, _R.partition == partition)
-            found, more = self._delete(connection, tables.receipt, here)
+        for generation, partition in generations:
+            of_generation = sa.and_(
+                _R.pipeline == self._pipeline, _R.generation == generation, _R.partition == partition
+            )
+            found, more = self._delete(connection, tables.receipt, of_generation)
             total += found
             if more:
                 return total, True
@@ -175,41 +179,49 @@ class GarbageCollection:
         rows = connection.execute(sa.select(_G.generation, _G.partition, _G.single_from).where(single)).all()
         total = 0
         for generation, partition, start in rows:
-            here = sa.and_(_R.pipeline == self._pipeline, _R.generation == generation, _R.partition == partition)
-            ahead = sa.select(_R.range_start).where(here, _R.range_start >= start).order_by(_R.range_start)
+            of_generation = sa.and_(
+                _R.pipeline == self._pipeline, _R.generation == generation, _R.partition == partition
+            )
+            later_starts = (
+                sa.select(_R.range_start).where(of_generation, _R.range_start >= start).order_by(_R.range_start)
+            )
             below = None
-            if not self._dry:
-                below = connection.execute(ahead.limit(1).offset(_PORTION)).scalar_one_or_none()
-            stretch = receipts.RowRange(generation, partition, start, _GREATEST_POSITION if below is None else below)
-            total += receipts.compact(connection, self._pipeline, [stretch], dry=self._dry)
-            if not self._dry:
+            if not self._dry_run:
+                below = connection.execute(later_starts.limit(1).offset(_PORTION)).scalar_one_or_none()
+            row_range = receipts.RowRange(generation, partition, start, _GREATEST_POSITION if below is None else below)
+            total += receipts.compact(connection, self._pipeline, [row_range], dry_run=self._dry_run)
+            if not self._dry_run:
                 row = {"pipeline": self._pipeline, "generation": generation, "partition": partition}
                 bulk_sql.update(connection, tables.generation, [{**row, "single_from": below}])
             if below is not None:
                 return total, True
         return total, False
 
-    def _marks(self, connection: Connection) -> PortionResult:
+    def _snapshots(self, connection: Connection) -> PortionResult:
         """Delete snapshots that no look-up and no low watermark needs; after a day only one per hour is kept."""
         query = sa.select(_M.partition, _M.at, _M.generation, _M.planned_end).where(_M.pipeline == self._pipeline)
         by_partition: dict[str, list[Any]] = {}
         for row in connection.execute(query.order_by(_M.partition, _M.at)):
             by_partition.setdefault(row.partition, []).append(row)
         known = connection.execute(sa.select(tables.partition).where(_P.pipeline == self._pipeline)).mappings()
-        stands = {row["partition"]: row for row in known}
-        gone: list[dict[str, Any]] = []
-        for name, marks in by_partition.items():
-            stand = stands[name]
+        partitions = {row["partition"]: row for row in known}
+        deletable: list[dict[str, Any]] = []
+        for name, snapshots in by_partition.items():
+            partition = partitions[name]
             needed = (
-                row.at for row in marks if row.generation == stand["generation"] and row.planned_end > stand["low"]
+                row.at
+                for row in snapshots
+                if row.generation == partition["generation"] and row.planned_end > partition["low"]
             )
             cutoff = min(self._cutoff, next(needed, self._cutoff))
-            times = deletable_snapshots([row.at for row in marks], cutoff=cutoff, thin_before=self._now - _FULL_HISTORY)
-            gone += [{"pipeline": self._pipeline, "partition": name, "at": at} for at in times]
-        if self._dry:
-            return len(gone), False
-        bulk_sql.delete(connection, tables.partition_snapshot, gone[:_PORTION])
-        return len(gone[:_PORTION]), len(gone) > _PORTION
+            times = deletable_snapshots(
+                [row.at for row in snapshots], cutoff=cutoff, thin_before=self._now - _FULL_HISTORY
+            )
+            deletable += [{"pipeline": self._pipeline, "partition": name, "at": at} for at in times]
+        if self._dry_run:
+            return len(deletable), False
+        bulk_sql.delete(connection, tables.partition_snapshot, deletable[:_PORTION])
+        return len(deletable[:_PORTION]), len(deletable) > _PORTION
 
     def _events(self, connection: Connection) -> PortionResult:
         """Delete old events but the newest: SQLite would assign its number again, and readers rely on the numbers.
@@ -217,9 +229,9 @@ class GarbageCollection:
         Accepted losses of the sink stay as well, since an audit would report them as new ones.
         """
         newest = status.last_event(connection, self._pipeline)
-        here = sa.and_(_E.pipeline == self._pipeline, _E.kind != sink_state.ACCEPTED)
-        old = sa.and_(here, _E.at < self._cutoff, _E.id < newest)
-        if self._dry:
+        deletable = sa.and_(_E.pipeline == self._pipeline, _E.kind != sink_state.ACCEPTED)
+        old = sa.and_(deletable, _E.at < self._cutoff, _E.id < newest)
+        if self._dry_run:
             return self._delete(connection, tables.event, old)
         ids = connection.execute(sa.select(_E.id).where(old).order_by(_E.id).limit(_PORTION)).scalars().all()
         if ids:
@@ -228,16 +240,16 @@ class GarbageCollection:
             connection.execute(tables.pipeline.update().where(own).values(collected_to=ids[-1]))
         return len(ids), len(ids) == _PORTION
 
-    def _tell(self, counts: dict[str, int], actor: str, reason: str | None) -> None:
+    def _record_event(self, counts: dict[str, int], actor: str, reason: str | None) -> None:
         with self._writing() as connection:
-            held = leases.lock_row(connection, self._pipeline)
-            epoch = 0 if held is None else held.epoch
-            author = Lease(self._pipeline, actor, epoch, timedelta(0), self._now)
+            lease_row = lease_store.lock_row(connection, self._pipeline)
+            epoch = 0 if lease_row is None else lease_row.epoch
+            event_lease = Lease(self._pipeline, actor, epoch, timedelta(0), self._now)
             detail = {"rows": counts, "before": self._cutoff.isoformat(), "reason": reason}
-            bulk_sql.insert(connection, tables.event, [events.event_row(author, self._now, "collected", detail)])
+            bulk_sql.insert(connection, tables.event, [events.event_row(event_lease, self._now, "collected", detail)])
 
 
 def _recovering_partition(row: sa.RowMapping) -> str | None:
     """Return the source partition whose recovery needs a side partition's receipts; None for dead letter replays."""
     key = BatchKey(row["generation"], row["partition"], 0)
-    return None if key.dead_letters else key.source
+    return None if key.is_replay else key.source

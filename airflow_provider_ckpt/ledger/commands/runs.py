@@ -12,14 +12,13 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
 from airflow_provider_ckpt.core.lease import TAKEOVERS, assume_alive
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.ledger.commands import plan as planning
-from airflow_provider_ckpt.ledger.commands import reconcile as reconciling
-from airflow_provider_ckpt.ledger.commands import settle as settling
+from airflow_provider_ckpt.ledger.commands import plan as plan_commands
+from airflow_provider_ckpt.ledger.commands import reconcile, settle
 from airflow_provider_ckpt.ledger.commands.begin import begin_attempts
 from airflow_provider_ckpt.ledger.commands.lost_wave import settle_lost_wave
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
-from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import Lease, Reconciliation, Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
 
@@ -53,12 +52,14 @@ class RunCommands(Session):
         :raises LeaseBusyError: if another owner holds it; names the owner and the expiry
         """
         with self._writing() as connection:
-            lease, held, reason = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead, force=force)
+            lease, previous, reason = lease_store.acquire(
+                connection, pipeline, owner, ttl, at_least, is_dead, force=force
+            )
             taken = reason in TAKEOVERS
             kind = "lease_taken_over" if taken else "lease_acquired"
-            detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "reason": reason.value}
+            detail = {"before": {"owner": previous.owner, "epoch": previous.epoch}, "reason": reason.value}
             bulk_sql.insert(
-                connection, tables.event, [events.event_row(lease, leases.database_time(connection), kind, detail)]
+                connection, tables.event, [events.event_row(lease, lease_store.database_time(connection), kind, detail)]
             )
         return replace(lease, taken_over=taken)
 
@@ -68,13 +69,13 @@ class RunCommands(Session):
         :raises StaleEpochError: if a newer epoch was granted, or it was released
         """
         with self._writing() as connection:
-            leases.renew(connection, lease.pipeline, lease.epoch, lease.owner)
+            lease_store.renew(connection, lease.pipeline, lease.epoch, lease.owner)
 
     def release(self, lease: Lease) -> None:
         """Release the lease; if it is already released or taken over, nothing happens."""
         with self._writing() as connection:
-            if leases.release(connection, lease):
-                moment = leases.database_time(connection)
+            if lease_store.release(connection, lease):
+                moment = lease_store.database_time(connection)
                 bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_released", {})])
 
     def attach(self, pipeline: str, epoch: int, owner: str) -> Lease:
@@ -86,12 +87,12 @@ class RunCommands(Session):
         :raises StaleEpochError: if the epoch is not the current one, or not this owner's
         """
         with self._writing() as connection:
-            return leases.renew(connection, pipeline, epoch, owner)
+            return lease_store.renew(connection, pipeline, epoch, owner)
 
     def declare(self, lease: Lease, document: Mapping[str, Any]) -> None:
         """Store the pipeline's declaration, JSON-ready and free of secrets."""
         with self._command(lease, touch=()) as work:
-            planning.declare(work, document)
+            plan_commands.declare(work, document)
 
     def start_partitions(
         self,
@@ -111,7 +112,7 @@ class RunCommands(Session):
         :raises SourceError: if the source of a known partition was recreated or replaced since it was started
         """
         with self._command(lease, now, ()) as work:
-            planning.start_partitions(work, partitions, files)
+            plan_commands.start_partitions(work, partitions, files)
 
     def plan(self, lease: Lease, plan: Plan, *, now: datetime | None = None) -> list[Batch]:
         """Store the result of a planning (batches, files, bounds and the source's values), all of it or nothing.
@@ -125,7 +126,7 @@ class RunCommands(Session):
         names = {batch.partition for batch in plan.batches} | set(plan.bounds) | set(plan.states)
         touch: TouchedBatches = dict.fromkeys(names, ())
         with self._command(lease, now, touch) as work:
-            return planning.plan(work, plan)
+            return plan_commands.plan(work, plan)
 
     def begin(
         self, lease: Lease, keys: Sequence[BatchKey], *, now: datetime, run: str, at_most_once: bool = False
@@ -162,8 +163,8 @@ class RunCommands(Session):
         """
         found = list(receipts)
         with self._command(lease, now) as work:
-            result = reconciling.reconcile(work, found, forgotten or LostReplays())
-            settling.move_low_watermark(work, window)
+            result = reconcile.reconcile(work, found, forgotten or LostReplays())
+            settle.move_low_watermark(work, window)
             return result
 
     def settle(
@@ -173,7 +174,7 @@ class RunCommands(Session):
         *,
         now: datetime,
         policy: DeliveryPolicy,
-        unit: Callable[[], float],
+        deviation: Callable[[], float],
         window: timedelta | None = None,
         patience: timedelta | None = None,
     ) -> Settlement:
@@ -183,14 +184,14 @@ class RunCommands(Session):
         :param outcomes: outcomes of the wave's attempts
         :param now: time of the command
         :param policy: policy that decides about failed batches
-        :param unit: returns a random number in [-1, 1] for each retry's jitter
+        :param deviation: returns a random number in [-1, 1] for each retry's jitter
         :param window: distance of the low watermark behind the checkpoint; without one it is the checkpoint
         :param patience: limit on the duration of a statement and on waiting for another command; None for the default
         """
         with self._command(lease, now, _numbers(outcome.key for outcome in outcomes), patience) as work:
-            return settling.settle(work, outcomes, policy=policy, unit=unit, window=window)
+            return settle.settle(work, outcomes, policy=policy, deviation=deviation, window=window)
 
-    def lost(
+    def settle_lost_wave(
         self,
         lease: Lease,
         lanes: Sequence[Sequence[BatchKey]],
@@ -219,7 +220,7 @@ class RunCommands(Session):
     def cancel(self, lease: Lease, *, now: datetime) -> list[BatchKey]:
         """Cancel every open attempt of this lease; return the batches."""
         with self._command(lease, now) as work:
-            return settling.cancel_open_attempts(work)
+            return settle.cancel_open_attempts(work)
 
 
 def _numbers(keys: Iterable[BatchKey]) -> dict[str, list[int]]:

@@ -30,7 +30,7 @@ from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, low_watermark, partitions, tables
-from airflow_provider_ckpt.ledger.store import events as trail
+from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
@@ -46,7 +46,7 @@ def apply_receipt(work: UnitOfWork, receipt: Receipt) -> bool:
     If the receipt has another range than the batch it is imported: the sink is right, and ranges without a receipt are
     planned again.
     """
-    if receipt.key.side and receipt.key.partition not in work.stored:
+    if receipt.key.is_side_partition and receipt.key.partition not in work.stored:
         return False  # its side partition has ended and was garbage-collected
     item = work.item(receipt.key.partition)
     if item.confirm(receipt):
@@ -67,7 +67,7 @@ def settle(
     outcomes: Sequence[Outcome],
     *,
     policy: DeliveryPolicy,
-    unit: Callable[[], float],
+    deviation: Callable[[], float],
     window: timedelta | None = None,
 ) -> Settlement:
     """Acknowledge outcomes with a receipt, and let the policy decide about failures (semantics, sections 1 and 7).
@@ -75,7 +75,7 @@ def settle(
     :param work: the command's unit of work
     :param outcomes: outcomes of the wave's attempts
     :param policy: policy that decides about failed batches
-    :param unit: returns a random number in [-1, 1] for each delay's jitter
+    :param deviation: returns a random number in [-1, 1] for each delay's jitter
     :param window: distance of the low watermark behind the checkpoint
     """
     fresh: NewReceipts = []
@@ -91,7 +91,7 @@ def settle(
             work.events.append(_ignored_outcome(outcome))
         elif outcome.outcome is AttemptOutcome.FAILED:
             error = _storable(outcome.error or NO_ERROR_REPORTED)
-            decision = decide(batch, error, policy, now=work.now, unit=unit())
+            decision = decide(batch, error, policy, now=work.now, deviation=deviation())
             _apply_decision(work, batch, error, decision)
             decisions[outcome.key] = decision
             errors.setdefault(type(decision), error)
@@ -118,7 +118,7 @@ def _without_nul(text: str) -> str:
 def _apply_decision(work: UnitOfWork, batch: Batch, error: ErrorInfo, decision: Decision) -> None:
     partition = work.partition(batch.key)
     planned, events = partition.fail(
-        partition.sending(batch.key.seq),
+        partition.in_flight_ticket(batch.key.seq),
         error,
         not_before=decision.not_before if isinstance(decision, RetryBatch) else None,
         next_round=isinstance(decision, RetryBatch) and decision.next_round,
@@ -143,7 +143,7 @@ def _return_to_planned(work: UnitOfWork, batch: Batch, outcome: AttemptOutcome) 
         AttemptOutcome.FENCED: partition.fence,
     }
     known = outcome if outcome in back else AttemptOutcome.ABANDONED
-    work.events += back.get(known, partition.abandon)(partition.sending(batch.key.seq))[1]
+    work.events += back.get(known, partition.abandon)(partition.in_flight_ticket(batch.key.seq))[1]
     work.ended(batch.key, known)
 
 
@@ -161,7 +161,7 @@ def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
     for partition in touched_partitions(work):
         for seq, batch in partition.in_flight.items():
             if batch.epoch == work.lease.epoch:
-                work.events += partition.cancel(partition.sending(seq))[1]
+                work.events += partition.cancel(partition.in_flight_ticket(seq))[1]
                 work.ended(batch.key, AttemptOutcome.CANCELLED)
                 cancelled.append(batch.key)
     work.write("cancel", {"batches": len(cancelled)})
@@ -180,7 +180,7 @@ def move_low_watermark(work: UnitOfWork, window: timedelta | None) -> None:
     """
     events = _move_low_watermark(work, window, idle=True)
     work.store()
-    bulk_sql.insert(work.connection, tables.event, trail.event_rows(work.lease, work.now, events))
+    bulk_sql.insert(work.connection, tables.event, event_store.event_rows(work.lease, work.now, events))
 
 
 def _move_low_watermark(work: UnitOfWork, window: timedelta | None, *, idle: bool = False) -> list[Event]:
@@ -194,8 +194,8 @@ def store_result(work: UnitOfWork, kind: str, fresh: NewReceipts, window: timede
     dead_letters.update_index(work.connection, work.lease.pipeline, fresh, work.replays)
     receipts = [receipt for receipt, _ in fresh]
     detail = {
-        "receipts": trail.merged_ranges(receipts),
-        "counts": trail.sum_counts(receipt.counts for receipt in receipts),
-        "transitions": trail.count_kinds(work.events),
+        "receipts": event_store.merged_ranges(receipts),
+        "counts": event_store.sum_counts(receipt.counts for receipt in receipts),
+        "transitions": event_store.count_kinds(work.events),
     }
     work.write(kind, detail)

@@ -24,13 +24,13 @@ def store_state(work: UnitOfWork, now: ExpectedSinkState) -> None:
         bulk_sql.insert(work.connection, tables.event, [events.event_row(work.lease, work.now, "sink_noted", detail)])
 
 
-def note_unaccepted(work: UnitOfWork, seen: UnfinishedAcceptance) -> None:
+def store_unaccepted(work: UnitOfWork, evidence: UnfinishedAcceptance) -> None:
     """Store the evidence of a sink that is about to be accepted; :func:`clear_state` deletes it."""
-    here = _N.name == work.lease.pipeline
-    work.connection.execute(tables.pipeline.update().where(here).values(sink_unaccepted=seen.to_json()))
+    of_pipeline = _N.name == work.lease.pipeline
+    work.connection.execute(tables.pipeline.update().where(of_pipeline).values(sink_unaccepted=evidence.to_json()))
 
 
-def note_accepted(work: UnitOfWork, accepted: AcceptedSink, actor: str) -> None:
+def store_accepted(work: UnitOfWork, accepted: AcceptedSink, actor: str) -> None:
     """Store the losses that audits do not report any more, in an event."""
     row = events.event_row(work.lease, work.now, ACCEPTED, accepted.to_json()) | {"actor": actor}
     bulk_sql.insert(work.connection, tables.event, [row])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.sink_state import ExpectedSinkState, UnfinishedAcceptance
-from airflow_provider_ckpt.ledger.commands.sink_state import note_unaccepted, store_state
+from airflow_provider_ckpt.ledger.commands.sink_state import store_state, store_unaccepted
 from airflow_provider_ckpt.ledger.queries import sink_state
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.types import Lease
@@ -31,13 +31,13 @@ class SinkCommands(Session):
         with self._command(lease, touch=()) as work:
             store_state(work, state)
 
-    def note_unaccepted(self, lease: Lease, seen: UnfinishedAcceptance) -> None:
+    def store_unaccepted(self, lease: Lease, evidence: UnfinishedAcceptance) -> None:
         """Store the evidence of a sink that a user is about to accept, before its fence is raised.
 
         Runs are refused from then on until an action on the sink has been carried out.
         """
         with self._command(lease, touch=()) as work:
-            note_unaccepted(work, seen)
+            store_unaccepted(work, evidence)
 
     def first_positions(self, pipeline: str) -> dict[str, int]:
         """Return for each partition the least position at which one of its generations began."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.ledger.store import database as engines
+from airflow_provider_ckpt.ledger.store import database
 from airflow_provider_ckpt.ledger.store.tables import VERSION_TABLE, metadata
 
 
@@ -25,8 +25,8 @@ given = context.config.attributes.get("connection")
 if given is not None:
     _run(given)
 else:
-    address = engines.parse_url(context.config.get_main_option("sqlalchemy.url") or "")
-    engine = engines.create_engine(address)
-    with engines.open_transaction(engine, engines.describe(address)) as opened:
+    address = database.parse_url(context.config.get_main_option("sqlalchemy.url") or "")
+    engine = database.create_engine(address)
+    with database.open_transaction(engine, database.describe(address)) as opened:
         _run(opened)
     engine.dispose()

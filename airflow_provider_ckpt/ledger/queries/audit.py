@@ -20,8 +20,7 @@ from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, Vio
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.sink_comparison import LedgerSnapshot
-from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
-from airflow_provider_ckpt.ledger.queries import sink_state, status
+from airflow_provider_ckpt.ledger.queries import range_receipts, sink_state, status
 from airflow_provider_ckpt.ledger.store import dead_letters, partitions, tables
 
 ATTEMPTS_MATCH_BATCHES = "AttemptsMatchBatches"
@@ -83,7 +82,7 @@ def load_snapshot(connection: Connection, pipeline: str) -> LedgerSnapshot:
     for entry in dead_letters.load(connection, pipeline):
         named[entry.dead_letters.source] += entry.dead_letters.records
     return LedgerSnapshot(
-        ranges.load(connection, pipeline),
+        range_receipts.load(connection, pipeline),
         {
             batch.key: batch
             for item in stored
@@ -106,7 +105,7 @@ def _passed_receipts(
 ) -> list[RangeReceipt]:
     partition = item.partition
     last_at = partition.committed if quick else None
-    return ranges.of_partition(connection, pipeline, partition.id, partition.generation, last_at=last_at)
+    return range_receipts.of_partition(connection, pipeline, partition.id, partition.generation, last_at=last_at)
 
 
 def _unconfirmed_receipts(
@@ -178,11 +177,11 @@ def _dead_letter_violations(connection: Connection, pipeline: str) -> list[Viola
     pending = connection.execute(
         sa.select(batch.c.receipt).where(batch.c.pipeline == pipeline, batch.c.receipt.is_not(None))
     ).scalars()
-    told = int(merged or 0) + sum(document["counts"]["dead_lettered"] for document in pending)
-    if int(indexed or 0) >= told:
+    expected = int(merged or 0) + sum(document["counts"]["dead_lettered"] for document in pending)
+    if int(indexed or 0) >= expected:
         return []
     return [
         Violation(
-            DEAD_LETTERS_ARE_INDEXED, "", f"receipts count {told} dead letters, and {int(indexed or 0)} are indexed"
+            DEAD_LETTERS_ARE_INDEXED, "", f"receipts count {expected} dead letters, and {int(indexed or 0)} are indexed"
         )
     ]

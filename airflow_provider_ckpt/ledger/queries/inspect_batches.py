@@ -69,7 +69,7 @@ def _partition(connection: Connection, pipeline: str, name: str) -> dict[str, An
         "generation": part.generation,
         "base": part.base,
         "checkpoint": part.committed,
-        "low_watermark": item.low,
+        "low_watermark": item.low_watermark,
         "planned_to": part.planned_end,
         "ends_at": part.limit,
         "source_known_to": item.bound,

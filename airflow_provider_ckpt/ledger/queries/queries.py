@@ -11,11 +11,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.recovery import MissingRange, SourceComparison, find_missing
-from airflow_provider_ckpt.ledger.queries import audit as audits
-from airflow_provider_ckpt.ledger.queries import inspect_batches
-from airflow_provider_ckpt.ledger.queries import measures as measuring
-from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
-from airflow_provider_ckpt.ledger.queries import status as reads
+from airflow_provider_ckpt.ledger.queries import audit, inspect_batches, measures, range_receipts, status
 from airflow_provider_ckpt.ledger.queries.subscription import Subscription
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import partition_history
@@ -33,9 +29,9 @@ class Queries(Session):
     def partitions(self, pipeline: str) -> dict[str, PartitionRecord]:
         """Return every partition by id, with the batches beyond its checkpoint; empty if the pipeline never ran."""
         with self._reading() as connection:
-            return {name: item.record for name, item in reads.partitions(connection, pipeline).items()}
+            return {name: item.record for name, item in status.partitions(connection, pipeline).items()}
 
-    def collected(self, pipeline: str) -> dict[str, KnownReceipts]:
+    def collected_ends(self, pipeline: str) -> dict[str, KnownReceipts]:
         """Return the end positions of garbage-collected side partitions; receipts up to there are known."""
         with self._reading() as connection:
             return partition_history.collected_ends(connection, pipeline)
@@ -43,7 +39,7 @@ class Queries(Session):
     def files(self, pipeline: str, ranges: Sequence[Range] | None = None) -> list[SourceFile]:
         """Return discovered files by ordinal, all or those that overlap one of the ranges."""
         with self._reading() as connection:
-            return reads.files(connection, pipeline, ranges)
+            return status.files(connection, pipeline, ranges)
 
     def receipts(self, pipeline: str) -> list[RangeReceipt]:
         """Return the receipts below the checkpoint, ordered by generation, partition and position.
@@ -51,8 +47,8 @@ class Queries(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            reads.require_pipeline(connection, pipeline)
-            return ranges.load(connection, pipeline)
+            status.require_pipeline(connection, pipeline)
+            return range_receipts.load(connection, pipeline)
 
     def events(self, pipeline: str, limit: int = 100) -> list[dict[str, Any]]:
         """Return the newest events of the audit log in order, JSON-ready.
@@ -61,8 +57,8 @@ class Queries(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            reads.require_pipeline(connection, pipeline)
-            return reads.events(connection, pipeline, limit)
+            status.require_pipeline(connection, pipeline)
+            return status.events(connection, pipeline, limit)
 
     def positions_at(self, pipeline: str, at: datetime) -> dict[str, int]:
         """Return the checkpoint of each source partition at a time, or an earlier position, never a later one.
@@ -71,7 +67,7 @@ class Queries(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            reads.require_pipeline(connection, pipeline)
+            status.require_pipeline(connection, pipeline)
             return partition_history.positions_at(connection, pipeline, at)
 
     def recovery_plan(
@@ -95,7 +91,7 @@ class Queries(Session):
         """
         moment = now or datetime.now(UTC)
         with self._reading() as connection:
-            known = reads.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
+            known = status.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
         if not known:
             raise ConfigError(
                 "its first start was never declared, so there is nothing to compare with.",
@@ -129,8 +125,8 @@ class Queries(Session):
         found: list[MissingRange] = []
         if after is None:
             with self._reading() as connection:
-                known = reads.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
-                after = reads.last_event(connection, pipeline)
+                known = status.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
+                after = status.last_event(connection, pipeline)
             found = find_missing(known, before=moment - settle_lag, shown=shown)
         return Subscription(self._reading, pipeline, found, after)
 
@@ -142,15 +138,15 @@ class Queries(Session):
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            return audits.audit(connection, pipeline, quick=quick)
+            return audit.audit(connection, pipeline, quick=quick)
 
-    def recorded(self, pipeline: str) -> LedgerSnapshot:
+    def ledger_snapshot(self, pipeline: str) -> LedgerSnapshot:
         """Return the ledger's view of receipts and dead letters, for comparison with the sink.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
-            return audits.load_snapshot(connection, pipeline)
+            return audit.load_snapshot(connection, pipeline)
 
     def measures(self, pipeline: str, after: int | None = None) -> Measures:
         """Return measured values of a pipeline that do not belong to one partition; see ``measures.py``.
@@ -159,7 +155,7 @@ class Queries(Session):
         :param after: report ranges that expired after this event; none if None
         """
         with self._reading() as connection:
-            return measuring.measure(connection, pipeline, after)
+            return measures.measure(connection, pipeline, after)
 
     def inspect(self, pipeline: str, what: BatchKey | str | None = None) -> dict[str, Any]:
         """Return details of a batch, of a partition, or of everything unresolved; JSON-ready.
@@ -175,7 +171,7 @@ class Queries(Session):
     def pipelines(self) -> list[str]:
         """Return the names of all pipelines."""
         with self._reading() as connection:
-            return reads.pipelines(connection)
+            return status.pipelines(connection)
 
     def status(self, pipeline: str) -> dict[str, Any]:
         """Return the status of a pipeline, JSON-ready.
@@ -183,4 +179,4 @@ class Queries(Session):
         :raises ConfigError: if the ledger does not know it; names similar ones
         """
         with self._reading() as connection:
-            return reads.status(connection, self.id, pipeline)
+            return status.status(connection, self.id, pipeline)

@@ -31,10 +31,12 @@ def of_partition(
     :param generation: the generation
     :param last_at: return only the receipt that begins nearest before this position, and the later ones
     """
-    here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
-    query = sa.select(tables.receipt).where(here).order_by(_R.range_start)
+    of_generation = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
+    query = sa.select(tables.receipt).where(of_generation).order_by(_R.range_start)
     if last_at is not None:
-        nearest = sa.select(sa.func.max(_R.range_start)).where(here, _R.range_start < last_at).scalar_subquery()
+        nearest = (
+            sa.select(sa.func.max(_R.range_start)).where(of_generation, _R.range_start < last_at).scalar_subquery()
+        )
         query = query.where(_R.range_start >= sa.func.coalesce(nearest, last_at))
     return [from_row(row) for row in connection.execute(query).mappings()]
 
@@ -48,6 +50,6 @@ def newest(connection: Connection, pipeline: str, partition: str, generation: in
     :param generation: the generation
     :param limit: maximum number of receipts
     """
-    here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
-    query = sa.select(tables.receipt).where(here).order_by(_R.range_start.desc()).limit(limit)
+    of_generation = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
+    query = sa.select(tables.receipt).where(of_generation).order_by(_R.range_start.desc()).limit(limit)
     return [from_row(row) for row in connection.execute(query).mappings()][::-1]

@@ -68,11 +68,11 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
                 continue
             numbers = known.numbers if known.epoch == raised else [known.runs[-1][1]]
             found.update(BatchKey(known.generation, partition, number) for number in numbers)
-    here = sa.and_(_B.pipeline == pipeline, _B.receipt.is_not(None))
+    receipted = sa.and_(_B.pipeline == pipeline, _B.receipt.is_not(None))
     columns = (_B.generation, _B.partition, _B.seq, _B.range_start, _B.range_end)
-    gone = accepted(connection, pipeline)
-    for *key, start, end in connection.execute(sa.select(*columns).where(here)):
-        if not gone.covers(BatchKey(*key), Range(start, end)):
+    accepted_losses = accepted(connection, pipeline)
+    for *key, start, end in connection.execute(sa.select(*columns).where(receipted)):
+        if not accepted_losses.covers(BatchKey(*key), Range(start, end)):
             found.add(BatchKey(*key))
     return sorted(found)
 
@@ -103,8 +103,10 @@ def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str
 
 def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
     """Return the losses that a user has accepted last, which contain those that were accepted before."""
-    here = sa.and_(_E.pipeline == pipeline, _E.kind.in_((ACCEPTED, "forgotten")))
-    newest = connection.execute(sa.select(_E.kind, _E.detail).where(here).order_by(_E.id.desc()).limit(1)).one_or_none()
+    of_pipeline = sa.and_(_E.pipeline == pipeline, _E.kind.in_((ACCEPTED, "forgotten")))
+    newest = connection.execute(
+        sa.select(_E.kind, _E.detail).where(of_pipeline).order_by(_E.id.desc()).limit(1)
+    ).one_or_none()
     return AcceptedSink.from_json(newest.detail) if newest is not None and newest.kind == ACCEPTED else AcceptedSink()
 
 

@@ -21,10 +21,10 @@ from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.recovery import PartitionAccount
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
-from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.queries import range_receipts
+from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.store import partition_history, tables
-from airflow_provider_ckpt.ledger.store import partitions as store
+from airflow_provider_ckpt.ledger.store import partitions as partition_store
 from airflow_provider_ckpt.ledger.types import Totals
 
 _EVENTS_SEARCHED = 1000
@@ -52,11 +52,11 @@ def require_pipeline(connection: Connection, pipeline: str) -> sa.Row[Any]:
     return row
 
 
-def partitions(connection: Connection, pipeline: str) -> dict[str, store.LoadedPartition]:
+def partitions(connection: Connection, pipeline: str) -> dict[str, partition_store.LoadedPartition]:
     """Return every partition with its batches; empty if the pipeline has never run."""
     column = tables.pipeline.c
     phase = connection.execute(sa.select(column.phase).where(column.name == pipeline)).scalar_one_or_none()
-    return {} if phase is None else store.load(connection, pipeline, Phase(phase))
+    return {} if phase is None else partition_store.load(connection, pipeline, Phase(phase))
 
 
 def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None) -> list[SourceFile]:
@@ -111,10 +111,10 @@ def events_after(connection: Connection, pipeline: str, after: int, limit: int) 
     :param limit: maximum number of events
     :raises LedgerStateError: if some of them were garbage-collected
     """
-    gone = require_pipeline(connection, pipeline).collected_to
-    if gone is not None and after < gone:
+    collected_to = require_pipeline(connection, pipeline).collected_to
+    if collected_to is not None and after < collected_to:
         raise LedgerStateError(
-            f"events up to {gone} were garbage-collected, so the events after {after} are incomplete.",
+            f"events up to {collected_to} were garbage-collected, so the events after {after} are incomplete.",
             pipeline=pipeline,
             hint="Subscribe again without an event to continue from; that returns what is missing now.",
         )
@@ -151,8 +151,10 @@ def accounts(
     for name, item in stored.items():
         part = item.partition
         was = ago.get(name)
-        low = low_watermark(item.low, part.committed, was if was and was.generation == part.generation else None)
-        receipts = ranges.of_partition(connection, pipeline, name, part.generation, last_at=low)
+        low = low_watermark(
+            item.low_watermark, part.committed, was if was and was.generation == part.generation else None
+        )
+        receipts = range_receipts.of_partition(connection, pipeline, name, part.generation, last_at=low)
         receipts += map(RangeReceipt.of, item.unconfirmed.values())
         found.append(PartitionAccount(part, low, receipts, settled.get(name)))
     return found
@@ -179,7 +181,7 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
         "generation": row.generation,
         "declaration": row.document,
         "lease": _lease(connection, pipeline),
-        "begun_by": _begun_by(connection, pipeline),
+        "begun_by": _last_begun_by(connection, pipeline),
         "partitions": [_partition(item) for item in stored.values()],
         "batches": _by_state(batches),
         "records": Totals().plus(item.totals for item in stored.values()).to_json(),
@@ -192,11 +194,11 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
 
 
 def _newest_receipts(connection: Connection, pipeline: str, partition: Partition) -> list[list[int]]:
-    found = ranges.newest(connection, pipeline, partition.id, partition.generation, limit=_LIST_LIMIT)
+    found = range_receipts.newest(connection, pipeline, partition.id, partition.generation, limit=_LIST_LIMIT)
     return [[r.range.start, r.range.end, r.batches, *r.counts.to_json().values()] for r in found]
 
 
-def _begun_by(connection: Connection, pipeline: str) -> str | None:
+def _last_begun_by(connection: Connection, pipeline: str) -> str | None:
     """Return who last began batches, if the newest events contain it."""
     c = tables.event.c
     newest = (
@@ -206,8 +208,8 @@ def _begun_by(connection: Connection, pipeline: str) -> str | None:
         .limit(_EVENTS_SEARCHED)
         .subquery()
     )
-    started = sa.select(newest.c.actor).where(newest.c.kind == "begun").order_by(newest.c.id.desc()).limit(1)
-    return connection.execute(started).scalar_one_or_none()
+    newest_begin = sa.select(newest.c.actor).where(newest.c.kind == "begun").order_by(newest.c.id.desc()).limit(1)
+    return connection.execute(newest_begin).scalar_one_or_none()
 
 
 def is_leased(connection: Connection, pipeline: str) -> bool:
@@ -220,11 +222,11 @@ def _lease(connection: Connection, pipeline: str) -> dict[str, Any]:
     row = connection.execute(sa.select(c.owner, c.epoch, c.expires_at).where(c.pipeline == pipeline)).one_or_none()
     if row is None:
         return {"owner": None, "epoch": 0, "expires": None, "held": False}
-    held = row.owner is not None and row.expires_at > leases.database_time(connection)
-    return {"owner": row.owner, "epoch": row.epoch, "expires": row.expires_at.isoformat(), "held": held}
+    is_held = row.owner is not None and row.expires_at > lease_store.database_time(connection)
+    return {"owner": row.owner, "epoch": row.epoch, "expires": row.expires_at.isoformat(), "held": is_held}
 
 
-def _partition(item: store.LoadedPartition) -> dict[str, Any]:
+def _partition(item: partition_store.LoadedPartition) -> dict[str, Any]:
     part: Partition = item.partition
     return {
         "id": part.id,
@@ -233,7 +235,7 @@ def _partition(item: store.LoadedPartition) -> dict[str, Any]:
         "base": part.base,
         "committed": part.committed,
         "planned_end": part.planned_end,
-        "low_watermark": item.low,
+        "low_watermark": item.low_watermark,
         "ends_at": part.limit,
         "bound": item.bound,
         "records": item.totals.to_json(),

@@ -128,9 +128,9 @@ def load_some(
     :param partitions: ids of the partitions
     :param keys: the batches
     """
-    ahead = sa.or_(_BATCH.state.in_([state.value for state in RESOLVED]), _BATCH.cancelled)
+    resolved_or_cancelled = sa.or_(_BATCH.state.in_([state.value for state in RESOLVED]), _BATCH.cancelled)
     query = sa.select(*BATCH_COLUMNS).where(
-        _BATCH.pipeline == pipeline, _BATCH.partition.in_(sorted(partitions)), ahead
+        _BATCH.pipeline == pipeline, _BATCH.partition.in_(sorted(partitions)), resolved_or_cancelled
     )
     found = connection.execute(query).all()
     if wanted := key_runs(pipeline, keys):
@@ -160,7 +160,7 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
     """
     fresh: list[dict[str, Any]] = []
     single: list[dict[str, Any]] = []
-    alike: dict[tuple[tuple[str, Any], ...], list[BatchKey]] = {}
+    keys_by_change: dict[tuple[tuple[str, Any], ...], list[BatchKey]] = {}
     for was, batch in changed:
         row = batch_row(pipeline, batch)
         if was is None:
@@ -173,22 +173,22 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
         if (
             was.error is batch.error
             and was.receipt is batch.receipt
-            and (changes in alike or len(alike) < _MAX_SHARED_UPDATES)
+            and (changes in keys_by_change or len(keys_by_change) < _MAX_SHARED_UPDATES)
         ):
-            alike.setdefault(changes, []).append(batch.key)
+            keys_by_change.setdefault(changes, []).append(batch.key)
         else:
             single.append(row)
     bulk_sql.insert(connection, tables.batch, fresh)
     bulk_sql.upsert(connection, tables.batch, single)
-    for changes, keys in alike.items():
+    for changes, keys in keys_by_change.items():
         bulk_sql.update_runs(connection, tables.batch, "seq", key_runs(pipeline, keys), dict(changes))
 
 
 def key_runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
     """Return batches as rows of runs of numbers, as :mod:`~airflow_provider_ckpt.ledger.store.bulk_sql` takes them."""
-    places: dict[tuple[int, str], list[int]] = {}
+    numbers_by_partition: dict[tuple[int, str], list[int]] = {}
     for key in keys:
-        places.setdefault((key.generation, key.partition), []).append(key.seq)
+        numbers_by_partition.setdefault((key.generation, key.partition), []).append(key.seq)
     return [
         {
             "pipeline": pipeline,
@@ -197,6 +197,6 @@ def key_runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
             bulk_sql.FIRST: first,
             bulk_sql.LAST: last,
         }
-        for (generation, partition), numbers in places.items()
+        for (generation, partition), numbers in numbers_by_partition.items()
         for first, last in bulk_sql.runs(numbers)
     ]

@@ -117,10 +117,10 @@ def _sqlite(path: Path) -> Engine:
 
 
 @contextmanager
-def translate_errors(place: str) -> Iterator[None]:
+def translate_errors(description: str) -> Iterator[None]:
     """Turn driver errors into one-line errors.
 
-    :param place: location of the ledger, see :func:`describe`
+    :param description: location of the ledger, see :func:`describe`
     :raises LedgerUnavailableError: if the database did not execute a statement
     :raises LedgerStateError: if the database cannot store a value
     """
@@ -129,19 +129,19 @@ def translate_errors(place: str) -> Iterator[None]:
     except (DataError, OverflowError, UnicodeEncodeError) as error:
         cause = error.orig if isinstance(error, DataError) else error
         raise LedgerStateError(
-            f"the ledger in {place} cannot store a value: {str(cause).strip().splitlines()[0]}.",
+            f"the ledger in {description} cannot store a value: {str(cause).strip().splitlines()[0]}.",
             hint="Nothing of this command was stored; positions must fit into 64 bits, and names into UTF-8.",
         ) from error
     except DBAPIError as error:
         lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
         raise LedgerUnavailableError(
-            f"the ledger in {place} did not answer as it should: {lines[0]}.",
+            f"the ledger in {description} did not answer as it should: {lines[0]}.",
             hint=_hint(lines[0]),
             sqlstate=getattr(error.orig, "pgcode", None),
             recoverable=True,
         ) from error
     except PoolTimeout as error:
-        raise LedgerUnavailableError(f"no connection to the ledger in {place} became free in time.") from error
+        raise LedgerUnavailableError(f"no connection to the ledger in {description} became free in time.") from error
 
 
 def _hint(line: str) -> str:
@@ -160,15 +160,15 @@ def _hint(line: str) -> str:
 
 
 @contextmanager
-def open_transaction(engine: Engine, place: str, patience: timedelta | None = None) -> Iterator[Connection]:
+def open_transaction(engine: Engine, description: str, patience: timedelta | None = None) -> Iterator[Connection]:
     """Open one command's transaction: either all of it is stored or nothing.
 
     :param engine: engine on the ledger
-    :param place: location of the ledger, see :func:`describe`
+    :param description: location of the ledger, see :func:`describe`
     :param patience: limit on the duration of a statement and on waiting for another command; None for the default
     """
     with (
-        translate_errors(place),
+        translate_errors(description),
         engine.connect() as connection,
         _sqlite_timeout(connection, patience),
         connection.begin(),
@@ -195,9 +195,9 @@ def _sqlite_timeout(connection: Connection, patience: timedelta | None) -> Itera
 
 
 @contextmanager
-def open_snapshot(engine: Engine, place: str) -> Iterator[Connection]:
+def open_snapshot(engine: Engine, description: str) -> Iterator[Connection]:
     """Open a consistent snapshot that blocks no command."""
-    with translate_errors(place), engine.connect() as connection:
+    with translate_errors(description), engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             yield connection.execution_options(ckpt_begin="BEGIN")
         else:

@@ -51,14 +51,14 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
     order = (_D.generation, _D.partition, _D.seq, _D.error_type, _D.ordinal)
     if batches is None:
         return [_entry(row) for row in connection.execute(query.order_by(*order)).mappings()]
-    places: dict[tuple[int, str], list[int]] = {}
+    numbers_by_partition: dict[tuple[int, str], list[int]] = {}
     for key in set(batches):
-        places.setdefault((key.generation, key.partition), []).append(key.seq)
+        numbers_by_partition.setdefault((key.generation, key.partition), []).append(key.seq)
     found: list[IndexEntry] = []
-    for (generation, partition), numbers in sorted(places.items()):
-        here = query.where(_D.generation == generation, _D.partition == partition).order_by(*order)
+    for (generation, partition), numbers in sorted(numbers_by_partition.items()):
+        of_partition = query.where(_D.generation == generation, _D.partition == partition).order_by(*order)
         for at in range(0, len(numbers), _AT_ONCE):
-            rows = connection.execute(here.where(_D.seq.in_(sorted(numbers)[at : at + _AT_ONCE]))).mappings()
+            rows = connection.execute(of_partition.where(_D.seq.in_(sorted(numbers)[at : at + _AT_ONCE]))).mappings()
             found += [_entry(row) for row in rows]
     return found
 
@@ -73,8 +73,8 @@ def load_rereads(connection: Connection, pipeline: str) -> list[RereadRange]:
     found = []
     for generation, partition, base, committed, side_end in rows:
         key = BatchKey(generation, partition, 0)
-        if not key.dead_letters:
-            end = (side_end if side_end is not None else committed) if key.side else None
+        if not key.is_replay:
+            end = (side_end if side_end is not None else committed) if key.is_side_partition else None
             found.append(RereadRange(key.source, generation, base, end))
     return found
 
@@ -107,13 +107,13 @@ def update_index(
     :param replays: dead letters that each side partition replays, by its id
     :param recalled: those of the replays that the ledger had forgotten
     """
-    plain = [item for item in fresh if not item[0].key.dead_letters]
+    of_source = [item for item in fresh if not item[0].key.is_replay]
     bulk_sql.insert_missing(
-        connection, tables.dead_letter, [row for r, t in plain for row in _new_rows(pipeline, r, t)]
+        connection, tables.dead_letter, [row for r, t in of_source for row in _new_rows(pipeline, r, t)]
     )
     receipts: dict[str, list[tuple[Receipt, Mapping[str, int]]]] = {name: [] for name in recalled.replays}
     for item in fresh:
-        if item[0].key.dead_letters and item[0].key.partition in replays:
+        if item[0].key.is_replay and item[0].key.partition in replays:
             receipts.setdefault(item[0].key.partition, []).append(item)
     for name in sorted(receipts, key=side_generation):  # a later replay may send what an earlier one parked again
         if name in recalled.replays:
@@ -212,11 +212,11 @@ def select_open(connection: Connection, pipeline: str, dead_letters: Sequence[De
     :param pipeline: name of the pipeline
     :param dead_letters: dead letters to look up
     """
-    stretches = load_rereads(connection, pipeline)
+    rereads = load_rereads(connection, pipeline)
     entries = [
         entry
         for entry in load(connection, pipeline, {item.key for item in dead_letters})
-        if newest_reread(entry, stretches) is None
+        if newest_reread(entry, rereads) is None
     ]
     return [part for item in dead_letters for part in update_entries(entries, [item], REPLAYABLE)[0]]
 
@@ -288,7 +288,7 @@ def _new_rows(pipeline: str, receipt: Receipt, types: Mapping[str, int]) -> list
         IndexEntry(
             DeadLetters(key, name, 0, records, receipt.attempt, receipt.epoch),
             receipt.range,
-            DeadLetterState.PARKED_AGAIN if key.dead_letters else DeadLetterState.PARKED,
+            DeadLetterState.PARKED_AGAIN if key.is_replay else DeadLetterState.PARKED,
             receipt.at,
         )
         for name, records in named.items()

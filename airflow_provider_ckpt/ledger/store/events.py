@@ -53,8 +53,8 @@ def event_rows(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict
         if kind == "acked":
             kind = _VERDICT_KINDS.get(event.detail["verdict"], kind)
         if kind not in _ROUTINE:
-            place = {"generation": event.generation, "partition": event.partition or None, "seq": event.seq}
-            rows.append(event_row(lease, at, kind, event.detail) | place)
+            position = {"generation": event.generation, "partition": event.partition or None, "seq": event.seq}
+            rows.append(event_row(lease, at, kind, event.detail) | position)
     return rows
 
 

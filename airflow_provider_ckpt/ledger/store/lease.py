@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core import lease as decisions
+from airflow_provider_ckpt.core import lease as core_lease
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
 from airflow_provider_ckpt.core.tickets import Phase
@@ -50,7 +50,7 @@ def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or it was released
     """
     with _with_pipeline_name(pipeline):
-        return decisions.check(lock_row(connection, pipeline), epoch, owner)
+        return core_lease.check(lock_row(connection, pipeline), epoch, owner)
 
 
 def acquire(
@@ -83,13 +83,13 @@ def acquire(
     )
     fresh = {"pipeline": pipeline, "owner": None, "epoch": 0, "ttl_ms": 0, "expires_at": moment}
     insert_missing(connection, tables.lease, [fresh])
-    held = lock_row(connection, pipeline)
-    assert held is not None
+    row = lock_row(connection, pipeline)
+    assert row is not None
     with _with_pipeline_name(pipeline):
-        granted, reason = decisions.grant(
-            held, owner, now=database_time(connection), ttl=ttl, at_least=at_least, is_dead=is_dead, force=force
+        granted, reason = core_lease.grant(
+            row, owner, now=database_time(connection), ttl=ttl, at_least=at_least, is_dead=is_dead, force=force
         )
-    return _store(connection, pipeline, granted), held, reason
+    return _store(connection, pipeline, granted), row, reason
 
 
 def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Lease:
@@ -101,17 +101,17 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :param owner: owner of the lease
     :raises StaleEpochError: see :func:`check`
     """
-    held = lock_row(connection, pipeline)
+    row = lock_row(connection, pipeline)
     with _with_pipeline_name(pipeline):
-        return _store(connection, pipeline, decisions.renew(held, epoch, owner, now=database_time(connection)))
+        return _store(connection, pipeline, core_lease.renew(row, epoch, owner, now=database_time(connection)))
 
 
 def release(connection: Connection, lease: Lease) -> bool:
     """Release the lease; return whether this owner and epoch held it."""
-    held = lock_row(connection, lease.pipeline)
-    if held is None or (held.epoch, held.owner) != (lease.epoch, lease.owner):
+    row = lock_row(connection, lease.pipeline)
+    if row is None or (row.epoch, row.owner) != (lease.epoch, lease.owner):
         return False
-    _store(connection, lease.pipeline, replace(held, owner=None, expires_at=database_time(connection)))
+    _store(connection, lease.pipeline, replace(row, owner=None, expires_at=database_time(connection)))
     return True
 
 

@@ -33,27 +33,27 @@ def move_low_watermarks(
     :param idle: move it even if no snapshot is due
     :returns: an event for each range without a receipt that the low watermark had to pass
     """
-    live = [item for item in items if item.stood is not None and not item.rewound]
+    continuing = [item for item in items if item.snapshot is not None and not item.rewound]
     if not window:
-        for item in live:
-            item.low = max(item.low, item.partition.committed)
+        for item in continuing:
+            item.low_watermark = max(item.low_watermark, item.partition.committed)
         return []
     due = [
         item
-        for item in live
+        for item in continuing
         if idle or (item.moved_at and partition_history.is_snapshot_due(item.moved_at, item.marked_at, now))
     ]
-    then = partition_history.snapshots_at(
+    snapshots = partition_history.snapshots_at(
         connection, pipeline, now - window, {item.partition.id: item.before_row for item in due}
     )
     events: list[Event] = []
     for item in due:
-        part, was = item.partition, then.get(item.partition.id)
-        to = low_watermark(
-            item.low, part.committed, was if was is not None and was.generation == part.generation else None
+        part, was = item.partition, snapshots.get(item.partition.id)
+        position = low_watermark(
+            item.low_watermark, part.committed, was if was is not None and was.generation == part.generation else None
         )
-        if to > part.committed:
+        if position > part.committed:
             partitions.load_all_batches(connection, pipeline, item)
-        events += expiry_events(part, item.low, to)
-        item.low = to
+        events += expiry_events(part, item.low_watermark, position)
+        item.low_watermark = position
     return events

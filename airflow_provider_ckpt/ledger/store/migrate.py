@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, Connection
 
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
-from airflow_provider_ckpt.ledger.store import database as engines
+from airflow_provider_ckpt.ledger.store import database
 from airflow_provider_ckpt.ledger.store.tables import HEAD, VERSION_TABLE
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def alembic_config(connection: Connection | None = None) -> Config:
     """
     from alembic.config import Config
 
-    made = Config()
-    made.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    made.set_main_option("path_separator", "os")
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
     if connection is not None:
-        made.attributes["connection"] = connection
-    return made
+        config.attributes["connection"] = connection
+    return config
 
 
 def upgrade(url: str, *, create: bool = False) -> None:
@@ -55,7 +55,7 @@ def upgrade(url: str, *, create: bool = False) -> None:
     """
     from alembic import command
 
-    parsed = engines.parse_url(url)
+    parsed = database.parse_url(url)
     if create:
         create_file(parsed)
     require_file(parsed)
@@ -66,19 +66,19 @@ def downgrade(url: str, revision: str) -> None:
     """Take a ledger back to an older revision; ``base`` drops its tables."""
     from alembic import command
 
-    parsed = engines.parse_url(url)
+    parsed = database.parse_url(url)
     require_file(parsed)
     _migrate(parsed, lambda alembic: command.downgrade(alembic, revision))
 
 
 def current_revision(url: str) -> str | None:
     """Return the revision of a ledger, or None if there is no ledger."""
-    parsed = engines.parse_url(url)
+    parsed = database.parse_url(url)
     if not _file_exists(parsed):
         return None
-    engine = engines.create_engine(parsed)
+    engine = database.create_engine(parsed)
     try:
-        with engines.open_snapshot(engine, engines.describe(parsed)) as connection:
+        with database.open_snapshot(engine, database.describe(parsed)) as connection:
             return revision(connection)
     finally:
         engine.dispose()
@@ -91,17 +91,18 @@ def revision(connection: Connection) -> str | None:
     return connection.execute(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))).scalar()
 
 
-def require_head(connection: Connection, place: str) -> None:
+def require_head(connection: Connection, description: str) -> None:
     """Check that a ledger is at the revision that this code needs.
 
     :raises LedgerUnavailableError: if it is not; names the command to run
     """
     found = revision(connection)
     if found is None:
-        raise LedgerUnavailableError(f"there is no ledger in {place} yet.", hint=engines.MIGRATE)
+        raise LedgerUnavailableError(f"there is no ledger in {description} yet.", hint=database.MIGRATE)
     if found != HEAD:
         raise LedgerUnavailableError(
-            f"the ledger in {place} is at revision {found}, and this version works with {HEAD}.", hint=engines.MIGRATE
+            f"the ledger in {description} is at revision {found}, and this version works with {HEAD}.",
+            hint=database.MIGRATE,
         )
 
 
@@ -112,7 +113,7 @@ def require_file(url: URL) -> None:
     """
     if not _file_exists(url):
         raise LedgerUnavailableError(
-            f"there is no ledger: {engines.describe(url)} does not exist.", hint=engines.MIGRATE
+            f"there is no ledger: {database.describe(url)} does not exist.", hint=database.MIGRATE
         )
 
 
@@ -135,15 +136,15 @@ def create_file(url: URL) -> None:
                 private_files.create(path).close()
     except OSError as error:
         raise LedgerUnavailableError(
-            f"{engines.describe(url)} cannot be created: {error.strerror}.",
+            f"{database.describe(url)} cannot be created: {error.strerror}.",
             hint="Choose another location for the ledger.",
         ) from error
 
 
 def _migrate(url: URL, action: Callable[[Config], None]) -> None:
-    engine = engines.create_engine(url)
+    engine = database.create_engine(url)
     try:
-        with engines.open_transaction(engine, engines.describe(url)) as connection:
+        with database.open_transaction(engine, database.describe(url)) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(VERSION_TABLE))))
             action(alembic_config(connection))

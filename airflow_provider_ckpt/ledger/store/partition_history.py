@@ -34,21 +34,21 @@ def record_move(pipeline: str, item: LoadedPartition, now: datetime) -> dict[str
     :param item: the partition; its ``moved_at`` and ``marked_at`` are updated
     :param now: time of the command
     """
-    part, stood = item.partition, item.stood
-    if stood == PartitionSnapshot(part.generation, part.committed, part.planned_end):
+    part, snapshot = item.partition, item.snapshot
+    if snapshot == PartitionSnapshot(part.generation, part.committed, part.planned_end):
         return None
     since = item.moved_at
     item.moved_at = now if since is None else max(now, since)
-    if stood is None or since is None or not is_snapshot_due(since, item.marked_at, now):
+    if snapshot is None or since is None or not is_snapshot_due(since, item.marked_at, now):
         return None
     item.marked_at = since
     return {
         "pipeline": pipeline,
         "partition": part.id,
         "at": since,
-        "generation": stood.generation,
-        "committed": stood.committed,
-        "planned_end": stood.planned_end,
+        "generation": snapshot.generation,
+        "committed": snapshot.committed,
+        "planned_end": snapshot.planned_end,
     }
 
 
@@ -77,8 +77,8 @@ def snapshots_at(
         .correlate(tables.partition)
         .scalar_subquery()
     )
-    here = sa.and_(_P.pipeline == pipeline, _P.partition.in_(moved))
-    times = sa.select(_P.partition, newest.label("at")).where(here).subquery()
+    of_partitions = sa.and_(_P.pipeline == pipeline, _P.partition.in_(moved))
+    times = sa.select(_P.partition, newest.label("at")).where(of_partitions).subquery()
     query = sa.select(_M.partition, _M.generation, _M.committed, _M.planned_end).join(
         times, sa.and_(_M.pipeline == pipeline, _M.partition == times.c.partition, _M.at == times.c.at)
     )
@@ -112,9 +112,9 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
 
 def collected_ends(connection: Connection, pipeline: str) -> dict[str, KnownReceipts]:
     """Return the end positions of side partitions that were garbage-collected."""
-    stands = sa.exists().where(_P.pipeline == _G.pipeline, _P.partition == _G.partition)
+    still_exists = sa.exists().where(_P.pipeline == _G.pipeline, _P.partition == _G.partition)
     query = sa.select(_G.partition, _G.generation, _G.committed)
-    rows = connection.execute(query.where(_G.pipeline == pipeline, _G.committed.is_not(None), ~stands))
+    rows = connection.execute(query.where(_G.pipeline == pipeline, _G.committed.is_not(None), ~still_exists))
     return {row.partition: KnownReceipts(row.generation, row.committed) for row in rows}
 
 

@@ -21,9 +21,9 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.ledger.store import batches as rows
+from airflow_provider_ckpt.ledger.store import batches as batch_store
 from airflow_provider_ckpt.ledger.store import bulk_sql, partition_history, tables
-from airflow_provider_ckpt.ledger.store import receipts as merging
+from airflow_provider_ckpt.ledger.store import receipts as receipt_store
 from airflow_provider_ckpt.ledger.store.receipted_batches import with_receipts
 from airflow_provider_ckpt.ledger.types import PartitionRecord, Totals
 
@@ -39,12 +39,12 @@ class LoadedPartition:
     :param bound: newest closed bound that planning recorded
     :param state: values that the source wants to see at its next planning
     :param unconfirmed: batches below the checkpoint that were sent at most once and not confirmed since, by seq
-    :param merged: batches whose receipts are merged into those of their generation at the next :func:`write`
+    :param receipts_to_merge: batches whose receipts are merged into those of their generation at the next :func:`write`
     :param ended: outcomes of attempts for which the batch's new state is not enough, by seq
     :param before: batches as they were loaded or last written, by seq
     :param before_row: the partition's row as it was loaded or last written
-    :param whole: whether all batches were loaded; else only the named, the resolved and the cancelled ones
-    :ivar low: low watermark
+    :param complete: whether all batches were loaded; else only the named, the resolved and the cancelled ones
+    :ivar low_watermark: low watermark
     :ivar totals: sums of this generation's batches below the checkpoint
     :ivar receipted: batches that have a receipt of the newest epoch, see ``receipted_batches.py``
     :ivar moved_at: time at which the checkpoint or the planned end last moved
@@ -56,12 +56,12 @@ class LoadedPartition:
     bound: int | None
     state: Mapping[str, Any]
     unconfirmed: dict[int, Batch] = field(default_factory=dict)
-    merged: list[Batch] = field(default_factory=list)
+    receipts_to_merge: list[Batch] = field(default_factory=list)
     ended: dict[int, tuple[AttemptOutcome, ErrorType | None]] = field(default_factory=dict)
     before: dict[int, Batch] = field(default_factory=dict)
     before_row: dict[str, Any] = field(default_factory=dict)
-    whole: bool = True
-    low: int = field(init=False)
+    complete: bool = True
+    low_watermark: int = field(init=False)
     totals: Totals = field(init=False)
     receipted: Mapping[str, Any] | None = field(init=False)
     moved_at: datetime | None = field(init=False)
@@ -69,7 +69,7 @@ class LoadedPartition:
 
     def __post_init__(self) -> None:
         row = self.before_row
-        self.low = row.get("low", self.partition.base)
+        self.low_watermark = row.get("low", self.partition.base)
         self.totals = Totals.from_json(row) if row else Totals()
         self.moved_at, self.marked_at = row.get("moved_at"), row.get("marked_at")
         self.receipted = row.get("receipted")
@@ -78,10 +78,12 @@ class LoadedPartition:
     def record(self) -> PartitionRecord:
         """The partition for callers outside the ledger."""
         first = min((batch.range.start for batch in self.unconfirmed.values()), default=None)
-        return PartitionRecord(self.partition, self.identity, self.state, self.bound, first, self.low, self.totals)
+        return PartitionRecord(
+            self.partition, self.identity, self.state, self.bound, first, self.low_watermark, self.totals
+        )
 
     @property
-    def stood(self) -> PartitionSnapshot | None:
+    def snapshot(self) -> PartitionSnapshot | None:
         """Snapshot of the partition as it was loaded; None if it is new."""
         row = self.before_row
         return PartitionSnapshot(row["generation"], row["committed"], row["planned_end"]) if row else None
@@ -89,7 +91,7 @@ class LoadedPartition:
     @property
     def rewound(self) -> bool:
         """True if a rewind has ended the generation in which it was loaded."""
-        return self.stood is not None and self.stood.generation != self.partition.generation
+        return self.snapshot is not None and self.snapshot.generation != self.partition.generation
 
     def confirm(self, receipt: Receipt) -> bool:
         """Resolve a batch that was sent at most once, now that its receipt is known; return whether there was one."""
@@ -98,7 +100,7 @@ class LoadedPartition:
             return False
         del self.unconfirmed[batch.key.seq]
         state = VERDICT_STATE[receipt.verdict]
-        self.merged.append(Batch(batch.key, batch.range, state, attempts=batch.attempts, receipt=receipt))
+        self.receipts_to_merge.append(Batch(batch.key, batch.range, state, attempts=batch.attempts, receipt=receipt))
         return True
 
     def row(self, pipeline: str) -> dict[str, Any]:
@@ -116,7 +118,7 @@ class LoadedPartition:
             "side_end": part.limit,
             "bound": self.bound,
             "state": dict(self.state),
-            "low": self.low,
+            "low": self.low_watermark,
             "moved_at": self.moved_at,
             "marked_at": self.marked_at,
             "receipted": self.receipted,
@@ -159,11 +161,11 @@ def load(
     if isinstance(batches_of, Mapping):
         known = {name: stored[name].partition.generation for name in batches_of if name in stored}
         keys = [BatchKey(known[name], name, number) for name in known for number in batches_of[name]]
-        _add_batches(stored, rows.load_some(connection, pipeline, known, keys))
+        _add_batches(stored, batch_store.load_some(connection, pipeline, known, keys))
         for name in known:
-            stored[name].whole = False
+            stored[name].complete = False
     else:
-        _add_batches(stored, rows.load_all(connection, pipeline, batches_of))
+        _add_batches(stored, batch_store.load_all(connection, pipeline, batches_of))
     return stored
 
 
@@ -174,14 +176,14 @@ def load_all_batches(connection: Connection, pipeline: str, item: LoadedPartitio
     :param pipeline: name of the pipeline
     :param item: the partition
     """
-    if not item.whole:
-        _add_batches({item.partition.id: item}, rows.load_all(connection, pipeline, [item.partition.id]))
-        item.whole = True
+    if not item.complete:
+        _add_batches({item.partition.id: item}, batch_store.load_all(connection, pipeline, [item.partition.id]))
+        item.complete = True
 
 
 def _add_batches(stored: Mapping[str, LoadedPartition], found: Iterable[Any]) -> None:
     for row in found:
-        batch = rows.batch_from(row)
+        batch = batch_store.batch_from(row)
         item = stored[batch.key.partition]
         if batch.key.generation == item.partition.generation and batch.key.seq not in item.before:
             _add_batch(item, batch)
@@ -203,22 +205,22 @@ def write(connection: Connection, pipeline: str, items: Sequence[LoadedPartition
     :param items: the partitions
     :param now: time of the command, which is stored with attempts that ended and partitions that moved
     """
-    changed: list[rows.Change] = []
-    gone: list[dict[str, Any]] = []
+    changed: list[batch_store.Change] = []
+    removed: list[dict[str, Any]] = []
     endings: list[dict[str, Any]] = []
     afters = [_sort_passed_batches(item) for item in items]
     for item, after in zip(items, afters, strict=True):
         fresh = [(was, b) for seq, b in after.items() if (was := item.before.get(seq)) is not b]
         changed += fresh
-        resolved = [b.receipt for b in (*item.merged, *(b for _, b in fresh)) if b.receipt is not None]
+        resolved = [b.receipt for b in (*item.receipts_to_merge, *(b for _, b in fresh)) if b.receipt is not None]
         item.receipted = with_receipts(item.receipted, item.partition.generation, resolved)
-        place = {"pipeline": pipeline, "partition": item.partition.id, "generation": item.before_row.get("generation")}
-        gone += rows.key_runs(pipeline, (batch.key for seq, batch in item.before.items() if seq not in after))
-        endings += [{**place, **ending, "ended_at": now} for ending in _ended_attempts(item, after)]
+        key = {"pipeline": pipeline, "partition": item.partition.id, "generation": item.before_row.get("generation")}
+        removed += batch_store.key_runs(pipeline, (batch.key for seq, batch in item.before.items() if seq not in after))
+        endings += [{**key, **ending, "ended_at": now} for ending in _ended_attempts(item, after)]
     bulk_sql.update(connection, tables.attempt, endings, unset="outcome")
-    bulk_sql.delete_runs(connection, tables.batch, "seq", gone)
-    bulk_sql.delete_runs(connection, tables.attempt, "seq", gone)
-    rows.write(connection, pipeline, changed)
+    bulk_sql.delete_runs(connection, tables.batch, "seq", removed)
+    bulk_sql.delete_runs(connection, tables.attempt, "seq", removed)
+    batch_store.write(connection, pipeline, changed)
     _write_receipts(connection, pipeline, items)
     bulk_sql.upsert(
         connection,
@@ -230,7 +232,7 @@ def write(connection: Connection, pipeline: str, items: Sequence[LoadedPartition
     bulk_sql.upsert(connection, tables.partition, [row for row, before in zip(new, old, strict=True) if row != before])
     for item, row, after in zip(items, new, afters, strict=True):
         item.before, item.before_row = after, row
-        item.merged, item.ended, item.partition.passed = [], {}, []
+        item.receipts_to_merge, item.ended, item.partition.passed = [], {}, []
 
 
 def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch], run: str, now: datetime) -> None:
@@ -261,13 +263,13 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
 def _sort_passed_batches(item: LoadedPartition) -> dict[int, Batch]:
     """Divide batches that the checkpoint has passed into receipts and unconfirmed; return the batches that stay."""
     if item.rewound:
-        item.merged += item.unconfirmed.values()
+        item.receipts_to_merge += item.unconfirmed.values()
         item.unconfirmed.clear()
     for batch in item.partition.passed:
         if batch.state is BatchState.SENT and not item.rewound:
             item.unconfirmed[batch.key.seq] = batch
         else:
-            item.merged.append(batch)
+            item.receipts_to_merge.append(batch)
     return item.partition.batches | item.unconfirmed
 
 
@@ -275,27 +277,29 @@ def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Loade
     """Store receipts, merged below the low watermark and single above it, and update the totals."""
     single: list[Batch] = []
     merged: list[tuple[Any, int]] = []
-    stretches: list[merging.RowRange] = []
+    ranges: list[receipt_store.RowRange] = []
     ended: list[dict[str, Any]] = []
     for item in items:
-        part, stood = item.partition, item.stood
-        low, totals = item.low, item.totals
-        receipts = merging.merge_batches(item.merged)
-        if stood is not None and item.rewound:
-            place = {"pipeline": pipeline, "generation": stood.generation, "partition": part.id}
-            ended.append({**place, "single_from": low, **totals.plus(receipts).to_json()})
-            item.low, item.totals = part.base, Totals()
+        part, snapshot = item.partition, item.snapshot
+        low, totals = item.low_watermark, item.totals
+        receipts = receipt_store.merge_batches(item.receipts_to_merge)
+        if snapshot is not None and item.rewound:
+            generation_key = {"pipeline": pipeline, "generation": snapshot.generation, "partition": part.id}
+            ended.append({**generation_key, "single_from": low, **totals.plus(receipts).to_json()})
+            item.low_watermark, item.totals = part.base, Totals()
         else:
             item.totals = totals.plus(receipts)
-            if stood is not None and item.before_row["low"] < min(low, stood.committed):
-                stretches.append(merging.RowRange(part.generation, part.id, item.before_row["low"], low))
-        above = [batch for batch in item.merged if batch.range.start >= low]
+            if snapshot is not None and item.before_row["low"] < min(low, snapshot.committed):
+                ranges.append(receipt_store.RowRange(part.generation, part.id, item.before_row["low"], low))
+        above = [batch for batch in item.receipts_to_merge if batch.range.start >= low]
         single += above
-        below = [batch for batch in item.merged if batch.range.start < low] if above else item.merged
-        merged += [(receipt, low) for receipt in (merging.merge_batches(below) if above else receipts)]
-    merging.compact(connection, pipeline, stretches)
-    merging.merge_into_rows(connection, pipeline, merged)
-    merging.add_single(connection, pipeline, single)
+        below = (
+            [batch for batch in item.receipts_to_merge if batch.range.start < low] if above else item.receipts_to_merge
+        )
+        merged += [(receipt, low) for receipt in (receipt_store.merge_batches(below) if above else receipts)]
+    receipt_store.compact(connection, pipeline, ranges)
+    receipt_store.merge_into_rows(connection, pipeline, merged)
+    receipt_store.add_single(connection, pipeline, single)
     bulk_sql.update(connection, tables.generation, ended)
 
 

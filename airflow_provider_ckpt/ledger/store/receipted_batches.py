@@ -50,12 +50,12 @@ def with_receipts(before: Mapping[str, Any] | None, generation: int, receipts: I
     :param generation: the partition's current generation
     :param receipts: the further receipts
     """
-    news = [receipt for receipt in receipts if receipt.key.generation == generation]
+    new_receipts = [receipt for receipt in receipts if receipt.key.generation == generation]
     known = ReceiptedBatches.from_json(before) if before else ReceiptedBatches(0, generation, ())
-    if not news:
+    if not new_receipts:
         return before
-    epoch = max(known.epoch, *(receipt.epoch for receipt in news))
-    goes_on = (known.epoch, known.generation) == (epoch, generation)
-    numbers = {receipt.key.seq for receipt in news if receipt.epoch == epoch}
-    runs = bulk_sql.runs(numbers.union(known.numbers if goes_on else ()))
+    epoch = max(known.epoch, *(receipt.epoch for receipt in new_receipts))
+    same_epoch = (known.epoch, known.generation) == (epoch, generation)
+    numbers = {receipt.key.seq for receipt in new_receipts if receipt.epoch == epoch}
+    runs = bulk_sql.runs(numbers.union(known.numbers if same_epoch else ()))
     return ReceiptedBatches(epoch, generation, tuple(runs[-_MAX_RUNS:])).to_json()

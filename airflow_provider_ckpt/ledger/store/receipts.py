@@ -51,21 +51,21 @@ def add_single(connection: Connection, pipeline: str, batches: Iterable[Batch]) 
     :param batches: the batches
     """
     fresh: dict[tuple[int, str, int], tuple[Any, ...]] = {}
-    again: list[tuple[Any, ...]] = []
+    replaced: list[tuple[Any, ...]] = []
     for batch in batches:
-        place = (batch.key.generation, batch.key.partition, batch.range.start)
-        row = (pipeline, *place, batch.range.end, *_totals_of(batch))
-        if place in fresh:
-            again.append(row)
+        position = (batch.key.generation, batch.key.partition, batch.range.start)
+        row = (pipeline, *position, batch.range.end, *_totals_of(batch))
+        if position in fresh:
+            replaced.append(row)
         else:
-            fresh[place] = row
+            fresh[position] = row
     if not fresh:
         return
     taken = _existing_starts(connection, pipeline, fresh)
     bulk_sql.insert_values(
-        connection, tables.receipt, _COLUMNS, [row for place, row in fresh.items() if place not in taken]
+        connection, tables.receipt, _COLUMNS, [row for position, row in fresh.items() if position not in taken]
     )
-    for row in [*(fresh[place] for place in taken & fresh.keys()), *again]:
+    for row in [*(fresh[position] for position in taken & fresh.keys()), *replaced]:
         named = [dict(zip(_COLUMNS, row, strict=True))]
         bulk_sql.upsert(connection, tables.receipt, named, added=tables.TOTALS, grown=("range_end", "at"))
 
@@ -88,38 +88,38 @@ def merge_into_rows(connection: Connection, pipeline: str, receipts: Sequence[tu
         fresh.setdefault((item.generation, item.partition), []).append(item)
     changed: list[RangeReceipt] = []
     absorbed: list[tuple[int, str, int]] = []
-    for place, items in fresh.items():
-        old = before.get(place, set())
+    for generation, items in fresh.items():
+        old = before.get(generation, set())
         merged = merge_receipts([*old, *items])
         changed += [item for item in merged if item not in old]
         starts = {item.range.start for item in merged}
-        absorbed += [(*place, item.range.start) for item in old if item.range.start not in starts]
-    _delete(connection, pipeline, [(*place, start, start) for *place, start in absorbed])
+        absorbed += [(*generation, item.range.start) for item in old if item.range.start not in starts]
+    _delete(connection, pipeline, [(*generation, start, start) for *generation, start in absorbed])
     bulk_sql.upsert(connection, tables.receipt, [_row(pipeline, item) for item in changed])
 
 
-def compact(connection: Connection, pipeline: str, stretches: Iterable[RowRange], *, dry: bool = False) -> int:
+def compact(connection: Connection, pipeline: str, ranges: Iterable[RowRange], *, dry_run: bool = False) -> int:
     """Merge the rows of some ranges, each with the row before it; return by how many the number of rows decreases.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param stretches: the ranges
-    :param dry: only count
+    :param ranges: the ranges
+    :param dry_run: only count
     """
-    made: list[RangeReceipt] = []
-    gone: list[tuple[Any, ...]] = []
+    merged: list[RangeReceipt] = []
+    removed: list[tuple[Any, ...]] = []
     fewer = 0
-    for stretch in stretches:
-        for row in connection.execute(_touching_groups(pipeline, stretch)).mappings():
-            item = from_row({**row, "generation": stretch.generation, "partition": stretch.partition})
-            made.append(item)
-            last = min(item.range.end, stretch.below - 1)
-            gone.append((stretch.generation, stretch.partition, item.range.start + 1, last))
+    for row_range in ranges:
+        for row in connection.execute(_touching_groups(pipeline, row_range)).mappings():
+            item = from_row({**row, "generation": row_range.generation, "partition": row_range.partition})
+            merged.append(item)
+            last = min(item.range.end, row_range.below - 1)
+            removed.append((row_range.generation, row_range.partition, item.range.start + 1, last))
             fewer += row["rows"] - 1
-    if dry:
+    if dry_run:
         return fewer
-    _delete(connection, pipeline, gone)
-    bulk_sql.upsert(connection, tables.receipt, [_row(pipeline, item) for item in made])
+    _delete(connection, pipeline, removed)
+    bulk_sql.upsert(connection, tables.receipt, [_row(pipeline, item) for item in merged])
     return fewer
 
 
@@ -131,8 +131,11 @@ def merge_batches(batches: Iterable[Batch]) -> list[RangeReceipt]:
     end = 0
     for batch in ordered:
         first = group[0].key if group else None
-        here = first is not None and (first.generation, first.partition) == (batch.key.generation, batch.key.partition)
-        if here and batch.range.start <= end:
+        same_partition = first is not None and (first.generation, first.partition) == (
+            batch.key.generation,
+            batch.key.partition,
+        )
+        if same_partition and batch.range.start <= end:
             group.append(batch)
             end = max(end, batch.range.end)
             continue
@@ -214,18 +217,18 @@ def _delete(connection: Connection, pipeline: str, ranges: Iterable[tuple[Any, .
 
 
 def _existing_starts(
-    connection: Connection, pipeline: str, places: Iterable[tuple[int, str, int]]
+    connection: Connection, pipeline: str, positions: Iterable[tuple[int, str, int]]
 ) -> set[tuple[int, str, int]]:
     """Return those of the given positions at which a row begins already, as an import may have brought it.
 
     The result may contain further positions between the least and the greatest of a partition.
     """
     ranges: dict[tuple[int, str], tuple[int, int]] = {}
-    for generation, partition, start in places:
+    for generation, partition, start in positions:
         first, last = ranges.get((generation, partition), (start, start))
         ranges[generation, partition] = (min(first, start), max(last, start))
     names = (*_PLACE, bulk_sql.FIRST, bulk_sql.LAST)
-    rows = [dict(zip(names, (pipeline, *place, *span), strict=True)) for place, span in ranges.items()]
+    rows = [dict(zip(names, (pipeline, *group, *span), strict=True)) for group, span in ranges.items()]
     found = _look_up(connection, _rows_beginning_in(connection.dialect.name), rows)
     return {(row["generation"], row["partition"], row["range_start"]) for row in found}
 
@@ -287,14 +290,22 @@ def _rows_beginning_in(dialect: str) -> sa.Select[Any]:
     )
 
 
-def _touching_groups(pipeline: str, stretch: RowRange) -> sa.Select[Any]:
+def _touching_groups(pipeline: str, row_range: RowRange) -> sa.Select[Any]:
     """Build the query that sums up groups of two or more rows of a range that touch or overlap."""
-    here = sa.and_(_R.pipeline == pipeline, _R.generation == stretch.generation, _R.partition == stretch.partition)
-    nearest = sa.select(sa.func.max(_R.range_start)).where(here, _R.range_start < stretch.start).scalar_subquery()
+    of_generation = sa.and_(
+        _R.pipeline == pipeline, _R.generation == row_range.generation, _R.partition == row_range.partition
+    )
+    nearest = (
+        sa.select(sa.func.max(_R.range_start)).where(of_generation, _R.range_start < row_range.start).scalar_subquery()
+    )
     reach = sa.func.max(_R.range_end).over(order_by=_R.range_start, rows=(None, -1))
     rows = (
         sa.select(tables.receipt, reach.label("reach"))
-        .where(here, _R.range_start >= sa.func.coalesce(nearest, stretch.start), _R.range_start < stretch.below)
+        .where(
+            of_generation,
+            _R.range_start >= sa.func.coalesce(nearest, row_range.start),
+            _R.range_start < row_range.below,
+        )
         .subquery("rows")
     ).c
     number = sa.func.sum(sa.case((rows.reach >= rows.range_start, 0), else_=1)).over(order_by=rows.range_start)

@@ -31,14 +31,14 @@ def load_index(setup: PipelineContext) -> DeadLetterIndex:
 
     :raises SinkError: if the sink is needed and cannot be read
     """
-    found = setup.ledger.dead_letters(setup.pipeline.name)
+    found = setup.ledger.dead_letter_index(setup.pipeline.name)
     untyped = {entry.dead_letters.source for entry in found.entries if entry.dead_letters.error_type == UNKNOWN_TYPE}
     if not untyped:
         return found
     with closing(setup.open_sink()) as sink:
         types = count_by_error_type(sink, untyped)
     setup.ledger.set_error_types(setup.pipeline.name, types)
-    return setup.ledger.dead_letters(setup.pipeline.name)
+    return setup.ledger.dead_letter_index(setup.pipeline.name)
 
 
 def check_batches(found: DeadLetterIndex, selection: Selection, pipeline: str) -> None:
@@ -94,14 +94,14 @@ def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, 
     if query is None:
         chosen = select(found.entries, selection, found.rereads)
     else:
-        meant = select(found.entries, replace(selection, stop_at=None), found.rereads)
-        chosen = list(take_first(_matching(setup, meant, query), selection.stop_at))
+        selected = select(found.entries, replace(selection, stop_at=None), found.rereads)
+        chosen = list(take_first(_matching(setup, selected, query), selection.stop_at))
     return Action(kind, dead_letters=tuple(chosen), newest_first=setup.pipeline.sink.mode == "upsert")
 
 
-def _matching(setup: PipelineContext, meant: Iterable[DeadLetters], query: str) -> Iterator[DeadLetters]:
+def _matching(setup: PipelineContext, selected: Iterable[DeadLetters], query: str) -> Iterator[DeadLetters]:
     with closing(setup.open_sink()) as sink:
-        for dead_letters, found in read_dead_letters(sink, meant):
+        for dead_letters, found in read_dead_letters(sink, selected):
             numbered = enumerate(found, start=dead_letters.first)
             yield from select_numbers(
                 dead_letters, (number for number, dead_letter in numbered if contains_text(dead_letter, query))

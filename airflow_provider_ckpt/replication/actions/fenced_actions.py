@@ -97,22 +97,22 @@ class Unaccounted:
     """Ranges that are unaccounted for, and the action that reads them again.
 
     :param found: all of them
-    :param wanted: those that are read again, at least in part
-    :param left: those that are not read again, at least in part
+    :param to_read: those that are read again, at least in part
+    :param remaining: those that are not read again, at least in part
     :param action: action that reads them again and ends the alarms that this accounts for; None if there is
         nothing to do
     :param alarms: alarms that it does not end: ``partition``, ``seen``, ``why`` it stays and what it is ``ended_by``
     """
 
     found: Sequence[MissingRange]
-    wanted: Sequence[MissingRange]
-    left: Sequence[MissingRange]
+    to_read: Sequence[MissingRange]
+    remaining: Sequence[MissingRange]
     action: Action | None
     alarms: Sequence[Mapping[str, str]] = ()
 
     def open(self) -> dict[str, list[dict[str, Any]]]:
         """Return what the action does not settle, JSON-ready."""
-        return {"left": [item.to_json() for item in self.left], "alarms": [dict(item) for item in self.alarms]}
+        return {"left": [item.to_json() for item in self.remaining], "alarms": [dict(item) for item in self.alarms]}
 
 
 def find_unaccounted(setup: PipelineContext) -> Unaccounted:
@@ -128,7 +128,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
         alarms = _load_alarms(
             opened.source, records, unread
         )  # before the look, so that what comes after it is told again
-        window = pipeline.recovery.window if opened.source.late() else None
+        window = pipeline.recovery.window if opened.source.may_have_late_records() else None
         found = setup.ledger.recovery_plan(
             pipeline.name,
             settle_lag=timedelta(0) if alarms else pipeline.recovery.settle_lag,
@@ -139,11 +139,15 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
         opened.close()
     wanted = [item for item in found if item.range.end <= records[item.partition].partition.committed]
     if pipeline.sink.mode == "upsert":
-        again = {name: [Range(records[name].low, _NO_END)] for name in {item.partition for item in wanted}}
-        staying = {name: _remaining_alarms(alarm, again.get(name, ()), ()) for name, alarm in alarms.items()}
+        reread_ranges = {
+            name: [Range(records[name].low_watermark, _NO_END)] for name in {item.partition for item in wanted}
+        }
+        staying = {name: _remaining_alarms(alarm, reread_ranges.get(name, ()), ()) for name, alarm in alarms.items()}
         wanted = [item for item in wanted if not staying.get(item.partition)]  # a rewind would end the alarm
         left = [item for item in found if item not in wanted]
-        action = Action(ActionKind.REWIND, positions={item.partition: records[item.partition].low for item in wanted})
+        action = Action(
+            ActionKind.REWIND, positions={item.partition: records[item.partition].low_watermark for item in wanted}
+        )
     else:
         ranges = [(item.partition, span) for item in wanted for span in _readable_ranges(item)][:_MAX_RANGES]
         named = {(name, span) for name, span in ranges}
@@ -165,7 +169,9 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
     states = {
         name: alarm.state
         for name, alarm in alarms.items()
-        if not staying[name] and name not in action.positions and any(told.rows for told in alarm.told)
+        if not staying[name]
+        and name not in action.positions
+        and any(evidence.late_ranges for evidence in alarm.evidence)
     }
     if not wanted:
         action = Action(ActionKind.RECOVER)
@@ -176,24 +182,24 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
     )
 
 
-def _remaining_alarms(alarm: PlanningAlarm, again: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
+def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
     """Return the alarms that reading some ranges again cannot end, with the reason; empty if it ends them all.
 
     :param alarm: the alarm
-    :param again: the ranges that are read again
+    :param reread_ranges: the ranges that are read again
     :param left: ranges of the same partition that are unaccounted for and are not read again as a whole
     """
     found: dict[str, str] = {}
-    for told in alarm.told:
-        if told.rows is None:
-            found[told.seen] = "positions were assigned again, or there are too many new rows to compare"
-        elif beyond := not_covered(told.rows, again):
-            found[told.seen] = (
+    for evidence in alarm.evidence:
+        if evidence.late_ranges is None:
+            found[evidence.description] = "positions were assigned again, or there are too many new rows to compare"
+        elif beyond := not_covered(evidence.late_ranges, reread_ranges):
+            found[evidence.description] = (
                 f"rows in {len(beyond)} ranges, the first of them {beyond[0]}, are not read again by this: they lie "
                 "below the low watermark, or where rows were read before, or cannot be distinguished from those"
             )
-        elif left and told.rows:
-            found[told.seen] = f"it is unknown which rows of {left[0]} came late, so they are left"
+        elif left and evidence.late_ranges:
+            found[evidence.description] = f"it is unknown which rows of {left[0]} came late, so they are left"
     return found
 
 
@@ -207,13 +213,15 @@ def _describe_remaining(
     )
     found: list[Mapping[str, str]] = []
     for name, alarm in alarms.items():
-        for told in alarm.told:
-            first = f"first {told.first}" if told.first else ""
-            if reason := staying[name].get(told.seen):
+        for evidence in alarm.evidence:
+            first = f"first {evidence.first_step}" if evidence.first_step else ""
+            if reason := staying[name].get(evidence.description):
                 ends = f"{first}; then {rewind}" if first else rewind
-                found.append({"partition": name, "seen": told.seen, "reason": reason, "ended_by": ends})
-            elif not told.rows:
-                found.append({"partition": name, "seen": told.seen, "reason": "it persists", "ended_by": first})
+                found.append({"partition": name, "seen": evidence.description, "reason": reason, "ended_by": ends})
+            elif not evidence.late_ranges:
+                found.append(
+                    {"partition": name, "seen": evidence.description, "reason": "it persists", "ended_by": first}
+                )
     return found
 
 
@@ -251,7 +259,7 @@ def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | 
         "pipeline": setup.pipeline.name,
         "dry_run": dry_run,
         "missing": [item.to_json() for item in unaccounted.found],
-        "to_be_read_again": [item.to_json() for item in unaccounted.wanted],
+        "to_be_read_again": [item.to_json() for item in unaccounted.to_read],
         "rewinds_to": dict(action.positions) if action is not None else {},
         "applied": result is not None and result.applied,
         "intent": None if result is None else result.intent,

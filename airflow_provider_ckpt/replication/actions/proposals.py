@@ -85,24 +85,26 @@ class ProposedAction:
     open: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-def propose(context: ActionContext, ask: ActionRequest) -> ProposedAction:
+def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
     """Return the action that fulfils a request.
 
     :param context: the action's context
-    :param ask: the request
+    :param request: the request
     :raises ConfigError: if a field was given that the action does not take, or a required one is missing
     """
-    given = {item.name for item in fields(ask) if item.name != "action" and getattr(ask, item.name) not in (None, ())}
-    if useless := sorted(given - _FIELDS_TAKEN[ask.action]):
+    given = {
+        item.name for item in fields(request) if item.name != "action" and getattr(request, item.name) not in (None, ())
+    }
+    if useless := sorted(given - _FIELDS_TAKEN[request.action]):
         raise ConfigError(
-            f"{ask.action} does not take {', '.join(useless)}.",
+            f"{request.action} does not take {', '.join(useless)}.",
             pipeline=context.pipeline,
             hint="Leave that empty, or choose another action.",
         )
-    if ask.action is ActionKind.RECOVER:
+    if request.action is ActionKind.RECOVER:
         unaccounted = fenced_actions.find_unaccounted(context.setup())
         return ProposedAction(unaccounted.action, unaccounted.open())
-    return ProposedAction(_ACTION_MAKERS[ask.action](context, ask))
+    return ProposedAction(_ACTION_MAKERS[request.action](context, request))
 
 
 def preview(context: ActionContext, action: Action) -> dict[str, Any]:
@@ -131,13 +133,13 @@ def carry_out(context: ActionContext, action: Action) -> dict[str, Any]:
     return apply_in_ledger(context, action)
 
 
-def _rewind(context: ActionContext, ask: ActionRequest) -> Action | None:
-    goal = RewindTarget(position=ask.to_position, time=ask.to_time)
-    return Action(ActionKind.REWIND, positions=resolve_positions(context, goal, ask.partition))
+def _rewind(context: ActionContext, request: ActionRequest) -> Action | None:
+    target = RewindTarget(position=request.to_position, time=request.to_time)
+    return Action(ActionKind.REWIND, positions=resolve_positions(context, target, request.partition))
 
 
-def _replay(context: ActionContext, ask: ActionRequest) -> Action | None:
-    chosen = parse_selection(ask.error_types, ask.batches, None, None, ask.stop_at)
+def _replay(context: ActionContext, request: ActionRequest) -> Action | None:
+    chosen = parse_selection(request.error_types, request.batches, None, None, request.stop_at)
     action = dead_letters.make_action(context.setup(), ActionKind.REPLAY_DEAD_LETTERS, chosen)
     if len(action.dead_letters) > _MAX_DEAD_LETTER_RANGES:
         raise ConfigError(
@@ -149,15 +151,15 @@ def _replay(context: ActionContext, ask: ActionRequest) -> Action | None:
     return action if action.dead_letters else None
 
 
-def _release(context: ActionContext, ask: ActionRequest) -> Action | None:
-    keys = parse_batch_keys(ask.batches) or _held_batches(context)
+def _release(context: ActionContext, request: ActionRequest) -> Action | None:
+    keys = parse_batch_keys(request.batches) or _held_batches(context)
     return Action(ActionKind.RELEASE, keys) if keys else None
 
 
-def _skip(context: ActionContext, ask: ActionRequest) -> Action | None:
-    if not ask.batches:
+def _skip(context: ActionContext, request: ActionRequest) -> Action | None:
+    if not request.batches:
         raise ConfigError("name the batches to skip.", pipeline=context.pipeline)
-    return Action(ActionKind.SKIP, parse_batch_keys(ask.batches))
+    return Action(ActionKind.SKIP, parse_batch_keys(request.batches))
 
 
 def _force_stop(_: ActionContext, __: ActionRequest) -> Action | None:
@@ -169,10 +171,10 @@ def _resume(context: ActionContext, _: ActionRequest) -> Action | None:
     return None if phase == Phase.RUNNING else Action(ActionKind.RESUME)
 
 
-def _resend(context: ActionContext, ask: ActionRequest) -> Action | None:
+def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
     start = {}
-    if ask.to_position is not None:
-        start = resolve_positions(context, RewindTarget(position=ask.to_position), ask.partition)
+    if request.to_position is not None:
+        start = resolve_positions(context, RewindTarget(position=request.to_position), request.partition)
     return sink_changes.make_acceptance(context.setup(), resend=True, start=start)
 
 

@@ -23,23 +23,23 @@ class RewindTarget:
     batch: str | None = None
 
 
-def resolve_positions(context: ActionContext, goal: RewindTarget, partition: str | None = None) -> dict[str, int]:
+def resolve_positions(context: ActionContext, target: RewindTarget, partition: str | None = None) -> dict[str, int]:
     """Return for each partition the position at which it begins again.
 
     :param context: the action's context
-    :param goal: the target
+    :param target: the target
     :param partition: the source partition; optional for a time, and if there is only one
     :raises ConfigError: unless exactly one target was given, and it can be resolved
     """
-    if sum(way is not None for way in (goal.position, goal.time, goal.batch)) != 1:
+    if sum(way is not None for way in (target.position, target.time, target.batch)) != 1:
         raise ConfigError(
             "say how far to rewind: to a position, a time or a batch, just one of them.", pipeline=context.pipeline
         )
-    if goal.position is not None:
-        return {source_partition(context, partition): goal.position}
-    if goal.time is not None:
-        return _at_time(context, goal.time, partition)
-    (key,) = parse_batch_keys([str(goal.batch)])
+    if target.position is not None:
+        return {source_partition(context, partition): target.position}
+    if target.time is not None:
+        return _at_time(context, target.time, partition)
+    (key,) = parse_batch_keys([str(target.batch)])
     if partition not in (None, key.source):
         raise ConfigError(f"{key} is a batch of partition {key.source!r}, not {partition!r}.")
     return position_of_batch(context.setup(), key)
@@ -66,8 +66,8 @@ def _at_time(context: ActionContext, time: str, partition: str | None) -> dict[s
     at = parse_time(time)
     chosen = {source_partition(context, partition)} if partition else set(_sources(context))
     now = {part["id"]: part["committed"] for part in ledger.status(pipeline)["partitions"]}
-    then = ledger.positions_at(pipeline, at)
-    return {name: min(position, now[name]) for name, position in then.items() if name in chosen}
+    past_positions = ledger.positions_at(pipeline, at)
+    return {name: min(position, now[name]) for name, position in past_positions.items() if name in chosen}
 
 
 def _sources(context: ActionContext) -> list[str]:

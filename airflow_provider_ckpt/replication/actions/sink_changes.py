@@ -63,20 +63,22 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
     try:
         opened.check()
         known, found = compare_states(ledger, name, opened.sink, all_receipts=True)
-        seen = differences(known, found)
-        if not seen:
+        found_differences = differences(known, found)
+        if not found_differences:
             raise nothing_to_accept(name)
-        if SinkDifference.OTHER_LOCATION in seen:
+        if SinkDifference.OTHER_LOCATION in found_differences:
             raise ConfigError(
                 f"the sink is {found.location}, and this pipeline delivered to {known.location} so far.",
                 pipeline=name,
                 hint=f'If that is intended, run `airflow ckpt move {name} --reason "..."`.',
             )
         before = known.unfinished_acceptance or UnfinishedAcceptance(frozenset(), "")
-        told = before.told or describe_differences(known, found, seen)
-        evidence = UnfinishedAcceptance(before.seen.union(seen), told, before.gone | found.gone)
+        description = before.description or describe_differences(known, found, found_differences)
+        evidence = UnfinishedAcceptance(
+            before.differences.union(found_differences), description, before.lost_batches | found.lost_batches
+        )
         if not resend:
-            lost = _RECEIPTS_LOST & evidence.seen
+            lost = _RECEIPTS_LOST & evidence.differences
             unclear = (
                 _attempted_batches(
                     _reconciled_partitions(setup, readable_receipts(opened.sink, _known_positions(setup)))
@@ -124,8 +126,10 @@ def try_acceptance(setup: PipelineContext, action: Action, *, actor: str, reason
     """
     opened = OpenConnectors(setup)
     try:
-        news = readable_receipts(opened.sink, _known_positions(setup))
-        return setup.ledger.action(setup.pipeline.name, action, actor=actor, reason=reason, dry_run=True, receipts=news)
+        new_receipts = readable_receipts(opened.sink, _known_positions(setup))
+        return setup.ledger.action(
+            setup.pipeline.name, action, actor=actor, reason=reason, dry_run=True, receipts=new_receipts
+        )
     finally:
         opened.close()
 
@@ -173,7 +177,7 @@ def apply_sink_change(
 
 def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
     """The losses that an audit is not to report any more: what the sink holds is compared with the ledger now."""
-    recorded = setup.ledger.recorded(setup.pipeline.name)
+    recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     receipts = read_receipts(sink, {})[0]
     rows = sink.target_rows(exact=True) if setup.pipeline.sink.mode == "append" else None
     missing = None if rows is None else sum(receipt.counts.delivered for receipt in receipts) - rows
@@ -183,7 +187,7 @@ def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
 
 def _left_behind(setup: PipelineContext) -> AcceptedSink:
     """The receipts that the sink so far keeps: a pipeline that moves need not have them in the new one."""
-    recorded = setup.ledger.recorded(setup.pipeline.name)
+    recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return AcceptedSink(find_lost_receipts(recorded.passed, recorded.batches.values(), ()))
 
 
@@ -195,25 +199,27 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
     name, ledger = setup.pipeline.name, setup.ledger
     receipts, _ = read_receipts(sink, {})
     records = _reconciled_partitions(setup, read_receipts(sink, _known_positions(setup))[0])
-    receipts_tell = bool(_RECEIPTS_LOST & evidence.seen)
-    gone = evidence.gone.union(sink.missing([receipt.key for receipt in receipts]) if receipts else ())
-    held = [receipt for receipt in receipts if receipt.key not in gone]
+    receipts_tell = bool(_RECEIPTS_LOST & evidence.differences)
+    lost_batches = evidence.lost_batches.union(
+        sink.batches_without_receipt([receipt.key for receipt in receipts]) if receipts else ()
+    )
+    intact = [receipt for receipt in receipts if receipt.key not in lost_batches]
     first = ledger.first_positions(name)
     emptied = setup.pipeline.sink.may_be_emptied
     state = "may be emptied on purpose (sink.may_be_emptied)" if emptied else "is not empty"
-    unreadable = SinkDifference.RECEIPTS_UNREADABLE in evidence.seen
-    some = unreadable or any(receipt.counts.delivered for receipt in held)
-    if some and not emptied and sink.target_rows(exact=True) == 0:
-        held = []
+    unreadable = SinkDifference.RECEIPTS_UNREADABLE in evidence.differences
+    has_rows = unreadable or any(receipt.counts.delivered for receipt in intact)
+    if has_rows and not emptied and sink.target_rows(exact=True) == 0:
+        intact = []
     elif unreadable:
         raise ConfigError(
-            f"receipts cannot be read ({evidence.told.rstrip('.')}), and the target {state}, so it is "
+            f"receipts cannot be read ({evidence.description.rstrip('.')}), and the target {state}, so it is "
             "unknown which batches it holds: sent again, they would be there twice.",
             pipeline=name,
             hint="Use --keep, which goes on from the checkpoint with a new chain of receipts. Where rows are gone too, "
             "name the first position to send again with --from.",
         )
-    elif not receipts_tell and not gone:
+    elif not receipts_tell and not lost_batches:
         otherwise = "" if emptied else "; after emptying the target, --resend sends everything"
         raise ConfigError(
             f"rows that were delivered may be gone although their receipts stand, and the target {state}, so "
@@ -223,7 +229,7 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
         )
     lost = find_lost(
         (record.partition for record in records.values()),
-        _ranges_by_partition(held),
+        _ranges_by_partition(intact),
         first=first,
         skipped=ledger.skipped_ranges(name),
         by_key=setup.pipeline.sink.mode == "upsert",
@@ -274,17 +280,17 @@ def _known_positions(setup: PipelineContext) -> dict[str, KnownReceipts]:
     """Return for each partition the position up to which the ledger knows all of the sink's receipts."""
     name = setup.pipeline.name
     records = setup.ledger.partitions(name)
-    return {**setup.ledger.collected(name), **{partition: record.known for partition, record in records.items()}}
+    return {**setup.ledger.collected_ends(name), **{partition: record.known for partition, record in records.items()}}
 
 
 def _reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
     """Return the ledger's partitions as they would be after reconciling with these receipts; nothing is stored."""
     records = setup.ledger.partitions(setup.pipeline.name)
-    news: dict[str, list[Receipt]] = {}
+    new_receipts: dict[str, list[Receipt]] = {}
     for receipt in receipts:
-        news.setdefault(receipt.key.partition, []).append(receipt)
+        new_receipts.setdefault(receipt.key.partition, []).append(receipt)
     for name, record in records.items():
-        reconcile.reconcile(record.partition, news.get(name, ()), epoch=0)
+        reconcile.reconcile(record.partition, new_receipts.get(name, ()), epoch=0)
     return records
 
 
@@ -298,9 +304,9 @@ def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], l
 def _lost_replays(records: Mapping[str, PartitionRecord], lost: ResendPlan) -> tuple[DeadLetters, ...]:
     """Return the dead letters whose replay is lost."""
     return tuple(
-        placed.dead_letters
+        positioned.dead_letters
         for partition, span in lost.replayed
-        for placed in Replay.from_json(records[partition].state).within(span)
+        for positioned in Replay.from_json(records[partition].state).within(span)
     )
 
 

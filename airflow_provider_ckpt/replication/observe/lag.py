@@ -37,7 +37,7 @@ def lag(setup: PipelineContext) -> dict[str, int]:
                 committed[partition.id], tail = record.partition.committed, record.partition.planned_end
             todos.append(RangeToPlan(partition.id, tail))
         states = {known: record.state for known, record in records.items()}
-        plan = source.plan(PlanRequest(todos, None, 1, files, states, look=True))
+        plan = source.plan(PlanRequest(todos, None, 1, files, states, lag_only=True))
     ends = {todo.partition: max(plan.bounds.get(todo.partition, todo.start), todo.start) for todo in todos}
     reached = {partition: plan.states.get(partition, {}).get(SOURCE_END, 0) for partition in ends}
     return {partition: max(end, reached[partition]) - committed[partition] for partition, end in ends.items()}

@@ -46,7 +46,7 @@ def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) 
             readable = not found
             shape = _try(found, source.shape)
             if shape is not None and sink is not None and pipeline.transform.passes_unchanged:
-                _try(found, lambda: sink.fits(shape.columns))
+                _try(found, lambda: sink.check_columns(shape.columns))
         if sink is not None:
             before = len(found)
             _try(found, lambda: sink.check(create=False))
@@ -105,10 +105,10 @@ def preview(setup: PipelineContext) -> dict[str, Any]:
 
 
 def _refuse_other_ledgers(setup: PipelineContext, sink: Sink) -> None:
-    strangers = sorted(sink.claims().ledgers - {setup.sink_id})
-    if strangers:
+    other_ledgers = sorted(sink.claims().ledgers - {setup.sink_id})
+    if other_ledgers:
         raise ConfigError(
-            f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
+            f"the sink holds receipts of another ledger ({', '.join(other_ledgers)}) for this pipeline; "
             f"this ledger is {setup.ledger.id}",
             hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
         )

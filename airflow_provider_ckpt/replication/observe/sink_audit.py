@@ -23,9 +23,8 @@ from airflow_provider_ckpt.core.sink_comparison import (
     compare_target_files,
     knows_batch,
 )
-from airflow_provider_ckpt.core.sink_state import SinkDifference as Change
-from airflow_provider_ckpt.core.sink_state import describe_differences
-from airflow_provider_ckpt.core.sink_state import differences as differences_of
+from airflow_provider_ckpt.core.sink_state import SinkDifference, describe_differences
+from airflow_provider_ckpt.core.sink_state import differences as find_differences
 from airflow_provider_ckpt.replication.run.file_lists import compare_files
 from airflow_provider_ckpt.replication.run.sink_checks import compare_states
 from airflow_provider_ckpt.replication.setup import PipelineContext
@@ -44,7 +43,7 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
     :raises SinkError: if the sink cannot be read
     """
     name = setup.pipeline.name
-    recorded = setup.ledger.recorded(name)
+    recorded = setup.ledger.ledger_snapshot(name)
     tell(f"{len(recorded.passed) + len(recorded.batches):,} batches and range receipts in the ledger")
     with closing(setup.open_sink()) as sink:
         changed = _sink_changes(setup, sink)
@@ -56,11 +55,11 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
             for receipt in found.settled
             if receipt.counts.dead_lettered or attempt_of(receipt) in recorded.dead_letters
         ]
-        held: Counter[AttemptKey] = Counter(
+        stored_counts: Counter[AttemptKey] = Counter(
             dead_letter.source for dead_letter in sink.dead_letters(map(attempt_of, named))
         )
-        tell(f"{held.total():,} dead letters in the sink")
-        differences = [*changed, *found.differences, *compare_dead_letters(recorded, named, held)]
+        tell(f"{stored_counts.total():,} dead letters in the sink")
+        differences = [*changed, *found.differences, *compare_dead_letters(recorded, named, stored_counts)]
         differences += compare_files(setup, sink)
         delivered = sum(receipt.counts.delivered for receipt in receipts)
         accepted = recorded.accepted
@@ -83,7 +82,7 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
             "receipts": len(found.settled),
             "not_settled_yet": [str(receipt.key) for receipt in found.unsettled],
             "of_a_past_not_kept": len(found.collected),
-            "dead_letters": held.total(),
+            "dead_letters": stored_counts.total(),
             "delivered": delivered,
             "target_rows": rows,
             "target_rows_unknown": None if rows is not None else reason or "this sink cannot count its target",
@@ -96,8 +95,14 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
 def _sink_changes(setup: PipelineContext, sink: Sink) -> list[Difference]:
     """Return how the sink differs from how the ledger left it; missing receipts are reported one by one elsewhere."""
     known, state = compare_states(setup.ledger, setup.pipeline.name, sink)
-    seen = [difference for difference in differences_of(known, state) if difference is not Change.RECEIPTS_MISSING]
-    return [Difference(DifferenceKind.SINK_CHANGED, "", None, describe_differences(known, state, seen))] if seen else []
+    found_differences = [
+        difference for difference in find_differences(known, state) if difference is not SinkDifference.RECEIPTS_MISSING
+    ]
+    return (
+        [Difference(DifferenceKind.SINK_CHANGED, "", None, describe_differences(known, state, found_differences))]
+        if found_differences
+        else []
+    )
 
 
 def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str | None:
@@ -117,7 +122,7 @@ def _without_newly_settled(
     setup: PipelineContext, differences: list[Difference], receipts: dict[Any, Any]
 ) -> list[Difference]:
     """Return the differences without receipts that a run has claimed and settled since the ledger was read."""
-    now = setup.ledger.recorded(setup.pipeline.name)
+    now = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return [
         difference
         for difference in differences

@@ -55,7 +55,7 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
             _fence_and_reconcile(run, accepting=accepting)
         except BaseException:
             run.close()
-            run.let_go()
+            run.release_after_error()
             raise
     except CkptError as error:
         error.pipeline = error.pipeline or setup.pipeline.name
@@ -90,10 +90,10 @@ def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: b
     """Check source and sink, refuse another ledger's target, and take the lease above the sink's fence."""
     opened.check()
     claims = opened.sink.claims()
-    strangers = sorted(claims.ledgers - {setup.sink_id})
-    if strangers:
+    other_ledgers = sorted(claims.ledgers - {setup.sink_id})
+    if other_ledgers:
         raise ConfigError(
-            f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
+            f"the sink holds receipts of another ledger ({', '.join(other_ledgers)}) for this pipeline; "
             f"this ledger is {setup.ledger.id}",
             hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
         )
@@ -106,7 +106,7 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     unfinished_acceptance = sink_checks.acceptance_evidence(run.setup, run.sink) if accepting else None
     first = _first_starts(run)  # before the fence, so that a refusal leaves nothing in the sink
     if unfinished_acceptance is not None:
-        run.ledger.note_unaccepted(run.lease, unfinished_acceptance)  # the fence destroys the evidence
+        run.ledger.store_unaccepted(run.lease, unfinished_acceptance)  # the fence destroys the evidence
     with run.step("fence"):
         run.sink.fence(run.epoch)
     if state is not None and state.target is None:
@@ -125,7 +125,7 @@ def _wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> 
     """Wait for the lease, or fail, as the pipeline says."""
     terms = setup.pipeline.lease
     deadline = time.monotonic() + terms.wait.total_seconds()
-    told = False
+    logged = False
     while True:
         try:
             return setup.ledger.acquire(
@@ -134,9 +134,9 @@ def _wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> 
         except LeaseBusyError as error:
             if terms.on_busy == "fail" or time.monotonic() > deadline:
                 raise
-            if not told:
+            if not logged:
                 log.info("Waiting for the lease: %s", error)
-                told = True
+                logged = True
             time.sleep(_LEASE_PAUSE)
 
 
@@ -160,9 +160,9 @@ def _start_partitions(run: Run, first: Mapping[SourcePartition, Start | None]) -
     :param first: start of each source partition that the ledger does not know, None for the others
     """
     known = run.ledger.partitions(run.pipeline.name)
-    kept = file_lists.restore_forgotten(run, started=bool(known))
+    stored_lists = file_lists.restore_forgotten(run, started=bool(known))
     starts = {
-        partition: Start(known[partition.id].partition.base) if start is None else kept or start
+        partition: Start(known[partition.id].partition.base) if start is None else stored_lists or start
         for partition, start in first.items()
     }
     bases = {partition: start.position for partition, start in starts.items()}

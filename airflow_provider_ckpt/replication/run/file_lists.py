@@ -87,7 +87,7 @@ def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
         return
     files = run.ledger.files(run.pipeline.name)
     end = files[-1].base + files[-1].size if files else 0
-    beyond = next((receipt for receipt in receipts if not receipt.key.dead_letters and receipt.range.end > end), None)
+    beyond = next((receipt for receipt in receipts if not receipt.key.is_replay and receipt.range.end > end), None)
     if beyond is not None:
         raise SourceError(
             f"the sink holds a receipt of {beyond.range} of {beyond.key}, but the {len(files)} source files that this "
@@ -109,18 +109,18 @@ def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
     name = setup.pipeline.name
     recorded = setup.ledger.files(name)
     listed = chain.from_iterable(part.files for part in continuing_lists((), sink.stored_file_lists(0)))
-    for ours, theirs in zip(recorded, listed, strict=False):
-        if ours != theirs:
+    for recorded_file, listed_file in zip(recorded, listed, strict=False):
+        if recorded_file != listed_file:
             message = (
-                f"source file {ours.ordinal} is {ours.path} at position {ours.base} in the ledger, and {theirs.path} "
-                f"at {theirs.base} in the sink's list"
+                f"source file {recorded_file.ordinal} is {recorded_file.path} at position {recorded_file.base} in the "
+                f"ledger, and {listed_file.path} at {listed_file.base} in the sink's list"
             )
             return [Difference(DifferenceKind.FILES_DIFFER, "files", None, message)]
     return []
 
 
 def _refuse_unlisted(run: Run) -> None:
-    receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.dead_letters), None)
+    receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.is_replay), None)
     if receipt is not None:
         raise SourceError(
             f"the sink holds receipts of this pipeline, such as of {receipt.range} of {receipt.key}, but no list of "

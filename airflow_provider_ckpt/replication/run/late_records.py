@@ -40,9 +40,10 @@ class Receipts:
         self._source, self._sink, self._partitions = source, sink, partitions
 
     @cached_property
-    def _kept(self) -> Mapping[_RangeKey, RecordPositions]:
+    def _positions(self) -> Mapping[_RangeKey, RecordPositions]:
         known = {
-            name: KnownReceipts(record.partition.generation, record.low) for name, record in self._partitions.items()
+            name: KnownReceipts(record.partition.generation, record.low_watermark)
+            for name, record in self._partitions.items()
         }
         return {
             _range_key(receipt): RecordPositions.parse(receipt.positions)
@@ -55,11 +56,13 @@ class Receipts:
         digests = self._source.digests(partition, [reading.receipt.range for reading in readings])
         if digests is None:
             return None
-        return [_surplus(self._source, partition, *item, self._kept) for item in zip(readings, digests, strict=True)]
+        return [
+            _surplus(self._source, partition, *item, self._positions) for item in zip(readings, digests, strict=True)
+        ]
 
-    def tell_exactly(self, reading: RangeReading) -> bool:
+    def is_exact(self, reading: RangeReading) -> bool:
         """Return whether each record of a reading's range can be compared, and not only their number."""
-        read = [self._kept.get(_range_key(item)) for item in (reading.receipt, *reading.again) if item.counts.read]
+        read = [self._positions.get(_range_key(item)) for item in (reading.receipt, *reading.again) if item.counts.read]
         if any(item is None for item in read):
             return False
         return not reading.pending or all(item is not None and item.packed is not None for item in read)
@@ -79,7 +82,7 @@ def unread_by(
     """
     window = setup.pipeline.recovery.window
 
-    def unread(partition: str, stretches: Sequence[Range]) -> Sequence[Range] | None:
+    def unread(partition: str, ranges: Sequence[Range]) -> Sequence[Range] | None:
         receipts = Receipts(source, sink, partitions)
         batches = partitions[partition].partition.batches.values()
         covered = [batch.range for batch in batches if batch.state is BatchState.PLANNED and not batch.attempts]
@@ -89,27 +92,27 @@ def unread_by(
             nonlocal exact
             if name != partition:
                 return None
-            concerned = [_overlaps(reading.receipt.range, stretches) for reading in readings]
+            concerned = [_overlaps(reading.receipt.range, ranges) for reading in readings]
             near = list(compress(readings, concerned))
             surpluses = receipts.shown(name, near)
-            exact = surpluses is not None and all(receipts.tell_exactly(reading) for reading in near)
+            exact = surpluses is not None and all(receipts.is_exact(reading) for reading in near)
             covered.extend(reading.receipt.range for reading in near)
             found = iter(surpluses or ())
             return [next(found, None) if asked else None for asked in concerned]
 
         found = setup.ledger.recovery_plan(setup.pipeline.name, settle_lag=timedelta(0), window=window, shown=shown)
         late = [item for item in found if item.partition == partition and item.reason is not MissingReason.UNRECEIPTED]
-        if not exact or not_covered(stretches, covered) or not all(item.readable_alone for item in late):
+        if not exact or not_covered(ranges, covered) or not all(item.readable_alone for item in late):
             return None
         return [span for item in late for span in item.ranges]
 
     return unread
 
 
-def _overlaps(span: Range, stretches: Sequence[Range]) -> bool:
+def _overlaps(span: Range, ranges: Sequence[Range]) -> bool:
     """Return whether a range overlaps one of some others, given in order."""
-    at = bisect_right(stretches, span.start, key=lambda item: item.end)
-    return at < len(stretches) and stretches[at].overlaps(span)
+    at = bisect_right(ranges, span.start, key=lambda item: item.end)
+    return at < len(ranges) and ranges[at].overlaps(span)
 
 
 def _surplus(
@@ -117,12 +120,12 @@ def _surplus(
     partition: str,
     reading: RangeReading,
     now: PositionDigest,
-    kept: Mapping[_RangeKey, RecordPositions],
+    positions: Mapping[_RangeKey, RecordPositions],
 ) -> UnreadRecords | None:
     """Return the records that the source shows in a range and that were not read; None if there are none."""
     more = now.count - reading.records
     receipts = [reading.receipt, *reading.again]
-    read = [(item.range, kept[_range_key(item)]) for item in receipts if _range_key(item) in kept]
+    read = [(item.range, positions[_range_key(item)]) for item in receipts if _range_key(item) in positions]
     only_added = reading.added == reading.again
     if len(read) < sum(item.counts.read > 0 for item in receipts):  # the sink stores no positions, so compare counts
         return UnreadRecords(now.count, more if only_added else 0) if more > 0 and not reading.pending else None

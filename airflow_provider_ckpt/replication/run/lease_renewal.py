@@ -25,7 +25,7 @@ class LeaseRenewal:
         self._ledger = ledger
         self._lease = lease
         self._ended = threading.Event()
-        self._lost: StaleEpochError | None = None
+        self._error: StaleEpochError | None = None
         self._thread = threading.Thread(target=self._run, name=f"ckpt-lease-{lease.pipeline}", daemon=True)
         self._thread.start()
 
@@ -34,8 +34,8 @@ class LeaseRenewal:
 
         :raises StaleEpochError: naming both epochs
         """
-        if self._lost is not None:
-            raise self._lost
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         """End the thread."""
@@ -47,7 +47,7 @@ class LeaseRenewal:
             try:
                 self._ledger.renew(self._lease)
             except StaleEpochError as error:
-                self._lost = error
+                self._error = error
                 return
             except LedgerUnavailableError as error:
                 log.warning("The lease of %s could not be renewed, trying again: %s", self._lease.pipeline, error)

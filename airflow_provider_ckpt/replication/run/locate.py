@@ -46,14 +46,14 @@ class TaskBuilder:
                 self._run.bounds.get(batch.key.partition),
                 error=batch.error,
                 finished=batch.finished,
-                last=self._run.pipeline.policy.last(batch),
+                is_last_attempt=self._run.pipeline.policy.is_last_attempt(batch),
             )
             for batch in chosen
         ]
-        of_source = [task for task in tasks if not task.key.dead_letters]
+        of_source = [task for task in tasks if not task.key.is_replay]
         return [
-            *self._of_source(of_source),
-            *add_dead_letters(self._run, [task for task in tasks if task.key.dead_letters]),
+            *self._locate(of_source),
+            *add_dead_letters(self._run, [task for task in tasks if task.key.is_replay]),
         ]
 
     def finish(self) -> None:
@@ -64,22 +64,22 @@ class TaskBuilder:
         for error in self.refused.values():
             raise error
 
-    def _of_source(self, tasks: Sequence[BatchTask]) -> Sequence[BatchTask]:
+    def _locate(self, tasks: Sequence[BatchTask]) -> Sequence[BatchTask]:
         files = self._run.ledger.files(self._run.pipeline.name, [task.range for task in tasks])
         while tasks:
             try:
                 return self._run.source.locate(tasks, files)
             except SourceError as error:
-                culprit = next((task.key for task in tasks if str(task.key) == error.batch), None)
-                if culprit is None:
+                refused_key = next((task.key for task in tasks if str(task.key) == error.batch), None)
+                if refused_key is None:
                     raise
                 log.error("%s continues without the batches that need this: %s", self._run.pipeline.name, error)
-                self.refused[culprit] = error
-                tasks = [task for task in tasks if not self._stopped(task.key, culprit)]
+                self.refused[refused_key] = error
+                tasks = [task for task in tasks if not self._is_blocked(task.key, refused_key)]
         return []
 
-    def _stopped(self, key: BatchKey, culprit: BatchKey) -> bool:
+    def _is_blocked(self, key: BatchKey, refused_key: BatchKey) -> bool:
         """Return whether a batch cannot be sent since another one was refused."""
         if self._run.pipeline.pinned:
-            return key.partition == culprit.partition and key.seq >= culprit.seq
-        return key == culprit
+            return key.partition == refused_key.partition and key.seq >= refused_key.seq
+        return key == refused_key

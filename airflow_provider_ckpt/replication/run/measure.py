@@ -33,7 +33,7 @@ class RunMetrics:
         self._pipeline = setup.pipeline.name
         self._ledger_seconds = setup.ledger.seconds
         self._newest_event = setup.ledger.measures(self._pipeline).newest_event
-        self._look_at = time.monotonic() + _READING_INTERVAL
+        self._next_report_at = time.monotonic() + _READING_INTERVAL
         self.expired: list[dict[str, Any]] = []
 
     def settled(self, receipts: Iterable[Receipt]) -> None:
@@ -45,7 +45,7 @@ class RunMetrics:
         self._meter.count(Metric.DELIVERED, counts.delivered)
         self._meter.count(Metric.FILTERED, counts.filtered)
         self._meter.count(Metric.DEAD_LETTERED, counts.dead_lettered)
-        self._meter.count(Metric.REPLAYED, sum(r.counts.delivered for r in found if r.key.dead_letters))
+        self._meter.count(Metric.REPLAYED, sum(r.counts.delivered for r in found if r.key.is_replay))
 
     def started(self, batches: int) -> None:
         """Record that a wave began."""
@@ -69,15 +69,15 @@ class RunMetrics:
     @property
     def due(self) -> bool:
         """True if it is time for another reading."""
-        return time.monotonic() >= self._look_at
+        return time.monotonic() >= self._next_report_at
 
-    def look(self, records: Mapping[str, PartitionRecord], lag: Mapping[str, int]) -> None:
+    def report(self, records: Mapping[str, PartitionRecord], lag: Mapping[str, int]) -> None:
         """Report the pipeline's state.
 
         :param records: its partitions, as they are stored now
         :param lag: number of positions that the source is ahead of each checkpoint
         """
-        self._look_at = time.monotonic() + _READING_INTERVAL
+        self._next_report_at = time.monotonic() + _READING_INTERVAL
         blocking = [batch.state for record in records.values() for batch in record.partition.blocking.values()]
         self._meter.gauge(Metric.PLANNED, blocking.count(BatchState.PLANNED))
         self._meter.gauge(Metric.IN_FLIGHT, blocking.count(BatchState.IN_FLIGHT))

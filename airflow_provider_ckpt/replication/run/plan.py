@@ -36,8 +36,8 @@ class Planner:
 
     :param source: an open source; it knows only its own partitions, so ranges of side partitions are
         requested under the name of their source partition
-    :param left: batches that the run does not begin any more
-    :param unread: asks the receipts for what the source shows below the plan; None if there are none yet
+    :param skipped: batches that the run does not begin any more
+    :param find_unreceipted: asks the receipts for what the source shows below the plan; None if there are none yet
     :ivar budget: how many records may be planned
     """
 
@@ -46,18 +46,18 @@ class Planner:
         pipeline: Pipeline,
         source: Source,
         records: Mapping[str, PartitionRecord],
-        left: Collection[BatchKey],
-        unread: FindUnreceipted | None = None,
+        skipped: Collection[BatchKey],
+        find_unreceipted: FindUnreceipted | None = None,
     ) -> None:
         self._source = source
-        self._unread = unread
+        self._find_unreceipted = find_unreceipted
         self._records = pipeline.commit_strategy.records_per_batch
         self._partitions = records
         blocking = {name: record.partition.blocking.values() for name, record in records.items()}
         self._stuck = {
             name
             for name, batches in blocking.items()
-            if pipeline.pinned and any(batch.state is BatchState.HELD or batch.key in left for batch in batches)
+            if pipeline.pinned and any(batch.state is BatchState.HELD or batch.key in skipped for batch in batches)
         }
         self.budget = pipeline.consumer.max_in_flight - sum(
             batch.records or 1 for name, batches in blocking.items() if name not in self._stuck for batch in batches
@@ -73,38 +73,40 @@ class Planner:
             if name in self._stuck:
                 continue
             key = BatchKey(record.partition.generation, name, 0)
-            if key.dead_letters:
-                found_letters = self._letters(record, budget)
-                batches += found_letters
-                budget -= sum(batch.records or 1 for batch in found_letters)
+            if key.is_replay:
+                replayed = self._plan_replay(record, budget)
+                batches += replayed
+                budget -= sum(batch.records or 1 for batch in replayed)
                 continue
             source = key.source
-            todos = [RangeToPlan(source, *stretch) for stretch in self._side(record)]
-            if todos and budget > 0:
-                found = self._source.plan(PlanRequest(todos, self._records, budget, files, states, committed))
+            requested = [RangeToPlan(source, *bounds) for bounds in self._unplanned_ranges(record)]
+            if requested and budget > 0:
+                found = self._source.plan(PlanRequest(requested, self._records, budget, files, states, committed))
                 batches += [replace(batch, partition=name) for batch in found.batches]
                 budget -= sum(batch.records or 1 for batch in found.batches)
         if budget <= 0:
             return Plan(batches, more=True)
-        todos = []
+        requested = []
         for name, record in records.items():
             end = record.partition.planned_end
             if record.partition.limit is not None:
                 continue
             if name in self._stuck:
-                todos.append(RangeToPlan(name, end, end))  # an empty request, so that the source reports its bound
+                requested.append(RangeToPlan(name, end, end))  # an empty request, so that the source reports its bound
             else:
-                todos += [RangeToPlan(name, gap.start, gap.end) for gap in record.partition.gaps()]
-                todos.append(RangeToPlan(name, end))
-        request = PlanRequest(todos, self._records, budget, files, states, committed, unread=self._unread)
+                requested += [RangeToPlan(name, gap.start, gap.end) for gap in record.partition.gaps()]
+                requested.append(RangeToPlan(name, end))
+        request = PlanRequest(
+            requested, self._records, budget, files, states, committed, find_unreceipted=self._find_unreceipted
+        )
         found = self._source.plan(request)
         return replace(found, batches=[*batches, *found.batches])
 
-    def _letters(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:
+    def _plan_replay(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:
         """Return batches of a replay of dead letters, whose positions number the dead letters."""
         size = self._records or _DEAD_LETTERS_PER_BATCH
         batches = []
-        for start, end in self._side(record):
+        for start, end in self._unplanned_ranges(record):
             while start < end and budget > 0:
                 stop = min(end, start + size)
                 batches.append(PlannedBatch(record.partition.id, Range(start, stop), stop - start))
@@ -113,12 +115,12 @@ class Planner:
         return batches
 
     @staticmethod
-    def _side(record: PartitionRecord) -> list[tuple[int, int]]:
+    def _unplanned_ranges(record: PartitionRecord) -> list[tuple[int, int]]:
         """Return the ranges of a side partition that no batch covers yet; none for a source partition."""
         partition = record.partition
         if partition.limit is None:
             return []
-        stretches = [(gap.start, gap.end) for gap in partition.gaps()]
+        ranges = [(gap.start, gap.end) for gap in partition.gaps()]
         if partition.planned_end < partition.limit:
-            stretches.append((partition.planned_end, partition.limit))
-        return stretches
+            ranges.append((partition.planned_end, partition.limit))
+        return ranges

@@ -46,13 +46,13 @@ def store_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Ite
     :param planned: the batches
     """
     for name in {batch.partition for batch in planned}:
-        if BatchKey(records[name].partition.generation, name, 0).dead_letters:
+        if BatchKey(records[name].partition.generation, name, 0).is_replay:
             run.sink.store_replay(name, Replay.from_json(records[name].state))
 
 
 def find_forgotten_replays(run: Run, receipts: Iterable[Receipt]) -> LostReplays:
     """Return the replays that have receipts in the sink and that the ledger has forgotten."""
-    named = {receipt.key.partition: receipt.key.generation for receipt in receipts if receipt.key.dead_letters}
+    named = {receipt.key.partition: receipt.key.generation for receipt in receipts if receipt.key.is_replay}
     unknown = run.ledger.unknown_replays(run.pipeline.name, named) if named else []
     if not unknown:
         return LostReplays()

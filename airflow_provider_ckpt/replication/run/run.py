@@ -58,7 +58,7 @@ class Run:
     :param lease: the lease
     :param opened: its source and sink
     :ivar summary: what this process did in the run
-    :ivar measuring: its metrics, which go to the setup's meter
+    :ivar metrics: its metrics, which go to the setup's meter
     :ivar source_verified: whether the source was compared with the one that the ledger knows
     :ivar unconfirmed: number of batches sent at most once without a receipt
     :ivar bounds: newest closed bound of each source partition that has one
@@ -81,7 +81,7 @@ class Run:
         self.source_verified = False
         self._closed = False
         setup.on_lease(lease)
-        self.measuring = RunMetrics(setup)
+        self.metrics = RunMetrics(setup)
         setup.meter.count(Metric.TAKEOVERS, int(lease.taken_over))
         self._renewal = LeaseRenewal(setup.ledger, lease)
 
@@ -93,7 +93,7 @@ class Run:
     @cached_property
     def window(self) -> timedelta | None:
         """Distance of the low watermark behind the checkpoint; None if the source cannot show late records."""
-        return self.pipeline.recovery.window if self.source.late() else None
+        return self.pipeline.recovery.window if self.source.may_have_late_records() else None
 
     def check(self) -> None:
         """Raise an error if the lease was lost.
@@ -102,7 +102,7 @@ class Run:
         """
         self._renewal.check()
 
-    def confirm(self) -> None:
+    def confirm_lease(self) -> None:
         """Ask the ledger whether the lease is still held; it is not after a force stop.
 
         :raises StaleEpochError: naming both epochs
@@ -141,7 +141,7 @@ class Run:
                 len(found.fenced),
             )
 
-        for name, known in found.caught_up.items():
+        for name, known in found.forgotten_rewinds.items():
             log.warning(
                 "%s: this ledger is older than a rewind of %s, whose receipts the sink holds. It continues in "
                 "generation %d, which is assumed to begin at %d; if the rewind went further back, rewind again.",
@@ -156,7 +156,7 @@ class Run:
         :param behind_fence: whether this run has fenced the sink and reconciled, and has not begun any attempt since
         :returns: whether there were any
         """
-        if not self.ledger.intents(self.pipeline.name):
+        if not self.ledger.stored_actions(self.pipeline.name):
             return False
         results = self.ledger.apply_stored_actions(self.lease, now=utcnow(), behind_fence=behind_fence)
         for result in results:
@@ -174,14 +174,14 @@ class Run:
 
         :param records: the ledger's partitions, if the caller has them
         """
-        collected = self.ledger.collected(self.pipeline.name)
+        collected = self.ledger.collected_ends(self.pipeline.name)
         current = self.ledger.partitions(self.pipeline.name) if records is None else records
         return self.sink.receipts(collected | {name: record.known for name, record in current.items()})
 
-    def plan(self, left: Collection[BatchKey] = ()) -> int:
+    def plan(self, skipped: Collection[BatchKey] = ()) -> int:
         """Plan what the source holds beyond the plan, as far as ``max_in_flight`` allows.
 
-        :param left: batches that this run no longer begins
+        :param skipped: batches that this run no longer begins
         :returns: number of batches that are planned and may begin now or later
         """
         with self.step("plan"):
@@ -194,13 +194,13 @@ class Run:
                 self._more = False
                 return 0
             unread = unread_by(self.setup, self.source, self.sink, records)
-            planner = Planner(self.pipeline, self.source, records, left, unread)
+            planner = Planner(self.pipeline, self.source, records, skipped, unread)
             planned: list[Batch] = []
             if planner.budget > 0:
                 found = planner.plan(self.ledger.files(self.pipeline.name))
                 self._more = found.more
                 self.bounds.update(found.bounds)
-                self._note(found)
+                self._log_notices(found)
                 store_replays(self, records, found.batches)
                 file_lists.store_in_sink(self, found.files)
                 planned = self.ledger.plan(self.lease, found)
@@ -220,7 +220,7 @@ class Run:
                 first.message = f"{first.message} {len(more)} more could not be read either; the log names them."
             raise first
 
-    def _note(self, found: Plan) -> None:
+    def _log_notices(self, found: Plan) -> None:
         """Log the source's notices and refusals, each once."""
         for notice in found.notices:
             if notice not in self.summary.notices:
@@ -271,8 +271,8 @@ class Run:
         records = self.ledger.partitions(self.pipeline.name)
         states: dict[str, int] = {}
         for name, record in records.items():
-            marks = self.summary.checkpoint.setdefault(name, {"before": record.partition.committed, "after": 0})
-            marks["after"] = record.partition.committed
+            positions = self.summary.checkpoint.setdefault(name, {"before": record.partition.committed, "after": 0})
+            positions["after"] = record.partition.committed
             if not side_generation(name):
                 self.summary.generation = max(self.summary.generation, record.partition.generation)
             for batch in record.partition.blocking.values():
@@ -281,8 +281,8 @@ class Run:
             states[BatchState.SENT.value] = self.unconfirmed
         self.summary.batches_by_state = states
         self.summary.lag = self._lag(records)
-        self.measuring.look(records, self.summary.lag)
-        self.summary.expired = self.measuring.expired
+        self.metrics.report(records, self.summary.lag)
+        self.summary.expired = self.metrics.expired
         self.summary.route = [
             str(leaf)
             for leaf in routes(
@@ -301,12 +301,12 @@ class Run:
     def settled(self, receipts: Sequence[Receipt]) -> None:
         """Count batches that got their verdict."""
         self.summary.settled(receipts)
-        self.measuring.settled(receipts)
+        self.metrics.settled(receipts)
 
     def measure(self) -> None:
         """Report the pipeline's state to the meter, if that is due."""
-        if self.measuring.due:
-            self._look()
+        if self.metrics.due:
+            self._report_metrics()
 
     def record_checkpoints(self) -> None:
         """Record the checkpoints in the summary before anything is settled."""
@@ -322,11 +322,11 @@ class Run:
             return
         self._closed = True
         self._renewal.stop()
-        self.measuring.close()
+        self.metrics.close()
         self.source.close()
         self.sink.close()
 
-    def let_go(self) -> None:
+    def release_after_error(self) -> None:
         """Release the lease after an error; a failure to do so is only logged, as the lease also expires by itself."""
         try:
             self.ledger.release(self.lease)
@@ -334,7 +334,7 @@ class Run:
             log.warning("The lease of %s could not be released and has to expire: %s", self.pipeline.name, error)
             return
         with suppress(CkptError):
-            self._look()
+            self._report_metrics()
 
     def __enter__(self) -> Self:
         return self
@@ -346,8 +346,8 @@ class Run:
         self.close()
         if kind is not None:
             if issubclass(kind, StaleEpochError | FencedError):
-                self.measuring.refused()
-            self.let_go()
+                self.metrics.refused()
+            self.release_after_error()
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -357,7 +357,7 @@ class Run:
             yield
         finally:
             seconds = time.monotonic() - started
-            self.summary.spent(name, seconds)
+            self.summary.add_seconds(name, seconds)
             if name in _SPARK_STEPS:
                 self.setup.meter.timing(Metric.SPARK_SECONDS, seconds)
 
@@ -366,9 +366,9 @@ class Run:
         """Return whether the sink may have got something from this run, or from one whose receipts it found."""
         return self.summary.spark_started or self.summary.batches > 0
 
-    def _look(self) -> None:
+    def _report_metrics(self) -> None:
         records = self.ledger.partitions(self.pipeline.name)
-        self.measuring.look(records, self._lag(records))
+        self.metrics.report(records, self._lag(records))
 
     def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int]:
         """Return by how many positions the source is known to be ahead of each checkpoint.

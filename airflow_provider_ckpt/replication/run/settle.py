@@ -37,66 +37,69 @@ class WaveSettlement:
     """Settlement of the waves of one :class:`Run`, one at a time.
 
     :param run: the run
-    :param unit: returns a random number in [-1, 1] that spreads retries
+    :param random_deviation: returns a random number in [-1, 1] that spreads retries
     """
 
-    def __init__(self, run: Run, unit: Callable[[], float]) -> None:
+    def __init__(self, run: Run, random_deviation: Callable[[], float]) -> None:
         self._run = run
         self._pipeline = run.pipeline
-        self._unit = unit
+        self._random_deviation = random_deviation
         self._cadence = run.pipeline.commit_strategy.cadence
         self._reads_receipts = not registry.is_two_phase(run.pipeline)
         self._open: frozenset[BatchKey] = frozenset()
-        self._done: set[BatchKey] = set()
-        self._settled_at = self._look_at = self._opened_at = 0.0
+        self._settled: set[BatchKey] = set()
+        self._settled_at = self._next_check_at = self._opened_at = 0.0
         self._records = 0
 
     @property
-    def done(self) -> int:
+    def settled_count(self) -> int:
         """Number of batches of the wave that were settled while it ran."""
-        return len(self._done)
+        return len(self._settled)
 
-    def opened(self, keys: Iterable[BatchKey]) -> None:
+    def begin_wave(self, keys: Iterable[BatchKey]) -> None:
         """Start the settlement of a wave.
 
         :param keys: its batches
         """
         self._open = frozenset(keys)
-        self._done = set()
+        self._settled = set()
         self._records = 0
         self._settled_at = self._opened_at = time.monotonic()
-        self._look_at = self._settled_at + self._cadence.pause
+        self._next_check_at = self._settled_at + self._cadence.check_interval
 
-    def look(self) -> None:
+    def settle_if_due(self) -> None:
         """Settle batches with a receipt if that is due; called repeatedly while the wave runs.
 
         :raises CkptError: when the run must stop: the lease was lost, or a settlement cannot be stored
         """
         self._run.check()
         started = time.monotonic()
-        if self._reads_receipts and started >= self._look_at:
-            self._settle_due(*self._waiting())
+        if self._reads_receipts and started >= self._next_check_at:
+            self._settle_due(*self._unsettled_receipts())
             now = time.monotonic()
-            self._look_at = now + max(self._cadence.pause, (now - started) * _READING_SHARE)
+            self._next_check_at = now + max(self._cadence.check_interval, (now - started) * _READING_SHARE)
 
     def settle(self, outcomes: Sequence[Outcome]) -> Settlement:
         """Settle the rest of the wave at its end.
 
         :raises OffsetCommitError: if the settlement cannot be stored
         """
-        settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._done])
+        settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._settled])
         types = {
             AttemptKey(outcome.key, outcome.attempt, outcome.receipt.epoch): outcome.dead_letters
             for outcome in outcomes
-            if outcome.key in self._done and outcome.receipt is not None and not outcome.found and outcome.dead_letters
+            if outcome.key in self._settled
+            and outcome.receipt is not None
+            and not outcome.receipt_existed
+            and outcome.dead_letters
         }
         if types:  # a receipt only contains their number
             self._run.ledger.set_error_types(self._pipeline.name, types)
         return settlement
 
-    def _waiting(self) -> tuple[list[Receipt], int]:
+    def _unsettled_receipts(self) -> tuple[list[Receipt], int]:
         """Return the wave's receipts that are not settled yet, and by how many batches the checkpoint could move."""
-        fresh = self._open - self._done
+        fresh = self._open - self._settled
         try:
             records = self._run.ledger.partitions(self._pipeline.name)
             found = [receipt for receipt in self._run.receipts(records) if receipt.key in fresh]
@@ -117,18 +120,18 @@ class WaveSettlement:
         ]
         with self._run.step("settle"):
             settlement = self._commit(outcomes)
-        self._done |= {receipt.key for receipt in receipts}
+        self._settled |= {receipt.key for receipt in receipts}
         self._settled_at = time.monotonic()
         self._run.settled(settlement.acked)
-        self._tell(receipts)
+        self._log_progress(receipts)
 
-    def _tell(self, receipts: Sequence[Receipt]) -> None:
+    def _log_progress(self, receipts: Sequence[Receipt]) -> None:
         self._records += sum(receipt.counts.read for receipt in receipts)
         seconds = time.monotonic() - self._opened_at
         log.info(
             "%s: %d of %d batches of the running wave are settled, %s records in %.1f s (%s records/s)",
             self._pipeline.name,
-            len(self._done),
+            len(self._settled),
             len(self._open),
             f"{self._records:,}",
             seconds,
@@ -146,17 +149,17 @@ class WaveSettlement:
                     outcomes,
                     now=utcnow(),
                     policy=self._pipeline.policy,
-                    unit=self._unit,
+                    deviation=self._random_deviation,
                     window=self._run.window,
                     patience=patience,
                 )
             except LedgerUnavailableError as error:
-                self._run.measuring.failed(1)
+                self._run.metrics.failed(1)
                 if not error.recoverable:
                     raise
                 if tried >= retry.max_attempts:
                     raise self._not_stored(error, tried) from error
-                delay = retry.delay(tried, self._unit())
+                delay = retry.delay(tried, self._random_deviation())
                 log.warning("%s: %s; trying again in %.1f s", self._pipeline.name, error.message, delay.total_seconds())
                 time.sleep(delay.total_seconds())
         raise AssertionError("unreachable")

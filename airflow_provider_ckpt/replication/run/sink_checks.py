@@ -44,14 +44,16 @@ def compare_states(
     """
     known, expected = ledger.expected_sink_state(pipeline), ledger.expected_receipts(pipeline)
     claims = sink.claims()
-    missing = sink.missing(expected) if expected else ()
-    wrong = all_receipts or bool(missing) or claims.set_back is not None
+    missing = sink.batches_without_receipt(expected) if expected else ()
+    wrong = all_receipts or bool(missing) or claims.loss_evidence is not None
     unreadable = _unreadable(sink) if wrong else None
-    set_back = claims.set_back if claims.set_back != unreadable else None
+    set_back = claims.loss_evidence if claims.loss_evidence != unreadable else None
     other = None
     if isinstance(sink, ComparesTargets) and known.target is not None and claims.target is not None:
         other = sink.compare_targets(known.target, claims.target)
-    found = SinkState(claims.epoch, claims.target, sink.location, set_back, missing, unreadable, claims.gone, other)
+    found = SinkState(
+        claims.epoch, claims.target, sink.location, set_back, missing, unreadable, claims.lost_batches, other
+    )
     return known, found
 
 
@@ -65,37 +67,37 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
     """
     name = setup.pipeline.name
     known, found = compare_states(setup.ledger, name, sink)
-    seen = differences(known, found)
-    if not seen:
+    found_differences = differences(known, found)
+    if not found_differences:
         return found
-    told = describe_differences(known, found, seen)
+    description = describe_differences(known, found, found_differences)
     nothing = "" if sent else " Nothing was sent."
-    if SinkDifference.OTHER_LOCATION in seen:
+    if SinkDifference.OTHER_LOCATION in found_differences:
         raise SinkChangedError(
-            f"the sink is another one: {told}.{nothing}",
+            f"the sink is another one: {description}.{nothing}",
             pipeline=name,
             hint=f"Give this pipeline a name of its own, or, if the move is intended, run `airflow ckpt move {name} "
             '--reason "..."`.',
         )
-    if SinkDifference.RECEIPTS_UNREADABLE in seen:
+    if SinkDifference.RECEIPTS_UNREADABLE in found_differences:
         raise SinkChangedError(
-            f"the sink is not as this ledger left it: {told}.{nothing}",
+            f"the sink is not as this ledger left it: {description}.{nothing}",
             pipeline=name,
             hint="Put back what is missing, from a backup or from where the target was before. If it is gone for good, "
             f'go on from the checkpoint with `airflow ckpt accept-sink {name} --keep --reason "..."`. What is under '
             "way and has no receipt that can be read is held then.",
         )
-    if seen == [SinkDifference.OTHER_TARGET] and found.other_target is not None:
+    if found_differences == [SinkDifference.OTHER_TARGET] and found.other_target is not None:
         raise SinkChangedError(
-            f"the sink is not as this ledger left it: {told}. Its fence and the receipts of its newest batches stand, "
-            f"which does not tell whether its rows do.{nothing}",
+            f"the sink is not as this ledger left it: {description}. Its fence and the receipts of its newest batches "
+            f"stand, which does not tell whether its rows do.{nothing}",
             pipeline=name,
             hint=f'If all rows are there, go on with `airflow ckpt accept-sink {name} --keep --reason "..."`. '
             "Otherwise look with `--resend --dry-run` first.",
         )
     raise SinkChangedError(
-        f"the sink is not as this ledger left it: {told}. It was restored from an older copy, failed over without its "
-        f"last transactions, emptied or recreated, so rows that were delivered may be gone.{nothing}",
+        f"the sink is not as this ledger left it: {description}. It was restored from an older copy, failed over "
+        f"without its last transactions, emptied or recreated, so rows that were delivered may be gone.{nothing}",
         pipeline=name,
         hint=f"Look with `airflow ckpt accept-sink {name} --resend --dry-run`. Then send again what it has no receipt "
         f'for (`airflow ckpt accept-sink {name} --resend --reason "..."`), or continue from the checkpoint '
@@ -112,13 +114,17 @@ def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAccepta
     """
     name = setup.pipeline.name
     known, found = compare_states(setup.ledger, name, sink, all_receipts=True)
-    seen = differences(known, found)
-    if not seen:
+    found_differences = differences(known, found)
+    if not found_differences:
         raise nothing_to_accept(name)
-    before = known.unfinished_acceptance or UnfinishedAcceptance(frozenset(), describe_differences(known, found, seen))
+    before = known.unfinished_acceptance or UnfinishedAcceptance(
+        frozenset(), describe_differences(known, found, found_differences)
+    )
     keys = [receipt.key for receipt in readable_receipts(sink, {})]
-    gone = before.gone.union(found.gone, sink.missing(keys) if keys else ())
-    return UnfinishedAcceptance(before.seen.union(seen) - {SinkDifference.NOT_ACCEPTED}, before.told, gone)
+    lost_batches = before.lost_batches.union(found.lost_batches, sink.batches_without_receipt(keys) if keys else ())
+    return UnfinishedAcceptance(
+        before.differences.union(found_differences) - {SinkDifference.NOT_ACCEPTED}, before.description, lost_batches
+    )
 
 
 def nothing_to_accept(pipeline: str) -> LedgerStateError:

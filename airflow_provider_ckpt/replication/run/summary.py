@@ -67,15 +67,15 @@ class RunSummary:
         """Count errors by type."""
         self.errors = dict(Counter(self.errors) + Counter(dict(counts)))
 
-    def spent(self, step: str, seconds: float) -> None:
+    def add_seconds(self, step: str, seconds: float) -> None:
         """Add wall time to a step."""
         self.steps[step] = round(self.steps.get(step, 0.0) + seconds, 4)
 
     def merge(self, later: RunSummary) -> RunSummary:
         """Return this summary merged with that of a later task of the same run."""
         checkpoint = {
-            name: {"before": self.checkpoint.get(name, marks)["before"], "after": marks["after"]}
-            for name, marks in {**self.checkpoint, **later.checkpoint}.items()
+            name: {"before": self.checkpoint.get(name, positions)["before"], "after": positions["after"]}
+            for name, positions in {**self.checkpoint, **later.checkpoint}.items()
         }
         steps = Counter(self.steps) + Counter(later.steps)
         records = self.records + later.records

@@ -29,17 +29,17 @@ class TimeBudget:
     """Time budget of one :class:`Run`, from now on, and the waits inside it.
 
     :param run: the run
-    :param unit: returns a random number in [-1, 1] that spreads retries
+    :param random_deviation: returns a random number in [-1, 1] that spreads retries
     """
 
-    def __init__(self, run: Run, unit: Callable[[], float]) -> None:
+    def __init__(self, run: Run, random_deviation: Callable[[], float]) -> None:
         self._run = run
-        self._unit = unit
+        self._random_deviation = random_deviation
         self._budget = run.pipeline.run.time_budget.total_seconds()
         self._deadline = time.monotonic() + self._budget
 
     @property
-    def overdue(self) -> bool:
+    def is_overdue(self) -> bool:
         """True if budget and grace are over, so that a wave which still runs must be cancelled."""
         return time.monotonic() > self._deadline + GRACE
 
@@ -48,31 +48,31 @@ class TimeBudget:
         return seconds > self._budget / 2
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds left of the budget; 0 when it is over."""
         return max(self._deadline - time.monotonic(), 0.0)
 
-    def until(self, moment: datetime) -> None:
+    def wait_until(self, moment: datetime) -> None:
         """Wait for a time, the end of the budget, or a stored action.
 
         :raises StaleEpochError: if the lease was lost
         """
-        hear_at = time.monotonic() + _ACTION_CHECK_SECONDS
-        while (left := min((moment - utcnow()).total_seconds(), self.left)) > 0:
+        next_check_at = time.monotonic() + _ACTION_CHECK_SECONDS
+        while (left := min((moment - utcnow()).total_seconds(), self.seconds_left)) > 0:
             self._run.check()
-            if time.monotonic() >= hear_at:
-                hear_at += _ACTION_CHECK_SECONDS
+            if time.monotonic() >= next_check_at:
+                next_check_at += _ACTION_CHECK_SECONDS
                 with suppress(LedgerUnavailableError):  # the caller asks again after the wait
                     if self._run.apply_stored_actions():
                         return
             time.sleep(min(left, _POLL_SECONDS))
 
-    def after_attempt(self, tried: int, reason: str) -> None:
+    def wait_after_attempt(self, tried: int, reason: str) -> None:
         """Wait as the retry policy says after a number of attempts at something that does not concern one batch.
 
         :param tried: number of attempts so far
         :param reason: what went wrong, for the log
         """
-        delay = self._run.pipeline.policy.retry.delay(tried, self._unit())
+        delay = self._run.pipeline.policy.retry.delay(tried, self._random_deviation())
         log.warning("%s: %s; trying again in %.1f s", self._run.pipeline.name, reason, delay.total_seconds())
-        self.until(utcnow() + delay)
+        self.wait_until(utcnow() + delay)

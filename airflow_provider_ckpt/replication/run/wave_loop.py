@@ -74,21 +74,21 @@ class WaveLoop:
         self._plan_on = plan_on
         self._cadence = run.pipeline.commit_strategy.cadence
         self._at_most_once = run.pipeline.delivery == "at_most_once"
-        self._left: set[BatchKey] = set()
-        self._number = 0
+        self._skipped: set[BatchKey] = set()
+        self._wave_number = 0
         self._limit = _FIRST_WAVE_BATCHES
         self._outages = 0
         self._revivals = 0
         self._ledger_failures = 0
-        self._settlements = WaveSettlement(run, self._unit)
-        self._locating = TaskBuilder(run)
+        self._settlement = WaveSettlement(run, self._random_deviation)
+        self._task_builder = TaskBuilder(run)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
-        self._waiting = TimeBudget(run, self._unit)
+        self._time_budget = TimeBudget(run, self._random_deviation)
 
     def run(self) -> None:
         """Execute waves until nothing is due, or the time budget is over."""
         try:
-            self._work()
+            self._run_waves()
         except BaseException:
             self._engine.kill()
             raise
@@ -96,11 +96,11 @@ class WaveLoop:
             with self._run.step("spark_stop"):
                 self._engine.close()
 
-    def _work(self) -> None:
-        while self._waiting.left:
+    def _run_waves(self) -> None:
+        while self._time_budget.seconds_left:
             self._run.check()
             try:
-                candidates = self._next()
+                candidates = self._plan_next()
             except LedgerUnavailableError as error:
                 self._wait_for_ledger(error)
                 continue
@@ -111,18 +111,18 @@ class WaveLoop:
             if self._pipeline.pinned:
                 due = without_blocked(due, candidates)
             if due:
-                self._wave(due)
+                self._run_wave(due)
             else:
-                self._waiting.until(min(batch.not_before for batch in candidates if batch.not_before))
-        self._locating.finish()
+                self._time_budget.wait_until(min(batch.not_before for batch in candidates if batch.not_before))
+        self._task_builder.finish()
         self._run.raise_refused()
 
-    def _next(self) -> list[Batch]:
+    def _plan_next(self) -> list[Batch]:
         """Apply stored actions and plan more; return the batches that may begin now or later."""
         self._run.apply_stored_actions()
         self._run.measure()
         if self._plan_on and self._run.more:
-            self._run.plan(self._left)
+            self._run.plan(self._skipped)
         return self._candidates()
 
     def _wait_for_ledger(self, error: LedgerUnavailableError) -> None:
@@ -134,7 +134,7 @@ class WaveLoop:
         self._ledger_failures += 1
         if not error.recoverable or self._ledger_failures >= self._pipeline.retry.max_attempts:
             raise error
-        self._waiting.after_attempt(self._ledger_failures, error.message)
+        self._time_budget.wait_after_attempt(self._ledger_failures, error.message)
 
     def _candidates(self) -> list[Batch]:
         """Return planned batches that this run may begin, oldest first.
@@ -144,53 +144,53 @@ class WaveLoop:
         found = []
         for record in self._run.ledger.partitions(self._pipeline.name).values():
             if record.partition.phase is not Phase.RUNNING:
-                self._run.confirm()
+                self._run.confirm_lease()
                 return []
             for _, batch in sorted(record.partition.blocking.items()):
-                if batch.state is BatchState.PLANNED and batch.key not in self._left:
+                if batch.state is BatchState.PLANNED and batch.key not in self._skipped:
                     found.append(batch)
                 elif self._pipeline.pinned:
                     break
         return sorted(found, key=lambda batch: batch.key)
 
-    def _wave(self, due: list[Batch]) -> None:
+    def _run_wave(self, due: list[Batch]) -> None:
         if not self._engine.started:
-            self._start()
+            self._start_spark()
         with self._run.step("spark_start"):
             ready = self._engine.ready(self._run.check)
-        self._run.sink.fits(ready.columns)
-        lanes = self._lanes(ready.parallelism)
-        chosen = self._choose(due, lanes)
+        self._run.sink.check_columns(ready.columns)
+        lanes = self._lane_count(ready.parallelism)
+        chosen = self._choose_batches(due, lanes)
         # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
-        tasks = self._locating.tasks(chosen)
-        self._left.update(self._locating.refused)
+        tasks = self._task_builder.tasks(chosen)
+        self._skipped.update(self._task_builder.refused)
         if not tasks:
             return
         keys = [task.key for task in tasks]
         alone = chosen[0].alone and len(keys) == 1
         self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
         packed = distribute(tasks, lanes, pinned=self._pipeline.pinned)
-        self._number += 1
-        wave = Wave(self._number, packed, self._seconds())
+        self._wave_number += 1
+        wave = Wave(self._wave_number, packed, self._wave_seconds())
         started = time.monotonic()
-        self._settlements.opened(keys)
-        self._run.measuring.started(len(keys))
+        self._settlement.begin_wave(keys)
+        self._run.metrics.started(len(keys))
         try:
             with self._run.step("spark"):
-                outcomes = self._engine.run(wave, self._look)
+                outcomes = self._engine.run(wave, self._check_wave)
         except DeadlineError as error:
             self._engine.kill()
-            self._lost(
-                wave, alone=alone and self._waiting.is_most_of_budget(time.monotonic() - started), error=error.info
+            self._settle_lost_wave(
+                wave, alone=alone and self._time_budget.is_most_of_budget(time.monotonic() - started), error=error.info
             )
             raise
         except WaveLostError as error:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
-            self._lost(wave, alone=alone, error=error.error)
+            self._settle_lost_wave(wave, alone=alone, error=error.error)
         except EngineError as error:
             # On a local master the executor is Spark itself, so a batch that kills one kills the other.
             revived = self._engine.revive()
-            self._lost(wave, alone=revived and alone, error=error.info)
+            self._settle_lost_wave(wave, alone=revived and alone, error=error.info)
             self._revivals += 1
             if not revived or self._revivals > _MAX_RESTARTS:
                 raise
@@ -198,13 +198,13 @@ class WaveLoop:
         else:
             self._settle(outcomes, started)
 
-    def _look(self) -> None:
+    def _check_wave(self) -> None:
         """Check the lease, receipts and budget; called repeatedly while a wave runs.
 
         :raises CkptError: when the run must stop; a :class:`DeadlineError` for a wave that exceeds the time budget
         """
-        self._settlements.look()
-        if self._waiting.overdue:
+        self._settlement.settle_if_due()
+        if self._time_budget.is_overdue:
             budget = self._pipeline.run.time_budget.total_seconds()
             raise DeadlineError(
                 f"a wave was still running {GRACE:g} s after run.time_budget ({budget:g} s), and was cancelled",
@@ -213,11 +213,11 @@ class WaveLoop:
                 hint=_AT_MOST_ONCE_HINT if self._at_most_once else _OVERDUE_HINT,
             )
 
-    def _start(self) -> None:
+    def _start_spark(self) -> None:
         pipeline, setup = self._pipeline, self._run.setup
         shape = self._run.source.shape()
         if pipeline.transform.passes_unchanged:
-            self._run.sink.fits(shape.columns)
+            self._run.sink.check_columns(shape.columns)
         self._engine.start(
             Job(
                 pipeline.document(),
@@ -229,13 +229,13 @@ class WaveLoop:
         )
         self._run.summary.spark_started = True
 
-    def _lanes(self, parallelism: int) -> int:
+    def _lane_count(self, parallelism: int) -> int:
         if self._pipeline.consumer.strategy == "single":
             return 1
         lanes = self._pipeline.consumer.lanes
         return parallelism if lanes == "auto" else lanes
 
-    def _choose(self, due: list[Batch], lanes: int) -> list[Batch]:
+    def _choose_batches(self, due: list[Batch], lanes: int) -> list[Batch]:
         """Return the batches of the next wave: one that must run alone, or as many as a wave is likely to complete."""
         alone = [batch for batch in due if batch.alone]
         if alone:
@@ -246,12 +246,12 @@ class WaveLoop:
             found = first_of_each_partition(due, pinned=self._pipeline.pinned)
             return found if self._pipeline.pinned else found[:lanes]
         if registry.is_two_phase(self._pipeline):  # its waves are settled as a whole
-            return due[: min(self._limit, self._cadence.most)]
+            return due[: min(self._limit, self._cadence.max_batches)]
         return due[: self._limit]
 
     def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
         with self._run.step("settle"):
-            settlement = self._settlements.settle(outcomes)
+            settlement = self._settlement.settle(outcomes)
         self._count(outcomes, settlement)
         seconds = time.monotonic() - started
         read = sum(outcome.receipt.counts.read for outcome in outcomes if outcome.receipt is not None)
@@ -260,9 +260,9 @@ class WaveLoop:
         )
         log.info(
             "Wave %d of %s: %d of %d batches got their verdict, %s records in %.1f s (%s records/s), checkpoint %s",
-            self._number,
+            self._wave_number,
             self._pipeline.name,
-            len(settlement.acked) + self._settlements.done,
+            len(settlement.acked) + self._settlement.settled_count,
             len(outcomes),
             f"{read:,}",
             seconds,
@@ -271,18 +271,18 @@ class WaveLoop:
             or "unchanged",
         )
         if settlement.halted is not None:
-            raise self._halt(settlement.halted, outcomes)
+            raise self._halt_error(settlement.halted, outcomes)
         if self._at_most_once:
-            self._sent(outcomes)
+            self._check_at_most_once(outcomes)
         if settlement.failed is not None:
-            self._outage(settlement.failed, outcomes)
+            self._handle_outage(settlement.failed, outcomes)
         else:
             self._outages = 0
 
     def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
         summary = self._run.summary
         self._run.settled(settlement.acked)
-        self._run.measuring.ended(outcomes, settlement.decisions.values())
+        self._run.metrics.ended(outcomes, settlement.decisions.values())
         for outcome in outcomes:
             summary.count_errors(outcome.dead_letters)
             if outcome.error is not None:
@@ -291,20 +291,20 @@ class WaveLoop:
             if isinstance(decision, RetryBatch):
                 summary.retried += 1
                 if decision.next_round and not self._rounds:
-                    self._left.add(key)
+                    self._skipped.add(key)
 
-    def _sent(self, outcomes: Sequence[Outcome]) -> None:
+    def _check_at_most_once(self, outcomes: Sequence[Outcome]) -> None:
         """Halt on errors that would recur for every batch; what was sent at most once is not sent again."""
-        unheard = [outcome for outcome in outcomes if outcome.receipt is None]
-        self._run.unconfirmed += len(unheard)
-        for outcome in unheard:
+        unconfirmed = [outcome for outcome in outcomes if outcome.receipt is None]
+        self._run.unconfirmed += len(unconfirmed)
+        for outcome in unconfirmed:
             error = outcome.error
-            if error is not None and (error.whole or self._pipeline.policy.action(error) is ErrorAction.HALT):
-                raise self._halt(error, outcomes)
+            if error is not None and (error.is_outage or self._pipeline.policy.action(error) is ErrorAction.HALT):
+                raise self._halt_error(error, outcomes)
 
-    def _lost(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
+    def _settle_lost_wave(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
         """Settle a wave that Spark lost by its receipts; the first suspect of each lane runs alone next."""
-        settlement = self._run.ledger.lost(
+        settlement = self._run.ledger.settle_lost_wave(
             self._run.lease,
             [[task.key for task in lane] for lane in wave.lanes],
             self._run.receipts(),
@@ -314,46 +314,46 @@ class WaveLoop:
             window=self._run.window,
         )
         self._run.settled(settlement.acked)
-        self._run.measuring.failed(len(wave.tasks) - self._settlements.done - len(settlement.acked))
+        self._run.metrics.failed(len(wave.tasks) - self._settlement.settled_count - len(settlement.acked))
         self._run.summary.count_errors({error.type.value: 1})
         if self._at_most_once:
             acked = {receipt.key for receipt in settlement.acked}
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
 
-    def _outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
+    def _handle_outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
         """Wait if the sink or source as a whole failed and that may pass, else fail the run; no attempt is counted.
 
         An exhausted batch for which the policy says ``fail`` fails the run too, and has no attempt left to wait for.
         """
         self._outages += 1
         retry = self._pipeline.retry
-        if not (error.whole and error.recoverable) or self._outages >= retry.max_attempts:
-            raise self._halt(error, outcomes)
-        self._waiting.after_attempt(self._outages, error.message)
-        if not self._waiting.left:  # a run that ends during an outage must fail
-            raise self._halt(error, outcomes)
+        if not (error.is_outage and error.recoverable) or self._outages >= retry.max_attempts:
+            raise self._halt_error(error, outcomes)
+        self._time_budget.wait_after_attempt(self._outages, error.message)
+        if not self._time_budget.seconds_left:  # a run that ends during an outage must fail
+            raise self._halt_error(error, outcomes)
 
-    def _halt(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
-        culprit = next((outcome for outcome in outcomes if outcome.error == error), None)
+    def _halt_error(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
+        cause = next((outcome for outcome in outcomes if outcome.error == error), None)
         self._run.summary.halted = error
         halt = HaltError(
             error.message,
             pipeline=self._pipeline.name,
-            batch=str(culprit.key) if culprit else None,
+            batch=str(cause.key) if cause else None,
             hint=_AT_MOST_ONCE_HINT if self._at_most_once else _NOTHING_LOST,
             sqlstate=error.sqlstate,
             recoverable=error.recoverable,
-            whole=error.whole,
+            is_outage=error.is_outage,
         )
         halt.type = error.type
         return halt
 
-    def _seconds(self) -> float:
+    def _wave_seconds(self) -> float:
         """Return how long a wave may take; for a two-phase sink, which commits at its end, the pipeline decides."""
         seconds = self._cadence.max_interval or _WAVE_SECONDS
         if not registry.is_two_phase(self._pipeline):
             seconds = min(seconds, _WAVE_SECONDS)
-        return min(seconds, self._waiting.left)
+        return min(seconds, self._time_budget.seconds_left)
 
-    def _unit(self) -> float:
+    def _random_deviation(self) -> float:
         return self._random.uniform(-1, 1)

@@ -54,7 +54,7 @@ def skipped_indexes(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, po
     """
     skipped = set()
     for at, (position, error) in enumerate(errors if policy.overrides else ()):
-        action = policy.record(error, last=task.last)
+        action = policy.record_action(error, is_last_attempt=task.is_last_attempt)
         if action is ErrorAction.SKIP_AND_LOG:
             skipped.add(at)
         elif action is not ErrorAction.DEAD_LETTER and error.type in policy.overrides:

@@ -58,11 +58,11 @@ def with_headers(
 
 
 def _headers(dead_letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
-    again = is_replay(task)
+    replayed = is_replay(task)
     origin = (
-        dict(dead_letter.headers) if again else {prefix + name: value for name, value in dead_letter.headers.items()}
+        dict(dead_letter.headers) if replayed else {prefix + name: value for name, value in dead_letter.headers.items()}
     )
-    before = int(origin.get(prefix + RETRY_ATTEMPTS, "0")) + 1 if again else 0
+    before = int(origin.get(prefix + RETRY_ATTEMPTS, "0")) + 1 if replayed else 0
     trace = {f"{prefix}stack-trace": dead_letter.error.trace or _error_text(dead_letter.error)} if traced else {}
     return (
         origin

@@ -42,7 +42,7 @@ def dead_letter(
         than columns
     """
     if isinstance(reader, ReplayReader) and is_replay(task):
-        return reader.again(task, position, error)
+        return reader.with_error(task, position, error)
     headers = dict(reader.origin(task, position))
     if record is None:
         return DeadLetter(position, None, None, error, {**headers, "original": "no longer in the source"})
@@ -106,19 +106,19 @@ def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Ta
     for batch in reader.read(task):
         found = batch.filter(pc.is_in(batch.column(0), value_set=wanted))
         values.update(zip(found.column(0).to_pylist(), found.column("value").to_pylist(), strict=True))
-    gone = [position for position in wanted.to_pylist() if position not in values]
-    if gone:
+    missing = [position for position in wanted.to_pylist() if position not in values]
+    if missing:
         raise SourceError(
-            f"position {gone[0]} was read, and the source no longer shows it; nothing of the batch was sent.",
+            f"position {missing[0]} was read, and the source no longer shows it; nothing of the batch was sent.",
             batch=str(task.key),
-            position=gone[0],
+            position=missing[0],
             recoverable=True,
             hint="The batch is read again.",
         )
     read = [values.get(position) for position in positions.to_pylist()]
     parts[at] = pc.coalesce(parts[at], pa.array(read, parts[at].type))
-    whole = pa.StructArray.from_arrays(parts, [field.name for field in original.type])
-    return rejected.set_column(rejected.schema.get_field_index(c.ORIGINAL), c.ORIGINAL, whole)
+    struct = pa.StructArray.from_arrays(parts, [field.name for field in original.type])
+    return rejected.set_column(rejected.schema.get_field_index(c.ORIGINAL), c.ORIGINAL, struct)
 
 
 def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
@@ -140,11 +140,11 @@ def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) 
 
 def unreadable_dead_letters(reader: Reader, task: BatchTask) -> list[DeadLetter]:
     """Return the dead letters of a replay that cannot be converted back to records; none for other batches."""
-    return reader.unreadable(task) if isinstance(reader, ReplayReader) else []
+    return reader.unreadable_dead_letters(task) if isinstance(reader, ReplayReader) else []
 
 
 def from_source(
-    reader: Reader, task: BatchTask, places: RecordPositions, errors: Mapping[int, ErrorInfo], *, raw: bool
+    reader: Reader, task: BatchTask, record_positions: RecordPositions, errors: Mapping[int, ErrorInfo], *, raw: bool
 ) -> list[DeadLetter]:
     """Read the batch again and create a dead letter of each record that has an error.
 
@@ -152,7 +152,7 @@ def from_source(
 
     :param reader: the lane's reader
     :param task: the batch
-    :param places: positions of the batch's records
+    :param record_positions: positions of the batch's records
     :param errors: errors by record number
     :param raw: see :func:`dead_letter`
     :raises SourceError: if the source now shows another number of records at a position, so that records of that
@@ -161,7 +161,7 @@ def from_source(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = {places.place(number): error for number, error in errors.items()}
+    wanted = {record_positions.position_and_index(number): error for number, error in errors.items()}
     positions = pa.array(sorted({position for position, _ in wanted}), pa.int64())
     seen: Counter[int] = Counter()
     dead_letters = []
@@ -172,23 +172,23 @@ def from_source(
             if error is not None:
                 dead_letters.append(dead_letter(reader, task, position, record, error, raw=raw))
     for position, records in seen.items():
-        if records != places.records(position):
+        if records != record_positions.count_at(position):
             raise SourceError(
-                f"{places.records(position)} records were read at position {position}, and the source now shows "
-                f"{records} there; nothing of the batch was sent.",
+                f"{record_positions.count_at(position)} records were read at position {position}, and the source now "
+                f"shows {records} there; nothing of the batch was sent.",
                 batch=str(task.key),
                 position=position,
                 recoverable=True,
                 hint="The batch is read again.",
             )
-    gone = [(position, error) for (position, _), error in wanted.items() if position not in seen]
-    return dead_letters + [dead_letter(reader, task, position, None, error, raw=raw) for position, error in gone]
+    missing = [(position, error) for (position, _), error in wanted.items() if position not in seen]
+    return dead_letters + [dead_letter(reader, task, position, None, error, raw=raw) for position, error in missing]
 
 
 def from_rows(
     reader: Reader,
     task: BatchTask,
-    places: RecordPositions,
+    record_positions: RecordPositions,
     rows: pa.Table,
     errors: Mapping[int, ErrorInfo],
     *,
@@ -198,7 +198,7 @@ def from_rows(
 
     :param reader: the lane's reader
     :param task: the batch
-    :param places: positions of the batch's records
+    :param record_positions: positions of the batch's records
     :param rows: the batch's rows, with their numbers
     :param errors: errors by record number
     :param raw: see :func:`dead_letter`
@@ -208,7 +208,7 @@ def from_rows(
 
     chosen = rows.filter(pc.is_in(rows.column(ROW_NUMBER), value_set=pa.array(list(errors), pa.int64())))
     return [
-        dead_letter(reader, task, places.position(number), record, errors[number], raw=raw)
+        dead_letter(reader, task, record_positions.position(number), record, errors[number], raw=raw)
         for batch in chosen.to_batches()
         for number, record in _records(batch)
     ]

@@ -41,9 +41,9 @@ HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _ROWS_PER_YIELD = 10_000
 
 
-def replay_detail(placed: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
+def replay_detail(positioned: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
     """Return the task's detail for a batch of a replay."""
-    return {DETAIL: [[*item.dead_letters.to_json(), item.start] for item in placed], NEWEST_FIRST: newest_first}
+    return {DETAIL: [[*item.dead_letters.to_json(), item.start] for item in positioned], NEWEST_FIRST: newest_first}
 
 
 def is_replay(task: BatchTask) -> bool:
@@ -64,8 +64,8 @@ class ReplayReader:
         self._open = sink
         self._sink: Sink | None = None
         self._shape = shape
-        self._of: BatchTask | None = None
-        self._letters: dict[int, DeadLetter] = {}
+        self._current_task: BatchTask | None = None
+        self._dead_letters: dict[int, DeadLetter] = {}
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the task's records; dead letters that cannot be converted back to a record are left out."""
@@ -76,11 +76,11 @@ class ReplayReader:
         the sink.
         """
         if not is_replay(task):
-            cast("SparkFedReader", self._reader).hold(task, records)
+            cast("SparkFedReader", self._reader).accept(task, records)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return headers that say where a record came from; for a replay, those of its dead letter."""
-        return self._taken(task)[position].headers if is_replay(task) else self._reader.origin(task, position)
+        return self._dead_letters_of(task)[position].headers if is_replay(task) else self._reader.origin(task, position)
 
     def close(self) -> None:
         """Close the connections to source and sink."""
@@ -88,19 +88,19 @@ class ReplayReader:
         if self._sink is not None:
             self._sink.close()
 
-    def again(self, task: BatchTask, position: int, error: ErrorInfo) -> DeadLetter:
+    def with_error(self, task: BatchTask, position: int, error: ErrorInfo) -> DeadLetter:
         """Return a dead letter that could not be delivered by the replay: its bytes unchanged, with the new error."""
-        return replace(self._taken(task)[position], position=position, error=error)
+        return replace(self._dead_letters_of(task)[position], position=position, error=error)
 
     def all_with_error(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
         """Return every dead letter of the batch with one error."""
-        return [self.again(task, position, error) for position in sorted(self._taken(task))]
+        return [self.with_error(task, position, error) for position in sorted(self._dead_letters_of(task))]
 
-    def unreadable(self, task: BatchTask) -> list[DeadLetter]:
+    def unreadable_dead_letters(self, task: BatchTask) -> list[DeadLetter]:
         """Return the dead letters that :meth:`read` left out, each with the reason as its error."""
         _, bad = self._separate_bad_records(task)
         return [
-            self.again(
+            self.with_error(
                 task, position, ErrorInfo(ErrorType.SERIALIZATION, f"cannot be converted back to a record: {reason}")
             )
             for position, reason in bad.items()
@@ -109,27 +109,27 @@ class ReplayReader:
     def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        good, _ = self._separate_bad_records(task)
+        convertible, _ = self._separate_bad_records(task)
         names = [POSITION, *(name for name, _ in self._shape.columns)]
-        for at in range(0, len(good), _ROWS_PER_YIELD):
-            some = good[at : at + _ROWS_PER_YIELD]
-            columns = [pa.array([position for position, _ in some], pa.int64())]
+        for at in range(0, len(convertible), _ROWS_PER_YIELD):
+            portion = convertible[at : at + _ROWS_PER_YIELD]
+            columns = [pa.array([position for position, _ in portion], pa.int64())]
             for number, (_, kind) in enumerate(self._shape.columns):
-                columns.append(_arrow_array([record[number] for _, record in some], to_arrow(kind)))
+                columns.append(_arrow_array([record[number] for _, record in portion], to_arrow(kind)))
             yield pa.RecordBatch.from_arrays(columns, names)
 
     def _separate_bad_records(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
         """Return the convertible records with their positions, and by position why the other dead letters are not
         convertible.
         """
-        good: list[tuple[int, list[Any]]] = []
+        convertible: list[tuple[int, list[Any]]] = []
         bad: dict[int, str] = {}
-        for position, dead_letter in sorted(self._taken(task).items()):
+        for position, dead_letter in sorted(self._dead_letters_of(task).items()):
             try:
-                good.append((position, self._record(dead_letter)))
+                convertible.append((position, self._record(dead_letter)))
             except (ValueError, ArithmeticError) as error:  # Arrow's errors of values are ValueErrors
                 bad[position] = str(error).splitlines()[0]
-        return good, bad
+        return convertible, bad
 
     def _record(self, dead_letter: DeadLetter) -> list[Any]:
         """Return the values of the source's columns from one dead letter.
@@ -157,19 +157,22 @@ class ReplayReader:
             _arrow_array([value], kind)
         return values
 
-    def _taken(self, task: BatchTask) -> dict[int, DeadLetter]:
+    def _dead_letters_of(self, task: BatchTask) -> dict[int, DeadLetter]:
         """Return the task's dead letters by position; they are read once per attempt."""
-        if self._of is None or (self._of.key, self._of.attempt) != (task.key, task.attempt):
-            self._letters = dict(self._take(task))
-            self._of = task
-        return self._letters
+        if self._current_task is None or (self._current_task.key, self._current_task.attempt) != (
+            task.key,
+            task.attempt,
+        ):
+            self._dead_letters = dict(self._read_dead_letters(task))
+            self._current_task = task
+        return self._dead_letters
 
-    def _take(self, task: BatchTask) -> Iterator[tuple[int, DeadLetter]]:
+    def _read_dead_letters(self, task: BatchTask) -> Iterator[tuple[int, DeadLetter]]:
         self._sink = self._sink or self._open()
-        placed = [PositionedDeadLetters(DeadLetters.from_json(item[:-1]), item[-1]) for item in task.detail[DETAIL]]
-        starts = (item.start for item in placed)
+        positioned = [PositionedDeadLetters(DeadLetters.from_json(item[:-1]), item[-1]) for item in task.detail[DETAIL]]
+        starts = (item.start for item in positioned)
         for start, (_, found) in zip(
-            starts, read_dead_letters(self._sink, (item.dead_letters for item in placed)), strict=True
+            starts, read_dead_letters(self._sink, (item.dead_letters for item in positioned)), strict=True
         ):
             ordered = reversed(found) if task.detail[NEWEST_FIRST] else iter(found)
             for position, dead_letter in enumerate(ordered, start=start):

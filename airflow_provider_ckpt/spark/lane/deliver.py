@@ -62,11 +62,11 @@ class Lane:
         self._policy = self._pipeline.policy
         self._traced = self._pipeline.dead_letter_queue.include_stack_trace
         self._stopped: set[str] = set()
-        self._asking: set[str] = set()
+        self._deferred_partitions: set[str] = set()
         self._reader: Reader | None = None
         self._unreachable = False
         self._writer: Writer | None = None
-        self._mark = time.monotonic()
+        self._last_outcome_at = time.monotonic()
 
     @property
     def reader(self) -> Reader:
@@ -81,39 +81,39 @@ class Lane:
         if self._reader is not None:
             self._reader.close()
 
-    def stopped(self, task: BatchTask) -> bool:
+    def is_stopped(self, task: BatchTask) -> bool:
         """Return whether an earlier failure keeps this batch from being attempted."""
         return self._unreachable or task.key.partition in self._stopped
 
-    def question(self, task: BatchTask, gathered: GatheredBatch) -> DeferredBatch | None:
+    def defer_for_traces(self, task: BatchTask, gathered: GatheredBatch) -> DeferredBatch | None:
         """Defer the batch if its rejected records need stack traces (see ``stack_traces.py``); return None if not."""
         if gathered.rejected is None or gathered.failure is not None:
             return None
-        if not self._traced or TRACES in task.detail or self.stopped(task):
+        if not self._traced or TRACES in task.detail or self.is_stopped(task):
             return None
         return self.defer(DeferredBatch.from_rejected(task, gathered.rejected))
 
-    def defer(self, question: DeferredBatch) -> DeferredBatch:
+    def defer(self, deferred: DeferredBatch) -> DeferredBatch:
         """Defer a batch; in a pinned pipeline, later batches of its partition wait for it."""
         if self._pipeline.pinned:
-            self._asking.add(question.key.partition)
-        return question
+            self._deferred_partitions.add(deferred.key.partition)
+        return deferred
 
     def deliver(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
         """Carry out a batch's instruction and return the outcome."""
-        if gathered.read == c.NOT_ATTEMPTED or self.stopped(task) or task.key.partition in self._asking:
-            return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
+        if gathered.read == c.NOT_ATTEMPTED or self.is_stopped(task) or task.key.partition in self._deferred_partitions:
+            return self._with_seconds(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
         if self._refuses_retry:
-            return self._timed(_failed(task, _RETRY_REFUSED))
+            return self._with_seconds(_failed(task, _RETRY_REFUSED))
         try:
             outcome = self._attempt(task, gathered)
         except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes this batch's outcome
             outcome = _failed(task, to_error_info(error, traced=self._traced))
         if outcome.outcome is AttemptOutcome.FAILED:
-            self._unreachable = outcome.error is not None and outcome.error.whole
+            self._unreachable = outcome.error is not None and outcome.error.is_outage
             if self._pipeline.pinned:
                 self._stopped.add(task.key.partition)
-        return self._timed(outcome)
+        return self._with_seconds(outcome)
 
     def _attempt(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
         if gathered.failure is not None:
@@ -134,7 +134,7 @@ class Lane:
             gathered.filtered += found - len(gathered.dead_letters)
         content = BatchContent(
             gathered.rows,
-            self._headed(task, gathered.dead_letters),
+            self._with_headers(task, gathered.dead_letters),
             gathered.read,
             gathered.filtered,
             positions=self._positions(task, gathered),
@@ -165,18 +165,18 @@ class Lane:
         :raises RecordError: if one of the errors fails the batch
         """
         numbers = list(errors)
-        found = [(gathered.places.position(number), errors[number]) for number in numbers]
+        found = [(gathered.positions.position(number), errors[number]) for number in numbers]
         skipped = skipped_indexes(found, task, self._policy)
         kept = {number: errors[number] for at, number in enumerate(numbers) if at not in skipped}
-        dead_letters = self._headed(task, self._originals(task, gathered, kept)) if kept else []
+        dead_letters = self._with_headers(task, self._originals(task, gathered, kept)) if kept else []
         return without_refused(content, errors, dead_letters, len(skipped))
 
     def _originals(self, task: BatchTask, gathered: GatheredBatch, errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
         """Return dead letters of rows that the sink refused, by their errors."""
         raw = self._job.shape.raw
         if self._transformed:
-            return originals.from_source(self.reader, task, gathered.places, errors, raw=raw)
-        return originals.from_rows(self.reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            return originals.from_source(self.reader, task, gathered.positions, errors, raw=raw)
+        return originals.from_rows(self.reader, task, gathered.positions, gathered.rows, errors, raw=raw)
 
     def _close_writer(self) -> None:
         if self._writer is not None:
@@ -188,11 +188,11 @@ class Lane:
 
         ``recover`` finds late records by them.
         """
-        if not self._pipeline.source.ordered_by_cursor or task.key.dead_letters or task.instruction is Instruction.VOID:
+        if not self._pipeline.source.ordered_by_cursor or task.key.is_replay or task.instruction is Instruction.VOID:
             return None
         if task.instruction is Instruction.REJECT:
             return RecordPositions.of([dead_letter.position for dead_letter in gathered.dead_letters]).text()
-        return RecordPositions.of(gathered.places.all).text()
+        return RecordPositions.of(gathered.positions.all).text()
 
     def _apply_function(self, task: BatchTask, gathered: GatheredBatch, returns: pa.Schema) -> None:
         """Apply the user's Python function, the last step of the transform."""
@@ -203,18 +203,20 @@ class Lane:
         gathered.filtered += applied.filtered
         if applied.errors:
             raw = self._job.shape.raw
-            gathered.dead_letters += originals.from_source(self.reader, task, gathered.places, applied.errors, raw=raw)
+            gathered.dead_letters += originals.from_source(
+                self.reader, task, gathered.positions, applied.errors, raw=raw
+            )
 
-    def _headed(self, task: BatchTask, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
+    def _with_headers(self, task: BatchTask, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
         return (
             with_headers(dead_letters, task, self._pipeline, epoch=self._job.context.epoch)
             if dead_letters
             else dead_letters
         )
 
-    def _timed(self, outcome: Outcome) -> Outcome:
+    def _with_seconds(self, outcome: Outcome) -> Outcome:
         now = time.monotonic()
-        seconds, self._mark = now - self._mark, now
+        seconds, self._last_outcome_at = now - self._last_outcome_at, now
         return replace(outcome, seconds=round(seconds, 4))
 
 
@@ -231,19 +233,19 @@ def deliver_lane(
     :param batches: the transform's output: records and marker rows
     """
     lanes: dict[int, Lane] = {}
-    carried = job.pipeline.source.carried
-    gathering = Gatherer(traced=job.pipeline.dead_letter_queue.include_stack_trace)
+    read_by_spark = job.pipeline.source.read_by_spark
+    gatherer = Gatherer(traced=job.pipeline.dead_letter_queue.include_stack_trace)
     try:
         for batch in batches:
-            for piece in gathering.split(batch):
-                if piece.lane not in lanes:
-                    lanes[piece.lane] = Lane(job, transformed=True, returns=returns)
-                lane = lanes[piece.lane]
-                gathering.add(piece)
-                if piece.ends:
-                    task = wave.lanes[piece.lane][piece.index]
-                    gathered = gathering.take(lane.reader, task, job.shape, carried=carried)
-                    yield outcome_rows([lane.question(task, gathered) or lane.deliver(task, gathered)])
+            for batch_slice in gatherer.split(batch):
+                if batch_slice.lane not in lanes:
+                    lanes[batch_slice.lane] = Lane(job, transformed=True, returns=returns)
+                lane = lanes[batch_slice.lane]
+                gatherer.add(batch_slice)
+                if batch_slice.ends:
+                    task = wave.lanes[batch_slice.lane][batch_slice.index]
+                    gathered = gatherer.take(lane.reader, task, job.shape, read_by_spark=read_by_spark)
+                    yield outcome_rows([lane.defer_for_traces(task, gathered) or lane.deliver(task, gathered)])
     finally:
         for lane in lanes.values():
             lane.close()

@@ -36,33 +36,33 @@ if TYPE_CHECKING:
 
 
 def run_lane(
-    job: Job, wave: Wave, schema: pa.Schema, plain: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
+    job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Read and deliver the lane's batches, and yield their outcomes (for ``mapInArrow``).
 
     :param job: the run
     :param wave: the wave
     :param schema: schema of the rows to deliver, for a batch without records
-    :param plain: decoder of flat JSON records, None if nothing is decoded
+    :param flat_decoder: decoder of flat JSON records, None if nothing is decoded
     :param batches: numbers of the lanes that this Spark task runs
     """
     for _, tasks in lanes_of_task(wave, batches):
         started = time.monotonic()
-        lane = Lane(job, transformed=plain is not None)
-        ahead = _Prefetcher(job, tasks, schema.empty_table(), plain)
+        lane = Lane(job, transformed=flat_decoder is not None)
+        prefetcher = _Prefetcher(job, tasks, schema.empty_table(), flat_decoder)
         outcomes: list[Outcome | DeferredBatch] = []
         try:
             for index, task in enumerate(tasks):
                 late = index > 0 and time.monotonic() - started > wave.seconds
-                if late or lane.stopped(task):
+                if late or lane.is_stopped(task):
                     gathered: GatheredBatch | None = GatheredBatch.of(schema.empty_table(), c.NOT_ATTEMPTED)
                 else:
-                    gathered = ahead.take(index)
+                    gathered = prefetcher.take(index)
                 outcomes.append(
                     lane.defer(DeferredBatch(task.key)) if gathered is None else lane.deliver(task, gathered)
                 )
         finally:
-            ahead.close()
+            prefetcher.close()
             lane.close()
         yield outcome_rows(outcomes)  # once per lane: each yield costs time in the JVM
 
@@ -72,19 +72,21 @@ class _Prefetcher:
 
     :param job: the run
     :param tasks: the lane's batches
-    :param nothing: empty table, for a batch without records
-    :param plain: decoder of flat JSON records, None if nothing is decoded
+    :param empty: empty table, for a batch without records
+    :param flat_decoder: decoder of flat JSON records, None if nothing is decoded
     """
 
-    def __init__(self, job: Job, tasks: Sequence[BatchTask], nothing: pa.Table, plain: FlatJsonDecoder | None) -> None:
+    def __init__(
+        self, job: Job, tasks: Sequence[BatchTask], empty: pa.Table, flat_decoder: FlatJsonDecoder | None
+    ) -> None:
         self._job = job
         self._tasks = tasks
-        self._nothing = nothing
-        self._plain = plain
+        self._empty = empty
+        self._flat_decoder = flat_decoder
         pipeline = job.pipeline
         self._largest = pipeline.transform.max_record_bytes
         self._traced = pipeline.dead_letter_queue.include_stack_trace
-        self._watched = out_of_range_times.time_range_checks(pipeline, job.shape)
+        self._time_checks = out_of_range_times.time_range_checks(pipeline, job.shape)
         self._reader: Reader | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckpt-read")
         self._next: tuple[int, Future[GatheredBatch | None]] | None = None
@@ -115,32 +117,34 @@ class _Prefetcher:
 
         task = self._tasks[index]
         if task.instruction is not Instruction.DELIVER:
-            return GatheredBatch.of(self._nothing)
+            return GatheredBatch.of(self._empty)
         try:
             self._reader = self._reader or self._job.reader()
             records = []
             for found in self._reader.read(task):
-                rows = found if self._plain is None else self._decoded(self._plain, found)
+                rows = found if self._flat_decoder is None else self._decoded(self._flat_decoder, found)
                 if rows is None:
                     return None
                 records.append(rows)
-            table = pa.Table.from_batches(records) if records else self._nothing
+            table = pa.Table.from_batches(records) if records else self._empty
             return self._separate_bad_records(self._reader, task, table)
         except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes the batch's outcome
-            return GatheredBatch.of(self._nothing, failure=to_error_info(error, traced=self._traced))
+            return GatheredBatch.of(self._empty, failure=to_error_info(error, traced=self._traced))
 
-    def _decoded(self, plain: FlatJsonDecoder, records: pa.RecordBatch) -> pa.RecordBatch | None:
+    def _decoded(self, flat_decoder: FlatJsonDecoder, records: pa.RecordBatch) -> pa.RecordBatch | None:
         """Return raw records as rows; None if Spark must decode one of them, or one is too large."""
         _, large = oversized_records.separate(records, self._largest)
-        return None if large else plain.rows(records)
+        return None if large else flat_decoder.rows(records)
 
     def _separate_bad_records(self, reader: Reader, task: BatchTask, records: pa.Table) -> GatheredBatch:
         """Return the rows, and dead letters of those that hold invalid UTF-8 or a time out of range."""
         gathered = GatheredBatch.of(records, records.num_rows)
-        errors = {} if self._plain else invalid_utf8(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
-        errors |= out_of_range_times.errors(gathered.rows, self._watched)
+        errors = {} if self._flat_decoder else invalid_utf8(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
+        errors |= out_of_range_times.errors(gathered.rows, self._time_checks)
         if errors:
             raw = self._job.shape.raw
-            gathered.dead_letters = originals.from_rows(reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            gathered.dead_letters = originals.from_rows(
+                reader, task, gathered.positions, gathered.rows, errors, raw=raw
+            )
             gathered.rows = exclude_rows(gathered.rows, errors)
         return gathered

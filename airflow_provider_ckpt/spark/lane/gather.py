@@ -35,7 +35,7 @@ class GatheredBatch:
     """Records that were read of one batch, sorted by verdict.
 
     :param rows: records to deliver: :data:`~.sink_protocol.ROW_NUMBER`, then the output columns
-    :param places: source positions of the records
+    :param positions: source positions of the records
     :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
     :param dead_letters: dead letters of rejected records
     :param filtered: number of records that are left out, by ``where`` for example
@@ -44,7 +44,7 @@ class GatheredBatch:
     """
 
     rows: pa.Table
-    places: RecordPositions
+    positions: RecordPositions
     read: int = 0
     dead_letters: list[DeadLetter] = field(default_factory=list)
     filtered: int = 0
@@ -93,43 +93,44 @@ class Gatherer:
 
         number = batch.column(c.BATCH).to_numpy(zero_copy_only=False)
         cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
-        edges = [0, *cuts.tolist(), batch.num_rows]
-        for start, end in pairwise(edges):
+        bounds = [0, *cuts.tolist(), batch.num_rows]
+        for start, end in pairwise(bounds):
             yield BatchSlice(batch.slice(start, end - start))
 
-    def add(self, piece: BatchSlice) -> None:
+    def add(self, batch_slice: BatchSlice) -> None:
         """Store a slice until its batch is complete."""
-        self._pieces.append(piece.records)
+        self._pieces.append(batch_slice.records)
 
-    def take(self, reader: Reader, task: BatchTask, shape: RecordShape, *, carried: bool) -> GatheredBatch:
+    def take(self, reader: Reader, task: BatchTask, shape: RecordShape, *, read_by_spark: bool) -> GatheredBatch:
         """Return the completed batch, sorted by verdict.
 
         :param reader: the lane's reader
         :param task: the batch
         :param shape: the source's columns
-        :param carried: whether Spark itself reads the source. Each record then carries its original, and ``reader``
-            gets the originals so that it can yield them again; a batch to reject is read for that purpose only
+        :param read_by_spark: whether Spark itself reads the source. Each record then carries its original, and
+            ``reader`` gets the originals so that it can yield them again; a batch to reject is read for that purpose
+            only
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         table = pa.Table.from_batches(self._pieces)
         self._pieces = []
-        mark = json.loads(table.column(c.MARKER)[-1].as_py())
+        marker = json.loads(table.column(c.MARKER)[-1].as_py())
         table = table.slice(0, table.num_rows - 1)
-        if carried:
-            held = [originals.unpack_originals(batch) for batch in table.to_batches() if batch.num_rows]
-            cast("SparkFedReader", reader).hold(task, held)
+        if read_by_spark:
+            parts = [originals.unpack_originals(batch) for batch in table.to_batches() if batch.num_rows]
+            cast("SparkFedReader", reader).accept(task, parts)
             if task.instruction is Instruction.REJECT:
                 table = table.slice(0, 0)
-        places, numbers = RecordPositions(table.column(POSITION)), numbered(table)
+        positions, numbers = RecordPositions(table.column(POSITION)), numbered(table)
         verdict = table.column(c.VERDICT)
-        good = verdict.null_count == table.num_rows
+        all_accepted = verdict.null_count == table.num_rows
         outputs = [name for name in table.column_names if name not in _CONTROL]
-        rows = (numbers if good else numbers.filter(pc.is_null(verdict))).select([ROW_NUMBER, *outputs])
-        reason = ErrorInfo.from_json(mark["failure"]) if mark["failure"] else None
-        gathered = GatheredBatch(rows, places, mark["read"], failure=reason)
-        if not good:
+        rows = (numbers if all_accepted else numbers.filter(pc.is_null(verdict))).select([ROW_NUMBER, *outputs])
+        reason = ErrorInfo.from_json(marker["failure"]) if marker["failure"] else None
+        gathered = GatheredBatch(rows, positions, marker["read"], failure=reason)
+        if not all_accepted:
             bad = table.filter(pc.is_valid(verdict))
             is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
             gathered.filtered = pc.sum(is_filtered).as_py() or 0
@@ -138,7 +139,7 @@ class Gatherer:
         if reason is None:
             try:
                 _add_dead_letters(gathered, reader, task, raw=shape.raw)
-                gathered.dead_letters += oversized_records.dead_letters(reader, task, mark["large"])
+                gathered.dead_letters += oversized_records.dead_letters(reader, task, marker["large"])
             except Exception as error:  # noqa: BLE001  # records are read again here, so the batch counts as unread
                 gathered.failure = to_error_info(error, traced=self._traced)
         return gathered
@@ -154,7 +155,7 @@ def _add_dead_letters(gathered: GatheredBatch, reader: Reader, task: BatchTask, 
         )
     garbled = invalid_utf8(gathered.rows, ErrorType.TRANSFORM_EVALUATION)
     if garbled:
-        gathered.dead_letters += originals.from_source(reader, task, gathered.places, garbled, raw=raw)
+        gathered.dead_letters += originals.from_source(reader, task, gathered.positions, garbled, raw=raw)
         gathered.rows = exclude_rows(gathered.rows, garbled)
 
 

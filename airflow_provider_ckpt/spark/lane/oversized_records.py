@@ -47,9 +47,9 @@ def dead_letters(reader: Reader, task: BatchTask, large: Sequence[tuple[int, int
 
     if not large:
         return []
-    places = RecordPositions(pa.chunked_array([[position for position, _ in large]]))
+    positions = RecordPositions(pa.chunked_array([[position for position, _ in large]]))
     errors = {
         number: ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, f"{size:,} bytes, more than transform.max_record_bytes")
         for number, (_, size) in enumerate(large)
     }
-    return originals.from_source(reader, task, places, errors, raw=True)
+    return originals.from_source(reader, task, positions, errors, raw=True)

@@ -31,18 +31,18 @@ def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tup
 
 
 def read_lane(
-    job: Job, wave: Wave, schema: pa.Schema, plain: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
+    job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the lane's batches, with a marker row after each batch (for ``mapInArrow``).
 
     :param job: the run
     :param wave: the wave
     :param schema: schema of the rows to yield
-    :param plain: decoder of flat JSON records, None if readers decode nothing
+    :param flat_decoder: decoder of flat JSON records, None if readers decode nothing
     :param batches: numbers of the lanes that this Spark task runs
     """
     for lane, _ in lanes_of_task(wave, batches):
-        yield from read_batches(job, wave, lane, schema, plain, job.reader)
+        yield from read_batches(job, wave, lane, schema, flat_decoder, job.reader)
 
 
 def read_batches(
@@ -50,7 +50,7 @@ def read_batches(
     wave: Wave,
     lane: int,
     schema: pa.Schema,
-    plain: FlatJsonDecoder | None,
+    flat_decoder: FlatJsonDecoder | None,
     open_reader: Callable[[], Reader],
     read: frozenset[Instruction] = frozenset({Instruction.DELIVER}),
 ) -> Iterator[pa.RecordBatch]:
@@ -63,7 +63,7 @@ def read_batches(
     :param wave: the wave
     :param lane: the lane's number in the wave
     :param schema: schema of the rows to yield
-    :param plain: decoder of flat JSON records, None if readers decode nothing
+    :param flat_decoder: decoder of flat JSON records, None if readers decode nothing
     :param open_reader: opens the lane's reader
     :param read: instructions for which records are read; a batch with another instruction yields a marker row only
     """
@@ -87,9 +87,9 @@ def read_batches(
                         taken, larger = oversized_records.separate(records, largest) if job.shape.raw else (records, [])
                         large += larger
                         if taken.num_rows:
-                            yield _with_control_columns(schema, lane, index, taken, plain)
+                            yield _with_control_columns(schema, lane, index, taken, flat_decoder)
                 except CkptError as error:
-                    failure, unreachable = to_error_info(error, traced=traced), error.whole
+                    failure, unreachable = to_error_info(error, traced=traced), error.is_outage
                 except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes the batch's outcome
                     failure = to_error_info(error, traced=traced)
             yield _marker(schema, lane, index, count, failure, large)
@@ -98,27 +98,27 @@ def read_batches(
             reader.close()
 
 
-def control_schema(plain: FlatJsonDecoder | None) -> list[pa.Field]:
+def control_schema(flat_decoder: FlatJsonDecoder | None) -> list[pa.Field]:
     """Return the Arrow fields of the control columns, in order.
 
-    :param plain: decoder of flat JSON records, None if readers decode nothing
+    :param flat_decoder: decoder of flat JSON records, None if readers decode nothing
     """
     import pyarrow as pa
 
     fields = [pa.field(c.BATCH, pa.int64()), pa.field(POSITION, pa.int64()), pa.field(c.MARKER, pa.string())]
-    return fields if plain is None else [*fields, pa.field(c.FLAT_JSON, plain.kind)]
+    return fields if flat_decoder is None else [*fields, pa.field(c.FLAT_JSON, flat_decoder.kind)]
 
 
 def _with_control_columns(
-    schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, plain: FlatJsonDecoder | None
+    schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, flat_decoder: FlatJsonDecoder | None
 ) -> pa.RecordBatch:
     import pyarrow as pa
 
     size = records.num_rows
     batch = pa.repeat(pa.scalar(c.batch_number(lane, index), pa.int64()), size)
     control = [batch, records.column(0), pa.nulls(size, pa.string())]
-    if plain is not None:
-        decoded = plain.decoded(records.column("value"))
+    if flat_decoder is not None:
+        decoded = flat_decoder.decoded(records.column("value"))
         control.append(decoded)
         records = _without_decoded_values(records, decoded)
     data = [_cast(column, schema.field(len(control) + at).type) for at, column in enumerate(records.columns[1:])]
@@ -149,5 +149,5 @@ def _marker(
 ) -> pa.RecordBatch:
     import pyarrow as pa
 
-    mark = json.dumps({"read": read, "failure": failure and failure.to_json(), "large": large})
-    return pa.RecordBatch.from_pylist([{c.BATCH: c.batch_number(lane, index), c.MARKER: mark}], schema=schema)
+    marker = json.dumps({"read": read, "failure": failure and failure.to_json(), "large": large})
+    return pa.RecordBatch.from_pylist([{c.BATCH: c.batch_number(lane, index), c.MARKER: marker}], schema=schema)

@@ -121,27 +121,27 @@ def retry_wave(
     return rest, [outcome for outcome in outcomes if outcome.key not in waited]
 
 
-def evaluate(spark: SparkSession, job: Job, question: DeferredBatch, schema: StructType) -> dict[str, Any]:
+def evaluate(spark: SparkSession, job: Job, deferred: DeferredBatch, schema: StructType) -> dict[str, Any]:
     """Return Spark's errors for a batch's records by position; records that raise no error of Spark are left out.
 
     :param spark: the session
     :param job: the run
-    :param question: the deferred batch
+    :param deferred: the deferred batch
     :param schema: schema of what readers yield
     :return: an addition to the detail of the batch's task
     """
-    if question.records is None:
+    if deferred.records is None:
         return {}
-    said = {}
-    for number in range(question.records.num_rows):
-        record = question.records.slice(number, 1)
+    errors = {}
+    for number in range(deferred.records.num_rows):
+        record = deferred.records.slice(number, 1)
         kind = ErrorType(record.column(c.VERDICT)[0].as_py())
         text = None
         with suppress(*_CONVERSION_ERRORS):
             text = _error_text(_evaluating_frames(spark, job, record, kind, schema))
         if text:
-            said[str(record.column(POSITION)[0].as_py())] = text
-    return {TRACES: said}
+            errors[str(record.column(POSITION)[0].as_py())] = text
+    return {TRACES: errors}
 
 
 def _evaluating_frames(

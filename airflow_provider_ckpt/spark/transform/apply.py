@@ -39,8 +39,8 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
     :raises ConfigError: if Spark cannot use an expression
     """
     transform = pipeline.transform
-    carried = pipeline.source.carried
-    original = original_columns.packed_sql(shape, raw_column if transform.decode else quote, kept=carried)
+    carried = pipeline.source.read_by_spark
+    original = original_columns.packed_sql(shape, raw_column if transform.decode else quote, included=carried)
     frame, names, checks = _input_columns(frame, pipeline, shape)
     outputs = _outputs(pipeline, names)
 
@@ -49,8 +49,8 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
 
     deliver = f"{c.MARKER} IS NULL AND {c.VERDICT} IS NULL"
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
-    kept = f"{c.MARKER} IS NULL" if carried else rejected
-    placeholder = original_columns.placeholder_sql(shape, kept=carried)
+    with_originals = f"{c.MARKER} IS NULL" if carried else rejected
+    placeholder = original_columns.placeholder_sql(shape, included=carried)
     values = {
         name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN {enclosed(e)} END"
         for name, e in outputs.items()
@@ -60,7 +60,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
         [
             *quoted(c.CONTROL),
             c.VERDICT,
-            f"CASE WHEN {kept} THEN {original} ELSE {placeholder} END AS {c.ORIGINAL}",
+            f"CASE WHEN {with_originals} THEN {original} ELSE {placeholder} END AS {c.ORIGINAL}",
             *(f"{value} AS {quote(name)}" for name, value in values.items()),
         ],
         pipeline,

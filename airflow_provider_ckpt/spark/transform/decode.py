@@ -70,12 +70,12 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
     assert transform.schema_ is not None
     fields = parse_schema(frame.sparkSession, transform.schema_, pipeline.name).fields
     names = [item.name for item in fields]
-    told = [name for name in frame.columns if name == c.FLAT_JSON]
+    flat_columns = [name for name in frame.columns if name == c.FLAT_JSON]
     aliased = [f"{quote(name)} AS {raw_column(name)}" for name, _ in shape.columns]
     text = f"cast(value AS string) AS {_TEXT}"
-    frame = project(frame, [*quoted([*c.CONTROL, *told]), *aliased, text], pipeline)
+    frame = project(frame, [*quoted([*c.CONTROL, *flat_columns]), *aliased, text], pipeline)
 
-    plain = f"{c.FLAT_JSON} IS NOT NULL" if told else "false"
+    is_flat = f"{c.FLAT_JSON} IS NOT NULL" if flat_columns else "false"
     decoded = {name: f"{_DECODED}.{quote(name)}" for name in names}
     found = [
         *_validity_checks(
@@ -87,14 +87,14 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
     # A lambda keeps this out of the Java method that Spark generates for the steps after it: Java does not compile a
     # method of more than 8,000 bytes, and executing the steps one by one would slow down every record.
     parsed = (
-        f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed_record(pipeline, fields)}) END,"
+        f"get(transform(CASE WHEN {is_flat} THEN array() ELSE array({_parsed_record(pipeline, fields)}) END,"
         f" {_DECODED} -> named_struct('{_RECORD}', {_DECODED}, '{_FAULT}', CASE {faults} END)), 0)"
     )
     frame = project(frame, [*quoted(frame.columns), f"{parsed} AS {_PARSED}"], pipeline)
 
     columns = {name: f"{_PARSED}.{_RECORD}.{quote(name)}" for name in names}
-    if told:
-        columns = {n: f"CASE WHEN {plain} THEN {c.FLAT_JSON}.{quote(n)} ELSE {e} END" for n, e in columns.items()}
+    if flat_columns:
+        columns = {n: f"CASE WHEN {is_flat} THEN {c.FLAT_JSON}.{quote(n)} ELSE {e} END" for n, e in columns.items()}
     taken = {"value", *(name.lower() for name in names)}
     frame = project(
         frame,

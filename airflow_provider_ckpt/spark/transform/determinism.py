@@ -56,17 +56,17 @@ def varying_part(expression: str, columns: Iterable[str]) -> str | None:
     :param expression: the expression
     :param columns: columns that it may use; a column takes precedence over a function without parentheses
     """
-    bare = _OPAQUE.sub(_without_content, _QUOTED_CALL.sub(r"\1", expression))
-    relative = _RELATIVE.search(bare)
+    without_literals = _OPAQUE.sub(_without_content, _QUOTED_CALL.sub(r"\1", expression))
+    relative = _RELATIVE.search(without_literals)
     if relative:
         return relative[0]
-    called = _CALL.search(bare)
+    called = _CALL.search(without_literals)
     if called:
         return called[0].rstrip("( )") + "()"
-    if "->" in bare:  # such a name may be a lambda's variable
+    if "->" in without_literals:  # such a name may be a lambda's variable
         return None
     known = {name.lower() for name in columns}
-    found = _WITHOUT_PARENTHESES.findall(bare)
+    found = _WITHOUT_PARENTHESES.findall(without_literals)
     return next((word for alias, word in found if not alias and word.lower() not in known), None)
 
 

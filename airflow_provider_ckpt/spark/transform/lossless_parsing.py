@@ -73,8 +73,8 @@ def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: st
     condition = _any(found)
     if condition is None:
         return "false"
-    again = f"exists(array({_parsed_as_text(fields, text, delimiter)}), own -> {condition})"
-    return again if delimiter is not None else f"{_has_unusual_notation(fields, text)} AND {again}"
+    any_differs = f"exists(array({_parsed_as_text(fields, text, delimiter)}), own -> {condition})"
+    return any_differs if delimiter is not None else f"{_has_unusual_notation(fields, text)} AND {any_differs}"
 
 
 def any_decimal(
@@ -91,8 +91,8 @@ def any_decimal(
     """
     fields = list(fields)
     rules: Rules = {"decimal": lambda _, own: f"NOT {condition(own)}"}
-    owns = [f"own.{quote(field.name)}" for field in fields]
-    found = _any(_is_lossy_value(field.dataType, own, own, rules) for field, own in zip(fields, owns, strict=True))
+    own_texts = [f"own.{quote(field.name)}" for field in fields]
+    found = _any(_is_lossy_value(field.dataType, own, own, rules) for field, own in zip(fields, own_texts, strict=True))
     return f"exists(array({_parsed_as_text(fields, text, delimiter)}), own -> {found})" if found else None
 
 

@@ -56,15 +56,15 @@ _FORMS = {
 """By Spark SQL type; decimal without precision and scale."""
 
 
-def packed_sql(shape: RecordShape, column: Callable[[str], str], *, kept: bool) -> str:
+def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bool) -> str:
     """Return SQL of a record's source columns.
 
     :param shape: the source's columns
     :param column: returns SQL of the column of a name
-    :param kept: whether the columns of all records are needed, not only of rejected ones
+    :param included: whether the columns of all records are needed, not only of rejected ones
     """
     forms = _forms(shape)
-    if kept or forms is None:
+    if included or forms is None:
         return f"struct({', '.join(f'{column(name)} AS {quote(name)}' for name, _ in shape.columns)})"
     values = [
         f"{form.sql.format(column(name))} AS {quote(name)}"
@@ -73,18 +73,18 @@ def packed_sql(shape: RecordShape, column: Callable[[str], str], *, kept: bool) 
     return f"to_json(struct({', '.join(values)}))"
 
 
-def placeholder_sql(shape: RecordShape, *, kept: bool) -> str:
+def placeholder_sql(shape: RecordShape, *, included: bool) -> str:
     """Return SQL of the placeholder ORIGINAL value for records whose source columns are not needed.
 
     A list in it is empty and not null: Spark's Arrow writer walks over all null lists of a batch again for every
     further row of it.
 
     :param shape: the source's columns
-    :param kept: see :func:`packed_sql`
+    :param included: see :func:`packed_sql`
     """
     empty = {"array": "array()", "map": "map()"}
     kinds = [kind.partition("<")[0].lower() for _, kind in shape.columns]
-    if not empty.keys() & set(kinds) or not (kept or _forms(shape) is None):
+    if not empty.keys() & set(kinds) or not (included or _forms(shape) is None):
         return "NULL"
     columns = [
         f"CAST({empty.get(short, 'NULL')} AS {kind}) AS {quote(name)}"

@@ -70,7 +70,7 @@ class TimeRangeCheck:
         first = _FIRST_DAYS[self.source]
         return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * MICROSECONDS_A_DAY)}"
 
-    def found(self, rows: pa.Table) -> pa.Array:
+    def out_of_range(self, rows: pa.Table) -> pa.Array:
         """Return the numbers of the records whose time is out of range."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -90,8 +90,8 @@ def time_range_checks(pipeline: Pipeline, shape: RecordShape) -> list[TimeRangeC
     source, transform = pipeline.source.type, pipeline.transform
     if source not in _FIRST_DAYS:
         return []
-    whole = [] if transform.decode else [quote(name) for name, _ in shape.columns]
-    used = list(transform.select.values()) if transform.select else whole
+    columns = [] if transform.decode else [quote(name) for name, _ in shape.columns]
+    used = list(transform.select.values()) if transform.select else columns
     if source == pipeline.sink.type == "postgres" and not transform.python:
         used = [expression for expression in used if not is_column_name(expression)]
     if transform.where:
@@ -106,7 +106,7 @@ def errors(rows: pa.Table, watched: Iterable[TimeRangeCheck]) -> dict[int, Error
     return {
         number: record_error(ErrorType.SERIALIZATION, column.message)
         for column in watched
-        for number in column.found(rows).to_pylist()
+        for number in column.out_of_range(rows).to_pylist()
     }
 
 

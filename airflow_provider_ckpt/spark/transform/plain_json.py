@@ -130,7 +130,7 @@ class FlatJsonDecoder:
         _, offsets, data = lines.buffers()
         size = memoryview(offsets).cast("i")[len(lines)]
         as_text = (pa.types.is_date, pa.types.is_timestamp)
-        schema = [f.with_type(pa.string()) if any(told(f.type) for told in as_text) else f for f in fields]
+        schema = [f.with_type(pa.string()) if any(is_text(f.type) for is_text in as_text) else f for f in fields]
         table = json.read_json(
             pa.BufferReader(data.slice(0, size)),
             read_options=json.ReadOptions(use_threads=False, block_size=size + 1),

@@ -51,8 +51,8 @@ def pack(function: Function) -> bytes:
     """
     from pyspark import cloudpickle
 
-    bare = function.func if isinstance(function, partial) else function
-    module = sys.modules.get(getattr(bare, "__module__", None) or "")
+    unwrapped = function.func if isinstance(function, partial) else function
+    module = sys.modules.get(getattr(unwrapped, "__module__", None) or "")
     if module is None:
         return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -39,7 +39,7 @@ def has_short_decimals(fields: Iterable[StructField], text: str, *, delimiter: s
     if not any(_has_decimals(field.dataType) for field in fields):
         return None
     long = f"(octet_length({text}) > {MAX_LENGTH} AND {text} RLIKE {literal(_LONG)})"
-    glance = f"{long} OR {text} RLIKE {literal(_EXPONENT)}"
+    may_be_long = f"{long} OR {text} RLIKE {literal(_EXPONENT)}"
     longest = MAX_LENGTH if delimiter is not None else MAX_LENGTH + lossless_parsing.NUMBER_PREFIX_LENGTH
     too_long = lossless_parsing.any_decimal(
         fields,
@@ -47,8 +47,8 @@ def has_short_decimals(fields: Iterable[StructField], text: str, *, delimiter: s
         lambda own: f"(length({own}) > {longest} OR {own} RLIKE {literal(_EXPONENT)})",
         delimiter=delimiter,
     )
-    once = "" if delimiter is not None else f"{strict_parsing.is_one_json_value(text)} AND "
-    return f"(NOT ({glance}) OR ({once}NOT coalesce({too_long}, false)))"
+    strict = "" if delimiter is not None else f"{strict_parsing.is_one_json_value(text)} AND "
+    return f"(NOT ({may_be_long}) OR ({strict}NOT coalesce({too_long}, false)))"
 
 
 def _has_decimals(kind: DataType) -> bool:

@@ -39,14 +39,14 @@ def is_strict_json(text: str, columns: Sequence[str]) -> str:
     :param columns: SQL of each parsed column
     """
     commas = f"octet_length({text}) - octet_length(replace({text}, ',', ''))"
-    at_a_glance = [
+    quick_checks = [
         f"{commas} = {len(columns) - 1}",
         f"startswith({text}, '{{')",
         f"instr({text}, '}}') = char_length({text})",
         f"NOT contains({text}, {literal(chr(92) + 'u')})",
         *(f"{column} IS NOT NULL" for column in columns),
     ]
-    return f"(({' AND '.join(at_a_glance)}) OR {is_one_json_value(text)})"
+    return f"(({' AND '.join(quick_checks)}) OR {is_one_json_value(text)})"
 
 
 def is_one_json_value(text: str) -> str:
@@ -88,8 +88,8 @@ def is_parsable_csv(text: str, delimiter: str, columns: int) -> str:
     :param delimiter: delimiter of the fields
     :param columns: number of the schema's columns
     """
-    mark = re.escape(delimiter)
-    field = f'(?:"(?:[^"]++|"")*+"|[^"{mark}][^{mark}]*+|)'
-    record = rf"\A(?:{field}{mark}){{{columns - 1}}}+{field}\z"
-    glance = f"octet_length({text}) < {_MAX_FIELDS} AND NOT contains({text}, '\"')"
-    return f"NOT contains({text}, '{_CSV_END}') AND (({glance}) OR {text} RLIKE {literal(record)})"
+    separator = re.escape(delimiter)
+    field = f'(?:"(?:[^"]++|"")*+"|[^"{separator}][^{separator}]*+|)'
+    record = rf"\A(?:{field}{separator}){{{columns - 1}}}+{field}\z"
+    is_trivial = f"octet_length({text}) < {_MAX_FIELDS} AND NOT contains({text}, '\"')"
+    return f"NOT contains({text}, '{_CSV_END}') AND (({is_trivial}) OR {text} RLIKE {literal(record)})"

@@ -37,10 +37,10 @@ def try_columns(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pi
         an error or its condition is not met
     :raises ConfigError: if Spark cannot parse an expression
     """
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
     structs = {name: f"named_struct('{VALUE}', {enclosed(e)})" for name, (_, e) in expressions.items()}
-    if isinstance(frame, ClassicDataFrame):
+    if isinstance(frame, ClassicFrame):
         with config_errors(pipeline):
             return _under_try(
                 frame, {name: f"CASE WHEN {when} THEN {structs[name]} END" for name, (when, _) in expressions.items()}

@@ -86,7 +86,7 @@ def _receipts(receipts: Sequence[Receipt], records: Sequence[Record]) -> list[st
     total = sum((receipt.counts for receipt in receipts), Counts())
     fates = Counter(record.fate for record in records)
     wanted = Counts(len(records), fates[Fate.DELIVERED], fates[Fate.FILTERED], fates[Fate.DEAD_LETTERED])
-    faults = [f"SumIdentity of {r.key}: {r.counts.to_json()}" for r in receipts if not r.counts.balanced]
+    faults = [f"SumIdentity of {r.key}: {r.counts.to_json()}" for r in receipts if not r.counts.is_balanced]
     faults += [f"{r.key} is {r.verdict.value}" for r in receipts if r.verdict is not Verdict.DELIVERED]
     if total != wanted:
         faults.append(f"receipts count {total.to_json()}, not {wanted.to_json()}")

@@ -169,7 +169,7 @@ class Commands:
         return self._under(
             "settle",
             lease,
-            lambda: self.ledger.settle(lease, outcomes, now=now, policy=policy, unit=unit, window=window),
+            lambda: self.ledger.settle(lease, outcomes, now=now, policy=policy, deviation=unit, window=window),
             _settled,
             expect,
             outcomes=[[item.key.to_json(), item.attempt, item.outcome] for item in outcomes],
@@ -191,7 +191,9 @@ class Commands:
         return self._under(
             "lost",
             lease,
-            lambda: self.ledger.lost(lease, lanes, receipts, now=now, alone=alone, limit=limit, window=window),
+            lambda: self.ledger.settle_lost_wave(
+                lease, lanes, receipts, now=now, alone=alone, limit=limit, window=window
+            ),
             _settled,
             expect,
             lanes=[_keys(lane) for lane in lanes],

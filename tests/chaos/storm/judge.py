@@ -52,7 +52,7 @@ def _checkpoint_never_went_back(evidence: Evidence, pipeline: str) -> Iterator[F
                 most[name] = max(most.get(name, found), found)
             at += 1
         for name, before in most.items():
-            if name not in seen and evidence.collected and BatchKey(before[0], name, 0).side:
+            if name not in seen and evidence.collected and BatchKey(before[0], name, 0).is_side_partition:
                 continue
             if name not in seen or seen[name] < before:
                 yield Fault(VIOLATION, f"{pipeline}, {name}: {actor} saw {seen.get(name)} after {before} had been seen")

@@ -26,7 +26,7 @@ _ERRORS = (
     ErrorInfo(ErrorType.SINK, "connection reset", recoverable=True, sqlstate="08006"),
     ErrorInfo(ErrorType.SINK, "connection reset", recoverable=True, sqlstate="08006"),
     ErrorInfo(ErrorType.SINK, "value too long", sqlstate="22001"),
-    ErrorInfo(ErrorType.SINK, "no route to host", recoverable=True, sqlstate="08001", whole=True),
+    ErrorInfo(ErrorType.SINK, "no route to host", recoverable=True, sqlstate="08001", is_outage=True),
     ErrorInfo(ErrorType.TRANSFORM_EVALUATION, "a transform \x00 that fails"),
     ErrorInfo(ErrorType.IO, "read timed out", recoverable=True),
     ErrorInfo(ErrorType.GENERIC, "nobody knows"),
@@ -91,7 +91,7 @@ class Lanes:
             {ErrorType.PROCESSING.value: receipt.counts.dead_lettered // 2} if receipt.counts.dead_lettered else {}
         )
         outcome = AttemptOutcome(receipt.verdict.value)
-        return Outcome(batch.key, batch.attempts, outcome, receipt, found=found, dead_letters=dead_letters)
+        return Outcome(batch.key, batch.attempts, outcome, receipt, receipt_existed=found, dead_letters=dead_letters)
 
     def attempt(self, pipeline: str, batch: Batch, epoch: int) -> Outcome | None:
         """One attempt and what is reported of it; None where nothing is."""

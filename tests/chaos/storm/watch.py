@@ -95,7 +95,7 @@ class Watch:
         if not self.follow(pipeline):
             return
         try:
-            gone: dict[str, Any] = self.commands.ledger.collect(
+            gone: dict[str, Any] = self.commands.ledger.garbage_collect(
                 pipeline, keep=keep, actor="the collector", reason="storm"
             )
         except LedgerUnavailableError:

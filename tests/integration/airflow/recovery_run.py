@@ -52,7 +52,7 @@ class Chain:
 
     def ask(self) -> ProposalRecord:
         """Return the question of the approval's task."""
-        return self.ledger.ask("care/one/preview")
+        return self.ledger.proposal_to_answer("care/one/preview")
 
     def hear(self, asked: ProposalRecord, option: str = "Approve", user: str | None = "oscar") -> None:
         """Resume the approval's task with Airflow's record of an answer."""

@@ -68,7 +68,7 @@ def test_an_act_waits_for_the_run_that_holds_the_lease(ckpt: Ckpt, orders: Acts)
     assert (stored["applied"], stored["intent"]) == (False, 1)
     assert stored["waits_for"]["owner"] == "first"
     assert "stored as number 2; applied by the run that holds the lease: first, epoch 1" in shown
-    assert [intent.action.kind.value for intent in orders.ledger.intents("orders")] == ["hold", "drain"]
+    assert [intent.action.kind.value for intent in orders.ledger.stored_actions("orders")] == ["hold", "drain"]
     assert [intent["action"] for intent in ckpt.json("status", "orders")["intents"]] == ["hold", "drain"]
 
 

@@ -201,7 +201,7 @@ class SinkConformance(ABC):
             outcome = run.take_over().send(task(0), content(0))
 
             assert outcome.outcome is AttemptOutcome.DELIVERED
-            assert not outcome.found
+            assert not outcome.receipt_existed
             assert harness.target() == ids(0)
             (receipt,) = run.receipts()
             assert receipt == outcome.receipt
@@ -216,7 +216,7 @@ class SinkConformance(ABC):
 
             second = run.send(task(0, attempt=2), content(0))
 
-            assert second.found
+            assert second.receipt_existed
             assert second.outcome is AttemptOutcome.DELIVERED
             assert second.receipt == first.receipt
             assert second.attempt == 2
@@ -229,7 +229,7 @@ class SinkConformance(ABC):
         with Run(harness, 2) as run:
             outcome = run.take_over().send(task(0, attempt=2), content(0, rejected=1))
 
-            assert outcome.found
+            assert outcome.receipt_existed
             assert outcome.receipt is not None
             assert outcome.receipt.epoch == 1
             assert harness.target() == ids(0)[1:]
@@ -290,7 +290,7 @@ class SinkConformance(ABC):
             assert [receipt.key for receipt in run.receipts()] == [after.key]
             assert harness.dead_letters(run.context) == []
             again = run.send(task(0, attempt=2), content(0))
-            assert (again.outcome, again.found) == (AttemptOutcome.DELIVERED, False)
+            assert (again.outcome, again.receipt_existed) == (AttemptOutcome.DELIVERED, False)
             assert harness.target() == ids(0, 1)
 
     def test_dead_letters_carry_the_original_bytes(self, harness: SinkHarness) -> None:
@@ -433,7 +433,7 @@ class SinkConformance(ABC):
 
             outcome = run.send(task(0, attempt=2), content(0))
 
-            assert outcome.found
+            assert outcome.receipt_existed
             assert outcome.outcome is AttemptOutcome.VOID
             assert harness.target() == []
 
@@ -549,7 +549,7 @@ class SinkConformance(ABC):
 
             outcome = run.take_over().send(task(0), content(1))
 
-            assert not outcome.found
+            assert not outcome.receipt_existed
             assert harness.target() == ids(0, 1)
             assert [len(one.receipts()) for one in (run, other)] == [1, 1]
             assert run.sink.claims().epoch == 1
@@ -563,11 +563,11 @@ class SinkConformance(ABC):
             run.sink.check()
 
             assert (run.sink.location, run.sink.claims()) == (location, left)
-            assert left.set_back is None
-            assert list(run.sink.missing(keys)) == keys[1:]
+            assert left.loss_evidence is None
+            assert list(run.sink.batches_without_receipt(keys)) == keys[1:]
             run.take_over().send(task(1), content(1))
-            assert (run.sink.claims().target, run.sink.claims().set_back) == (left.target, None)
-            assert list(run.sink.missing(keys)) == []
+            assert (run.sink.claims().target, run.sink.claims().loss_evidence) == (left.target, None)
+            assert list(run.sink.batches_without_receipt(keys)) == []
 
     def test_receipts_of_others_do_not_stand_for_ours(self, harness: SinkHarness) -> None:
         with Run(harness, 1, ledger=OTHER_LEDGER) as other, Run(harness, 1, pipeline="invoices") as another:
@@ -576,7 +576,9 @@ class SinkConformance(ABC):
         with Run(harness, 1) as run:
             run.sink.check()
 
-            assert list(run.sink.missing([task(seq).key for seq in range(2)])) == [task(seq).key for seq in range(2)]
+            assert list(run.sink.batches_without_receipt([task(seq).key for seq in range(2)])) == [
+                task(seq).key for seq in range(2)
+            ]
 
     def test_checking_twice_at_once_is_harmless(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as one, Run(harness, 1) as two:
@@ -664,5 +666,5 @@ class RefusingSinkConformance(SinkConformance):
 
             assert (harness.target(), run.receipts()) == ([], [])
             with Run(harness, 2) as new:
-                assert not new.take_over().send(task(0, attempt=2), content(0)).found
+                assert not new.take_over().send(task(0, attempt=2), content(0)).receipt_existed
             assert harness.target() == ids(0)

@@ -106,7 +106,7 @@ def send(job: SharedJob, task: BatchTask, verdicts: Sequence[Verdict]) -> Outcom
         gathering = Gatherer(traced=False)
         (piece,) = gathering.split(_judged(records, verdicts))
         gathering.add(piece)
-        gathered = gathering.take(lane.reader, task, SHAPE, carried=False)
+        gathered = gathering.take(lane.reader, task, SHAPE, read_by_spark=False)
         return lane.deliver(task, gathered)
 
 

@@ -174,7 +174,7 @@ def test_one_that_refuses_them_four_times_halts_the_run_and_nothing_is_sent(
         store.mend()
         assert (store.harness.target(), run.receipts()) == ([], [])
         again = run.send(task(0, attempt=2), content(0, rejected=1))
-        assert (again.outcome, again.found) == (AttemptOutcome.DELIVERED, False)
+        assert (again.outcome, again.receipt_existed) == (AttemptOutcome.DELIVERED, False)
 
 
 def failure(run: Run) -> ErrorInfo:

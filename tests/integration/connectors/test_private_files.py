@@ -74,7 +74,7 @@ class TestModes:
             )
             box.check()
             assert not place.exists()  # whatever is refused after this leaves nothing behind
-            box.keep(task(0), content(0, bad=1).dead_letters, 0)
+            box.store(task(0), content(0, bad=1).dead_letters, 0)
 
         assert modes(place) == ({0o700}, {0o600})
 
@@ -97,10 +97,10 @@ class TestModes:
     def test_of_archives_and_exports(self, tmp_path: Path, mask: int) -> None:
         archive = ClassArchive(tmp_path / "archives", "key")
         with umask(mask):
-            with archive.alone() as alone:
+            with archive.creation_lock() as alone:
                 assert alone
-                archive.unfinished.write_bytes(b"classes")
-                archive.keep()
+                archive.unfinished_path.write_bytes(b"classes")
+                archive.publish()
             with exported._create_file(str(tmp_path / "letters.jsonl")) as file:
                 file.write("é")
 
@@ -171,7 +171,7 @@ class TestPlantedLinks:
         archive = ClassArchive(shared, "key")
         (shared / "key.log").symlink_to(victim)
 
-        with pytest.raises(OSError, match="symbolic links"), archive.alone():
+        with pytest.raises(OSError, match="symbolic links"), archive.creation_lock():
             pass
         assert victim.read_text() == "precious"
 

@@ -23,7 +23,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TTL = timedelta(seconds=60)
 TRANSIENT = ErrorInfo(ErrorType.SINK, "connection reset", recoverable=True, sqlstate="08006")
 BAD_DATA = ErrorInfo(ErrorType.SINK, "value too long", sqlstate="22001")
-OUTAGE = ErrorInfo(ErrorType.SINK, "no route to host", recoverable=True, sqlstate="08001", whole=True)
+OUTAGE = ErrorInfo(ErrorType.SINK, "no route to host", recoverable=True, sqlstate="08001", is_outage=True)
 UNNAMED = ErrorInfo(ErrorType.GENERIC, "nobody knows")
 
 
@@ -116,7 +116,7 @@ class Acts:
             outcomes,
             now=now or self.now,
             policy=policy or DeliveryPolicy(),
-            unit=lambda: 0.0,
+            deviation=lambda: 0.0,
             window=self.window,
         )
 
@@ -129,7 +129,9 @@ class Acts:
     ) -> Settlement:
         """Lose Spark."""
         keys = [[batch.key for batch in lane] for lane in lanes]
-        return self.ledger.lost(self.lease, keys, receipts, now=self.now, alone=alone, limit=limit, window=self.window)
+        return self.ledger.settle_lost_wave(
+            self.lease, keys, receipts, now=self.now, alone=alone, limit=limit, window=self.window
+        )
 
     def action(self, kind: ActionKind, *batches: Batch, **more: Any) -> ActionResult:
         """A person's act that waits for the holder of the lease, who applies it behind the fence."""

@@ -16,7 +16,7 @@ def test_an_action_without_an_actor_is_refused_and_says_so(acts: Acts, kind: Act
         acts.ledger.action("orders", Action(kind), actor=actor, reason="because")
     with pytest.raises(ConfigError, match="actor is missing"):
         acts.ledger.act_under_lease(acts.lease, Action(kind), actor=actor, reason="because")
-    assert acts.ledger.intents("orders") == []
+    assert acts.ledger.stored_actions("orders") == []
 
 
 @pytest.mark.parametrize("reason", [None, "", " \t"])
@@ -26,7 +26,7 @@ def test_an_action_that_needs_a_reason_is_refused_without_one(acts: Acts, kind: 
         acts.ledger.action("orders", Action(kind), actor="ann", reason=reason)
     with pytest.raises(ConfigError, match="reason is missing"):
         acts.ledger.act_under_lease(acts.lease, Action(kind), actor="ann", reason=reason)
-    assert acts.ledger.intents("orders") == []
+    assert acts.ledger.stored_actions("orders") == []
 
 
 def test_what_takes_the_lease_or_the_history_needs_both(acts: Acts) -> None:
@@ -37,7 +37,7 @@ def test_what_takes_the_lease_or_the_history_needs_both(acts: Acts) -> None:
         with pytest.raises(ConfigError, match="is missing"):
             ledger.adopt(acts.lease, "other", actor=actor, reason=reason)
         with pytest.raises(ConfigError, match="is missing"):
-            ledger.forget("orders", actor=actor, reason=reason)
+            ledger.delete_pipeline("orders", actor=actor, reason=reason)
     ledger.renew(acts.lease)
 
 
@@ -45,4 +45,4 @@ def test_an_action_of_the_sink_is_never_stored(acts: Acts) -> None:
     for kind in (ActionKind.RESEND_TO_SINK, ActionKind.KEEP_SINK, ActionKind.MOVE):
         with pytest.raises(LedgerStateError, match="not carried out by the ledger alone"):
             acts.ledger.action("orders", Action(kind), actor="ann", reason="because")
-    assert acts.ledger.intents("orders") == []
+    assert acts.ledger.stored_actions("orders") == []

@@ -37,14 +37,14 @@ def parked(acts: Acts) -> list[Receipt]:
 
 def chosen(acts: Acts, selection: Selection | None = None) -> tuple[DeadLetters, ...]:
     """What a person's selection means now."""
-    index = acts.ledger.dead_letters("orders")
+    index = acts.ledger.dead_letter_index("orders")
     return tuple(select(index.entries, selection or Selection(), index.rereads))
 
 
 def states(ledger: Ledger) -> dict[str, int]:
     """How many dead letters are in each state."""
     counts: Counter[str] = Counter()
-    for entry in ledger.dead_letters("orders").entries:
+    for entry in ledger.dead_letter_index("orders").entries:
         counts[entry.state.value] += entry.dead_letters.records
     return dict(counts)
 
@@ -80,7 +80,7 @@ def test_a_replay_takes_its_letters_and_its_receipt_says_what_became_of_them(act
     acts.settle(delivered(send(acts, side), dead=2, dead_letters={"Sink": 2}))
 
     assert states(acts.ledger) == {"replayed": 6, "parked": 4, "parked_again": 2}
-    (again,) = [e for e in acts.ledger.dead_letters("orders").entries if e.state is DeadLetterState.PARKED_AGAIN]
+    (again,) = [e for e in acts.ledger.dead_letter_index("orders").entries if e.state is DeadLetterState.PARKED_AGAIN]
     assert (again.dead_letters.key, again.replays, again.range) == (BatchKey(2, side, 0), 1, Range(0, 20))
     assert acts.partition(side).committed == 6
     assert acts.ledger.status("orders")["dead_letters"] == {"Serialization": 4, "Sink": 2}
@@ -148,7 +148,7 @@ def test_what_a_replayed_range_read_again_is_not_replayed_even_after_collection(
     acts.deliver(10, name="replay:2:t")
     assert {item.key.seq for item in chosen(acts)} == {1}
     acts.wait(days=90)
-    gone = acts.ledger.collect("orders", keep=timedelta(days=1), actor="ann", now=acts.now)
+    gone = acts.ledger.garbage_collect("orders", keep=timedelta(days=1), actor="ann", now=acts.now)
 
     assert gone["side_partitions"] == 1
     assert {item.key.seq for item in chosen(acts)} == {1}
@@ -161,11 +161,11 @@ def test_types_are_learned_once_and_only_while_nothing_was_decided(ledger: Ledge
     source = AttemptKey(batch.key, 1, 1)
 
     ledger.set_error_types("orders", {source: {"Sink": 4}})
-    assert [entry.dead_letters.error_type for entry in ledger.dead_letters("orders").entries] == ["unknown"]
+    assert [entry.dead_letters.error_type for entry in ledger.dead_letter_index("orders").entries] == ["unknown"]
     ledger.set_error_types("orders", {source: TYPES})
     ledger.set_error_types("orders", {source: {"Io": 5}})
 
-    found = [(e.dead_letters.error_type, e.dead_letters.records) for e in ledger.dead_letters("orders").entries]
+    found = [(e.dead_letters.error_type, e.dead_letters.records) for e in ledger.dead_letter_index("orders").entries]
     assert found == [("Serialization", 2), ("Sink", 3)]
 
 
@@ -201,7 +201,7 @@ def test_a_collected_replay_is_not_taken_for_a_forgotten_one(acts: Acts) -> None
     acts.settle(delivered(send(acts, side)))
     acts.wait(days=90)
 
-    gone = acts.ledger.collect("orders", keep=timedelta(days=1), actor="ann", now=acts.now)
+    gone = acts.ledger.garbage_collect("orders", keep=timedelta(days=1), actor="ann", now=acts.now)
 
     assert gone["side_partitions"] == 1
     assert acts.ledger.unknown_replays("orders", {side: 2}) == []
@@ -233,12 +233,12 @@ def test_an_index_that_was_wholly_decided_goes_down_and_up_again(empty_url: str)
         acts = Acts(ledger).start("t")
         parked(acts)
         acts.action(ActionKind.DISCARD_DEAD_LETTERS, dead_letters=chosen(acts, Selection(types=frozenset({"Sink"}))))
-        before = [(e.dead_letters, e.state, e.at) for e in ledger.dead_letters("orders").entries]
+        before = [(e.dead_letters, e.state, e.at) for e in ledger.dead_letter_index("orders").entries]
         ledger.release(acts.lease)
     migrate.downgrade(empty_url, "0002")
     migrate.upgrade(empty_url)
     with Ledger.open(empty_url) as ledger:
-        assert [(e.dead_letters, e.state, e.at) for e in ledger.dead_letters("orders").entries] == before
+        assert [(e.dead_letters, e.state, e.at) for e in ledger.dead_letter_index("orders").entries] == before
         assert states(ledger) == {"discarded": 6, "parked": 4}
         with ledger._engine.connect() as connection:
             assert connection.execute(sa.select(sa.func.count()).select_from(tables.dead_letter)).scalar_one() == 4

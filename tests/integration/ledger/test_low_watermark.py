@@ -29,7 +29,7 @@ def windowed(acts: Acts) -> Acts:
 
 def low(acts: Acts, name: str = "t") -> int:
     """The stored low watermark."""
-    return acts.record(name).low
+    return acts.record(name).low_watermark
 
 
 def test_without_a_window_it_is_the_checkpoint_and_receipts_are_one_range(acts: Acts) -> None:
@@ -102,7 +102,7 @@ def test_a_rewind_starts_it_anew_and_keeps_the_sums_of_what_it_ends(windowed: Ac
     windowed.action(ActionKind.REWIND, positions={"t": 5})
     windowed.deliver(10)
     record = windowed.record()
-    assert (record.low, record.totals.counts.read, record.totals.batches) == (5, 5, 1)
+    assert (record.low_watermark, record.totals.counts.read, record.totals.batches) == (5, 5, 1)
     assert windowed.ranges(1) == [(0, 20), (20, 30), (30, 40)]
     assert windowed.ranges(2) == [(5, 10)]
     with windowed.ledger._engine.connect() as connection:
@@ -157,9 +157,9 @@ def check(acts: Acts) -> None:
     unconfirmed = [] if record.unconfirmed is None else [Range(record.unconfirmed, part.committed)]
     if part.committed > part.base:
         assert merge([*ranges, *unconfirmed])[0] == Range(part.base, part.committed)
-    below = [span for span in ranges if span.start < record.low]
+    below = [span for span in ranges if span.start < record.low_watermark]
     assert merge(below) == below
-    assert part.base <= record.low
+    assert part.base <= record.low_watermark
     assert acts.ledger.audit("orders")["violations"] == []
 
 
@@ -179,7 +179,7 @@ def test_a_stretch_is_merged_with_the_row_before_it_and_not_with_the_one_after(l
     with ledger._engine.begin() as connection:
         add(connection, *rows)
         stretch = receipts.RowRange(1, "t", 10, 40)
-        assert receipts.compact(connection, "orders", [stretch], dry=True) == 3
+        assert receipts.compact(connection, "orders", [stretch], dry_run=True) == 3
         assert receipts.compact(connection, "orders", [stretch]) == 3
         assert [(r.range, r.batches) for r in stored(connection)] == [
             (Range(0, 30), 3),

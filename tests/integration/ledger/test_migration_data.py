@@ -99,7 +99,7 @@ def test_the_older_revision_was_filled_before_any_ledger_had_totals(empty_url: s
         found = ledger.partitions("orders")
         assert found["t"].totals == Totals(Counts(10, 10), 1)
         assert found["u"].totals == Totals(Counts(10, 10), 2)
-        assert (found["t"].low, found["u"].low) == (10, 15)
+        assert (found["t"].low_watermark, found["u"].low_watermark) == (10, 15)
         assert ledger.positions_at("orders", datetime.now(UTC)) == {"t": 10, "u": 15}
         assert ledger.audit("orders")["violations"] == []
         with ledger._engine.connect() as connection:

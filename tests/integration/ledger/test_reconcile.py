@@ -125,7 +125,7 @@ def test_a_forgotten_rewind_is_made_up_for_from_its_receipts(acts: Acts) -> None
     )
 
     assert [str(receipt.key) for receipt in found.imported] == ["t#1", "t#0@2", "t#1@2"]
-    assert found.caught_up == {"t": (2, 20)}
+    assert found.forgotten_rewinds == {"t": (2, 20)}
     assert (acts.partition().generation, acts.partition().base, acts.partition().committed) == (2, 20, 40)
     assert acts.receipts() == [(0, 10, 1, 10), (10, 30, 1, 20), (20, 40, 2, 20)]
     history = acts.ledger.inspect("orders", "t")["generations"]
@@ -167,7 +167,7 @@ def test_what_numbers_a_generation_is_never_applied_by_a_person_alone(acts: Acts
     acts.ledger.action("orders", Action(ActionKind.DRAIN), actor="ann")
 
     assert not result.applied
-    assert [intent.action.kind for intent in acts.ledger.intents("orders")] == [kind]
+    assert [intent.action.kind for intent in acts.ledger.stored_actions("orders")] == [kind]
 
 
 def test_receipts_of_a_partition_that_was_never_started_are_refused(acts: Acts) -> None:

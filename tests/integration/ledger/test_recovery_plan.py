@@ -68,7 +68,7 @@ def test_late_records_are_located_by_batch_once_they_have_settled(windowed: Acts
 
 def test_what_the_window_has_passed_is_not_looked_at_even_before_a_run_moves_the_watermark(windowed: Acts) -> None:
     windowed.wait(hours=2)
-    assert windowed.record().low == 0
+    assert windowed.record().low_watermark == 0
     assert plan(windowed, {10: 2}) == []
 
 
@@ -132,7 +132,7 @@ def test_a_subscription_goes_on_where_another_ended(windowed: Acts) -> None:
 
 def test_a_subscription_that_missed_collected_events_says_so(windowed: Acts) -> None:
     before = windowed.ledger.subscribe("orders", 0)
-    windowed.ledger.collect("orders", keep=timedelta(0), actor="ann", now=windowed.wait(days=900).now)
+    windowed.ledger.garbage_collect("orders", keep=timedelta(0), actor="ann", now=windowed.wait(days=900).now)
     with pytest.raises(LedgerStateError, match="Subscribe again"):
         before.poll()
     anew = windowed.ledger.subscribe("orders")

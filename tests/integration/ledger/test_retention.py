@@ -26,7 +26,7 @@ WINDOW = timedelta(hours=1)
 
 def collect(acts: Acts, keep: timedelta = MONTH, *, dry_run: bool = False) -> dict[str, int]:
     """Collect, and say what went."""
-    counts = acts.ledger.collect("orders", keep=keep, actor="ann", reason="tidy", now=acts.now, dry_run=dry_run)
+    counts = acts.ledger.garbage_collect("orders", keep=keep, actor="ann", reason="tidy", now=acts.now, dry_run=dry_run)
     return {name: count for name, count in counts.items() if count}
 
 
@@ -178,7 +178,7 @@ def test_marks_that_the_low_watermark_waits_for_stay(acts: Acts) -> None:
         acts.wait(days=10).deliver(end)
     collect(acts, timedelta(days=1))
     acts.wait(days=45).again().reconcile()
-    assert acts.record().low == 30
+    assert acts.record().low_watermark == 30
 
 
 def test_a_look_back_to_within_what_is_kept_still_works(acts: Acts) -> None:
@@ -208,7 +208,7 @@ def test_other_pipelines_are_left_alone(acts: Acts) -> None:
 
 def test_an_unknown_pipeline_is_said_to_be_unknown(ledger: Ledger) -> None:
     with pytest.raises(ConfigError, match="none yet"):
-        ledger.collect("orders", keep=MONTH, actor="ann")
+        ledger.garbage_collect("orders", keep=MONTH, actor="ann")
 
 
 def run(url: str) -> int:
@@ -226,7 +226,9 @@ def tidy(url: str) -> int:
     events = 0
     with Ledger.open(url) as ledger:
         for day in range(60):
-            events += ledger.collect("orders", keep=timedelta(0), actor="ann", now=NOW + timedelta(days=day))["events"]
+            events += ledger.garbage_collect("orders", keep=timedelta(0), actor="ann", now=NOW + timedelta(days=day))[
+                "events"
+            ]
     return events
 
 
@@ -247,7 +249,7 @@ def test_proposals_that_nobody_can_use_any_more_go(acts: Acts) -> None:
         )
         acts.ledger.propose(proposal, subject="?", body="?", valid_for=timedelta(days=days))
     now = datetime.now(UTC) + timedelta(days=40)
-    counts = acts.ledger.collect("orders", keep=MONTH, actor="ann", reason="tidy", now=now)
+    counts = acts.ledger.garbage_collect("orders", keep=MONTH, actor="ann", reason="tidy", now=now)
     assert counts["proposals"] == 1
     assert acts.ledger.load_newest_proposal("care/1/preview") is None
     assert acts.ledger.load_newest_proposal("care/365/preview") is not None

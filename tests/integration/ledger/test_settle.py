@@ -279,7 +279,7 @@ def test_a_settlement_waits_no_longer_for_another_command_than_it_is_told_to(act
     (batch,) = acts.send(10)
     other = create_engine(parse_url(ledger_url))
     settle = partial(
-        acts.ledger.settle, acts.lease, [delivered(batch)], now=acts.now, policy=DeliveryPolicy(), unit=lambda: 0.0
+        acts.ledger.settle, acts.lease, [delivered(batch)], now=acts.now, policy=DeliveryPolicy(), deviation=lambda: 0.0
     )
 
     with closing(other.connect()) as connection, connection.begin():

@@ -35,14 +35,14 @@ def test_nothing_is_known_of_a_sink_that_no_batch_was_begun_for(acts: Acts) -> N
 def test_what_was_noted_is_known_once_a_batch_was_begun(acts: Acts) -> None:
     note(acts).send(10)
     assert acts.ledger.expected_sink_state("orders") == ExpectedSinkState(
-        acts.lease.epoch, "table 7", "here", written=True
+        acts.lease.epoch, "table 7", "here", may_have_rows=True
     )
 
 
 def test_attempts_that_failed_have_written_nothing_that_a_corrected_sink_would_miss(acts: Acts) -> None:
     (batch,) = note(acts).send(10)
     acts.settle(failed(batch))
-    assert not acts.ledger.expected_sink_state("orders").written
+    assert not acts.ledger.expected_sink_state("orders").may_have_rows
 
 
 def test_every_receipt_of_the_newest_epoch_is_expected_below_the_checkpoint_and_beyond(acts: Acts) -> None:
@@ -78,7 +78,7 @@ def test_after_a_rewind_nothing_of_the_generation_before_is_expected_once_the_ne
 def test_collecting_history_leaves_what_the_sink_must_hold(acts: Acts) -> None:
     note(acts).deliver(10, 20)
     before = expected(acts)
-    acts.ledger.collect("orders", keep=timedelta(0), actor="ann", now=acts.now + timedelta(days=900))
+    acts.ledger.garbage_collect("orders", keep=timedelta(0), actor="ann", now=acts.now + timedelta(days=900))
     assert expected(acts) == before != []
 
 
@@ -123,7 +123,7 @@ def test_a_receipt_beyond_the_checkpoint_that_was_accepted_as_lost_is_expected_n
 ) -> None:
     first, second, third, fourth = note(acts).send(10, 20, 30, 40)
     acts.settle(delivered(first), failed(second), delivered(third), delivered(fourth))
-    known = acts.ledger.recorded("orders")
+    known = acts.ledger.ledger_snapshot("orders")
     lost = find_lost_receipts(known.passed, known.batches.values(), [receipt_of(first), receipt_of(third)])
     assert [key.seq for key in expected(acts)] == [0, 2, 3]
 

@@ -13,7 +13,7 @@ def test_an_act_does_not_overtake_one_that_waits(acts: Acts) -> None:
     result = acts.ledger.action("orders", Action(ActionKind.RESUME), actor="ben", reason="over")
 
     assert (result.before["phase"], result.after["phase"]) == ("draining", "running")
-    assert acts.ledger.intents("orders") == []
+    assert acts.ledger.stored_actions("orders") == []
 
 
 def test_a_stop_that_a_dead_run_stands_in_the_way_of_goes_on_waiting(acts: Acts) -> None:
@@ -25,4 +25,4 @@ def test_a_stop_that_a_dead_run_stands_in_the_way_of_goes_on_waiting(acts: Acts)
 
     acts.ledger.action("orders", Action(ActionKind.HOLD, (batch.key,)), actor="ben", reason="look at it first")
 
-    assert [intent.action.kind for intent in acts.ledger.intents("orders")] == [ActionKind.STOP]
+    assert [intent.action.kind for intent in acts.ledger.stored_actions("orders")] == [ActionKind.STOP]

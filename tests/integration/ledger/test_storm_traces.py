@@ -83,7 +83,9 @@ def test_a_loss_passes_over_receipts_of_a_side_partition_that_was_collected(acts
     side = "replay:2:t"
     [again] = acts.begin(acts.plan(10, name=side, start=0))
     acts.settle(delivered(again))
-    acts.ledger.collect("orders", keep=timedelta(0), actor="a person", now=datetime.now(UTC) + timedelta(hours=1))
+    acts.ledger.garbage_collect(
+        "orders", keep=timedelta(0), actor="a person", now=datetime.now(UTC) + timedelta(hours=1)
+    )
     assert side not in acts.ledger.partitions("orders")
     [flying] = acts.send(20)
 

@@ -133,7 +133,7 @@ def test_what_is_asked_for_during_a_run_is_done_between_its_waves(orders: Replic
         summary = run.finish()
 
     assert summary.records == Counts(900, 900, 0, 0)
-    assert orders.ledger.intents("orders") == []
+    assert orders.ledger.stored_actions("orders") == []
     assert copies(orders) == {1: 900}
     assert clean(orders)
 
@@ -187,7 +187,7 @@ def test_a_new_ledger_adopts_the_receipts_of_a_lost_one(orders: Replication, pos
 def test_a_forgotten_pipeline_learns_from_the_sink_what_it_had_delivered(orders: Replication) -> None:
     orders.run()
 
-    orders.ledger.forget("orders", actor="ann", reason="a fresh start")
+    orders.ledger.delete_pipeline("orders", actor="ann", reason="a fresh start")
     orders.run()
 
     assert copies(orders) == {1: 1000}

@@ -108,7 +108,7 @@ def test_a_loss_that_was_given_up_is_listed_and_no_difference_though_events_are_
     orders.run()
     assert counted(orders) == (1000, 1000)
     later = datetime.now(UTC) + timedelta(days=90)
-    orders.ledger.collect("orders", keep=timedelta(days=1), actor="ann", now=later)
+    orders.ledger.garbage_collect("orders", keep=timedelta(days=1), actor="ann", now=later)
 
     assert lost(audited(orders)) == [([901, 1001], 100)]
 

@@ -70,7 +70,7 @@ def replay(stock: Replication, selection: Selection = ALL) -> ActionResult:
 def states(stock: Replication) -> dict[str, int]:
     """How many dead letters are in each state."""
     counts: Counter[str] = Counter()
-    for entry in stock.ledger.dead_letters("orders").entries:
+    for entry in stock.ledger.dead_letter_index("orders").entries:
         counts[entry.state.value] += entry.dead_letters.records
     return dict(counts)
 
@@ -279,16 +279,16 @@ def test_the_newest_of_two_parked_versions_of_a_row_is_delivered(stock: Replicat
 
 def test_types_that_only_receipts_told_of_are_learned_from_the_sink(stock: Replication) -> None:
     stock.run()
-    original = stock.ledger.dead_letters("orders").entries
+    original = stock.ledger.dead_letter_index("orders").entries
     forgotten: dict[str, Any] = {"type": "unknown"}
     with stock.ledger._engine.begin() as connection:
         connection.exec_driver_sql("UPDATE ckpt_dead_letter SET error_type = 'unknown'")
 
-    assert {entry.dead_letters.error_type for entry in stock.ledger.dead_letters("orders").entries} == set(
+    assert {entry.dead_letters.error_type for entry in stock.ledger.dead_letter_index("orders").entries} == set(
         forgotten.values()
     )
     assert load_index(stock.setup()).entries == original
-    assert stock.ledger.dead_letters("orders").entries == original
+    assert stock.ledger.dead_letter_index("orders").entries == original
 
 
 def test_a_skipped_replay_leaves_its_letters_parked(stock: Replication) -> None:
@@ -318,7 +318,7 @@ def test_the_receipts_of_a_replay_are_no_news_once_its_partition_was_collected(s
     stock.run()
     (side,) = [name for name in stock.ledger.partitions("orders") if name.startswith("dlq:")]
 
-    stock.ledger.collect("orders", keep=timedelta(0), actor="ann")
+    stock.ledger.garbage_collect("orders", keep=timedelta(0), actor="ann")
 
     assert side not in stock.ledger.partitions("orders")
     with acquire(stock.setup()) as run:
@@ -381,7 +381,7 @@ def test_letters_beside_a_range_that_was_read_again_are_delivered_by_their_posit
     positions = [
         kept.dead_letter.position
         for entry, kept in read_contents(stock.setup(), known)
-        if not entry.dead_letters.key.dead_letters
+        if not entry.dead_letters.key.is_replay
     ]
     assert sorted(positions) == BAD
     for position in positions:

@@ -93,7 +93,7 @@ def test_who_takes_over_and_who_is_refused_is_counted(orders: Replication) -> No
         with acquire(setup) as held:
             with acquire(replace(terms.setup("the second"), meter=second), force=True) as taken:
                 taken.finish()
-            held.confirm()
+            held.confirm_lease()
 
     with pytest.raises(StaleEpochError):
         overtaken()

@@ -99,7 +99,7 @@ def test_the_checkpoint_moves_while_a_wave_runs(orders: Replication, strategy: d
 
     assert summary.records == Counts(1000, 999, 0, 1)
     assert (summary.batches, committed(orders)) == (10, 1001)
-    [entry] = orders.ledger.dead_letters("orders").entries
+    [entry] = orders.ledger.dead_letter_index("orders").entries
     assert entry.dead_letters.error_type == "Sink"
     assert orders.ledger.audit("orders")["ok"]
 
@@ -196,14 +196,14 @@ def test_a_ledger_that_is_away_between_two_waves_is_asked_again(
     orders: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = [LedgerUnavailableError("the ledger did not answer.", recoverable=True) for _ in range(2)]
-    intents = orders.ledger.intents
+    stored_actions = orders.ledger.stored_actions
 
     def answer(pipeline: str) -> Sequence[Any]:
         if away and orders.ledger.partitions(pipeline)["public.orders"].partition.blocking:
             raise away.pop()
-        return intents(pipeline)
+        return stored_actions(pipeline)
 
-    monkeypatch.setattr(orders.ledger, "intents", answer)
+    monkeypatch.setattr(orders.ledger, "stored_actions", answer)
 
     assert orders.run().records == Counts(1000, 1000, 0, 0)
     assert not away

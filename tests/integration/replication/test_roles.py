@@ -138,7 +138,7 @@ def test_what_the_runtime_role_may_not_do_is_said_with_who_may(ledger: tuple[Led
     with pytest.raises(
         LedgerUnavailableError, match=r"permission denied.*Only the owner migrates and collects history"
     ):
-        opened.collect("orders", keep=timedelta(0), actor="ann")
+        opened.garbage_collect("orders", keep=timedelta(0), actor="ann")
 
 
 def test_the_reader_sees_everything_and_changes_nothing(ledger: tuple[Ledger, LedgerRoles], place: Place) -> None:

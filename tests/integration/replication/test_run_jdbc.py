@@ -136,7 +136,10 @@ def test_a_lane_that_spark_runs_again_finds_its_receipts(spark: SparkSession, bo
         bought.ledger.release(run.lease)
 
     assert {outcome.outcome for outcome in (*first, *second)} == {AttemptOutcome.DELIVERED}
-    assert ({outcome.found for outcome in first}, {outcome.found for outcome in second}) == ({False}, {True})
+    assert ({outcome.receipt_existed for outcome in first}, {outcome.receipt_existed for outcome in second}) == (
+        {False},
+        {True},
+    )
     assert execute(bought.dsn, "SELECT count(*), count(DISTINCT id) FROM target") == [(1000, 1000)]
 
 
@@ -182,7 +185,7 @@ def test_a_source_that_goes_away_while_spark_reads_fails_the_run_and_counts_agai
             beyond.run()
 
         assert sprung.is_set()
-        assert (told.value.type, told.value.whole) == (ErrorType.SOURCE, True)
+        assert (told.value.type, told.value.is_outage) == (ErrorType.SOURCE, True)
         [record] = bought.ledger.partitions("orders").values()
         waiting = record.partition.blocking.values()
         assert {(batch.state, batch.round) for batch in waiting} == {(BatchState.PLANNED, 1)}

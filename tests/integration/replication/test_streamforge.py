@@ -139,7 +139,7 @@ def test_scenario_2_a_sink_that_takes_nothing_exhausts_no_message(copying: Copyi
     with pytest.raises(CkptError) as failed:
         run(copying, dict.fromkeys((1, 2, 3), stuck(ground)))
 
-    assert (failed.value.type, failed.value.whole) == (ErrorType.KAFKA_PRODUCER, True)
+    assert (failed.value.type, failed.value.is_outage) == (ErrorType.KAFKA_PRODUCER, True)
     assert (copying.delivered(), copying.dead_letters(), copying.checkpoint) == ([], [], 0)
 
     assert copying.replication.run().records == Counts(100, 100, 0, 0)

@@ -53,6 +53,6 @@ def test_scenario_4_commit_failure_exhausted(copying: Copying, ground: Ground) -
     again = copying.replication.run()
 
     assert unanswered.is_set()
-    assert halted.value.whole
+    assert halted.value.is_outage
     assert (again.records, again.spark_started) == (Counts(10, 10, 0, 0), False)
     assert (copying.delivered(), copying.delivered("read_uncommitted")) == (BATCH, BATCH)

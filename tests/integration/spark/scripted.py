@@ -99,7 +99,7 @@ class ScriptedReader:
             positions = pa.array([at - at % self._script.shared for at in ids], pa.int64())
             yield pa.RecordBatch.from_pydict({POSITION: positions, **columns})
             if task.key.seq in self._script.read_fails:
-                raise SourceError("the source ended early", whole=self._script.read_fails[task.key.seq])
+                raise SourceError("the source ended early", is_outage=self._script.read_fails[task.key.seq])
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return headers that locate a row."""
@@ -123,7 +123,7 @@ class ScriptedWriter:
         if seq in script.write_breaks:
             raise ValueError("nobody foresaw this")
         if seq in script.write_fails:
-            raise SinkError("the sink refuses", whole=script.write_fails[seq])
+            raise SinkError("the sink refuses", is_outage=script.write_fails[seq])
         numbers = content.rows.column(ROW_NUMBER).to_pylist()
         start = task.range.start
         refused = ErrorInfo(ErrorType.SINK, "bad row", sqlstate="23514")

@@ -106,7 +106,7 @@ def test_a_sink_that_is_gone_ends_its_lane_and_no_other(spark: SparkSession, mak
     outcomes = run(spark, make(Script(write_fails={2: True})), make_wave(*lanes))
     assert kinds(outcomes) == {0: DELIVERED, 1: DELIVERED, 2: FAILED, 3: DELIVERED, 4: NOT_ATTEMPTED, 5: DELIVERED}
     assert outcomes[2].error is not None
-    assert outcomes[2].error.whole
+    assert outcomes[2].error.is_outage
 
 
 def test_what_nobody_foresaw_becomes_an_outcome_that_halts(spark: SparkSession, make: Make) -> None:
@@ -248,7 +248,7 @@ def test_the_plan_is_a_scan_a_projection_and_python_on_either_side(spark: SparkS
     from airflow_provider_ckpt.spark.wave import _frame
 
     job = make_job(log, Script(), transform={"where": "id > 1", "select": {"name": "upper(name)"}})
-    frame = _frame(spark, job, make_wave([task(0, 0, 1)], [task(1, 1, 2)]), direct=False)
+    frame = _frame(spark, job, make_wave([task(0, 0, 1)], [task(1, 1, 2)]), fast_path=False)
     plan = frame._jdf.queryExecution().executedPlan()
     nodes = [line.strip("+-:* ()0123456789").split()[0] for line in plan.toString().splitlines()]
     assert [node for node in nodes if node not in ("Project", "InputAdapter")] == ["MapInArrow", "MapInArrow", "Range"]

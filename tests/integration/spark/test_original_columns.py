@@ -39,7 +39,7 @@ def test_values_come_back_as_they_went_in(spark: SparkSession, kind: str) -> Non
     wanted = to_arrow(kind)
     table = pa.table({"n": pa.array(range(len(values)), pa.int32()), "the column": pa.array(values, wanted)})
 
-    text = original_columns.packed_sql(shape, quote, kept=False)
+    text = original_columns.packed_sql(shape, quote, included=False)
     rows = spark.createDataFrame(table).selectExpr(f"{text} AS packed", "n").orderBy("n").toArrow()
     found = original_columns.unpack(pa.concat_arrays(rows.column("packed").chunks), shape)
 
@@ -51,15 +51,15 @@ def test_values_come_back_as_they_went_in(spark: SparkSession, kind: str) -> Non
 def test_a_type_without_a_form_leaves_a_struct(kind: str) -> None:
     shape = RecordShape(False, [("n", "int"), ("c", kind)])
 
-    assert original_columns.packed_sql(shape, quote, kept=False) == "struct(`n` AS `n`, `c` AS `c`)"
+    assert original_columns.packed_sql(shape, quote, included=False) == "struct(`n` AS `n`, `c` AS `c`)"
 
 
 def test_what_is_kept_of_every_record_is_a_struct() -> None:
     shape = RecordShape(False, [("n", "int")])
 
     assert (
-        original_columns.packed_sql(shape, quote, kept=True),
-        original_columns.placeholder_sql(shape, kept=True),
+        original_columns.packed_sql(shape, quote, included=True),
+        original_columns.placeholder_sql(shape, included=True),
     ) == (
         "struct(`n` AS `n`)",
         "NULL",

@@ -295,9 +295,9 @@ def test_the_jars_of_a_driver_go_to_spark_along_with_those_of_run_conf() -> None
     alone = build({"name": "x", "source": source, "sink": sink})
     beside = build({"name": "x", "source": source, "sink": sink, "run": {"conf": {"spark.jars": "/opt/c.jar"}}})
 
-    assert alone.properties == {"spark.jars": "/opt/a.jar,/opt/b.jar"}
-    assert beside.properties == {"spark.jars": "/opt/a.jar,/opt/b.jar,/opt/c.jar"}
-    assert alone.source.carried
+    assert alone.spark_properties == {"spark.jars": "/opt/a.jar,/opt/b.jar"}
+    assert beside.spark_properties == {"spark.jars": "/opt/a.jar,/opt/b.jar,/opt/c.jar"}
+    assert alone.source.read_by_spark
 
 
 @pytest.mark.parametrize("written", ["\u0663s", "1\u0660m", "1.\u0665h", "\u0663"])

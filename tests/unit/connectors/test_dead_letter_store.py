@@ -54,7 +54,7 @@ class Journal:
     def check(self) -> None:
         raise NotImplementedError
 
-    def keep(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
+    def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
         if self.fails:
             self.fails -= 1
             raise self.error or IoError("the place is gone.")
@@ -73,7 +73,7 @@ class Journal:
         receipt = Receipt(
             task.key, task.range, Verdict.DELIVERED, 1, task.attempt, self.claimed, datetime(2026, 1, 1, tzinfo=UTC)
         )
-        return Outcome(task.key, task.attempt, AttemptOutcome.DELIVERED, receipt, found=self.found)
+        return Outcome(task.key, task.attempt, AttemptOutcome.DELIVERED, receipt, receipt_existed=self.found)
 
     def close(self) -> None:
         self.events.append(("closed", []))
@@ -142,7 +142,9 @@ def test_a_letter_that_cannot_be_kept_is_tried_again_a_second_apart(pauses: list
     assert outcome.outcome is AttemptOutcome.DELIVERED
 
 
-@pytest.mark.parametrize("error", [IoError("full.", whole=True), SinkError("gone", sqlstate="08006", recoverable=True)])
+@pytest.mark.parametrize(
+    "error", [IoError("full.", is_outage=True), SinkError("gone", sqlstate="08006", recoverable=True)]
+)
 def test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed(error: CkptError, pauses: list[float]) -> None:
     journal = Journal(fails=4, error=error)
 
@@ -151,7 +153,7 @@ def test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed(error: Ckpt
 
     assert caught.value.info.type is ErrorType.DEAD_LETTER_QUEUE
     assert (caught.value.batch, caught.value.position) == ("p#0", 8)
-    assert not caught.value.whole
+    assert not caught.value.is_outage
     assert journal.events == []
     assert len(pauses) == 3
 

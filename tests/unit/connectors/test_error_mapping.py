@@ -31,7 +31,7 @@ class DriverError(Exception):
 
 def follows(error: ErrorInfo) -> type[object]:
     """What happens to a batch that an error meets for the first time."""
-    return type(decide(BATCH, error, DeliveryPolicy(), now=NOW, unit=0.0))
+    return type(decide(BATCH, error, DeliveryPolicy(), now=NOW, deviation=0.0))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def follows(error: ErrorInfo) -> type[object]:
 def test_sqlstates(kind: ErrorType, sqlstate: str | None, recoverable: bool, whole: bool, decision: type) -> None:
     info = postgres_error(DriverError(sqlstate), kind, "delivering")
 
-    assert (info.type, info.recoverable, info.whole, info.sqlstate) == (kind, recoverable, whole, sqlstate)
+    assert (info.type, info.recoverable, info.is_outage, info.sqlstate) == (kind, recoverable, whole, sqlstate)
     if kind is ErrorType.SOURCE and decision is RejectBatch:  # only a sink's refusal is about a record
         decision = HaltRun
     assert follows(info) is decision

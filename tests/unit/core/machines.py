@@ -25,7 +25,7 @@ def partition_of(*ends: int, base: int = 0) -> Partition:
 
 def begin(partition: Partition, seq: int, *, epoch: int = 1) -> InFlightTicket:
     """Open an attempt."""
-    return partition.begin(partition.planned(seq), epoch=epoch, now=NOW)[0]
+    return partition.begin(partition.planned_ticket(seq), epoch=epoch, now=NOW)[0]
 
 
 def begin_all(partition: Partition, *, epoch: int = 1) -> list[InFlightTicket]:

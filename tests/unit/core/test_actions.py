@@ -42,7 +42,7 @@ def in_flight(partition: Partition) -> None:
 
 def held(partition: Partition) -> None:
     """Held before it was ever begun."""
-    partition.hold(partition.planned(1), reason="a person looks")
+    partition.hold(partition.planned_ticket(1), reason="a person looks")
 
 
 def held_after_an_attempt(partition: Partition) -> None:
@@ -64,12 +64,12 @@ def rejected(partition: Partition) -> None:
 
 def skipped(partition: Partition) -> None:
     """Let go."""
-    partition.skip(partition.planned(1), reason="junk")
+    partition.skip(partition.planned_ticket(1), reason="junk")
 
 
 def sent(partition: Partition) -> None:
     """Sent at most once, not heard of since."""
-    partition.begin(partition.planned(1), epoch=1, now=NOW, at_most_once=True)
+    partition.begin(partition.planned_ticket(1), epoch=1, now=NOW, at_most_once=True)
 
 
 def superseded(partition: Partition) -> None:
@@ -178,7 +178,7 @@ class TestOnBatches:
     def test_releasing_none_in_particular_releases_all_that_are_held(self) -> None:
         machine = machine_with(held)
         partition = machine.partition("p")
-        partition.hold(partition.planned(2), reason="a person looks")
+        partition.hold(partition.planned_ticket(2), reason="a person looks")
 
         assert kinds(machine, Action(ActionKind.RELEASE)) == ["released", "released"]
         assert {batch.state for batch in partition.batches.values()} == {BatchState.PLANNED}

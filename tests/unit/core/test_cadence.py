@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.cadence import SettleCadence, movable
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 
-CADENCE = SettleCadence(after=1.0, least=5, most=1000)
+CADENCE = SettleCadence(min_interval=1.0, min_batches=5, max_batches=1000)
 """The defaults."""
 
 
@@ -53,7 +53,7 @@ def test_the_declarations_keys_are_the_cadence() -> None:
         commit_interval_ms=30_000, checkpoint_after_ms=200, min_checkpoint_count=2, max_checkpoint_count=7
     )
 
-    assert strategy.cadence == SettleCadence(after=0.2, least=2, most=7, max_interval=30.0)
+    assert strategy.cadence == SettleCadence(min_interval=0.2, min_batches=2, max_batches=7, max_interval=30.0)
     assert CommitStrategy().cadence == CADENCE
 
 
@@ -61,14 +61,14 @@ def test_the_declarations_keys_are_the_cadence() -> None:
     ("cadence", "seconds"),
     [
         (CADENCE, 1.0),
-        (SettleCadence(after=30.0), 1.0),
-        (SettleCadence(after=0.2), 0.2),
+        (SettleCadence(min_interval=30.0), 1.0),
+        (SettleCadence(min_interval=0.2), 0.2),
         (SettleCadence(max_interval=0.3), 0.3),
         (SettleCadence(max_interval=5.0, timer_only=True), 5.0),
     ],
 )
 def test_receipts_are_looked_at_as_often_as_something_may_fall_due(cadence: SettleCadence, seconds: float) -> None:
-    assert cadence.pause == seconds
+    assert cadence.check_interval == seconds
 
 
 def partition(name: str, count: int, *, settled: Collection[int] = (), cancelled: Collection[int] = ()) -> Partition:

@@ -17,7 +17,7 @@ from tests.unit.core.machines import ack, begin, begin_all, fail, partition_of, 
 def test_beginning_a_cancelled_batch_again_frees_an_earlier_range_that_was_resolved_under_a_later_seq() -> None:
     partition = partition_of(10, 20)
     begin_all(partition)
-    partition.cancel(partition.sending(1))
+    partition.cancel(partition.in_flight_ticket(1))
     late = replace(receipt_of(partition.batches[0]), key=BatchKey(1, "p", 2))
     import_receipts(partition, [late])
     assert partition.committed == 0
@@ -30,7 +30,7 @@ def test_beginning_a_cancelled_batch_again_frees_an_earlier_range_that_was_resol
 def test_a_cancelled_batch_with_a_receipt_after_all_frees_the_watermark() -> None:
     partition = partition_of(1, 2)
     begin_all(partition)
-    partition.cancel(partition.sending(0))
+    partition.cancel(partition.in_flight_ticket(0))
     ack(partition, 1)
 
     ack(partition, 0)
@@ -58,7 +58,7 @@ def test_work_planned_and_never_sent_blocks_the_checkpoint() -> None:
 def test_a_retry_that_waits_blocks_like_the_first_attempt() -> None:
     partition = partition_of(1, 2)
     begin_all(partition)
-    fail(partition, partition.sending(0))
+    fail(partition, partition.in_flight_ticket(0))
 
     ack(partition, 1)
 

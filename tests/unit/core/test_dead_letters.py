@@ -231,7 +231,7 @@ def test_a_forgotten_replay_gets_its_number_back() -> None:
 
     assert (older.id, newer.id, machine.generation) == ("dlq:4:p", "dlq:9:p", 9)
     assert [side_generation(name) for name in ("dlq:4:p", "p", "dlq:x:p")] == [4, 0, 0]
-    assert [BatchKey(4, name, 0).dead_letters for name in ("dlq:4:p", "replay:4:p", "p", "dlq:p")] == [
+    assert [BatchKey(4, name, 0).is_replay for name in ("dlq:4:p", "replay:4:p", "p", "dlq:p")] == [
         True,
         False,
         False,

@@ -18,7 +18,7 @@ def test_an_error_that_knows_no_place_says_only_what_is_wrong() -> None:
 
 
 def test_an_error_travels_as_data() -> None:
-    error = SinkError("refused", sqlstate="08006", recoverable=True, whole=True)
+    error = SinkError("refused", sqlstate="08006", recoverable=True, is_outage=True)
 
     assert error.info == ErrorInfo(ErrorType.SINK, "refused", True, "08006", True)
 

@@ -186,14 +186,14 @@ def cancelled(change: Callable[[Partition], object]) -> tuple[Partition, Partiti
     """A change after batch 0 was cancelled."""
     before, after = changed(lambda _: None)
     for one in (before, after):
-        one.cancel(one.sending(0))
+        one.cancel(one.in_flight_ticket(0))
     change(after)
     return before, after
 
 
 def moved(partition: Partition) -> None:
     """End the attempt, and move the checkpoint for no reason."""
-    partition.abandon(partition.sending(0))
+    partition.abandon(partition.in_flight_ticket(0))
     partition.committed = 10
 
 
@@ -223,9 +223,9 @@ class TestSteps:
         "change",
         [
             lambda partition: ack(partition, 0),
-            lambda partition: partition.cancel(partition.sending(0)),
+            lambda partition: partition.cancel(partition.in_flight_ticket(0)),
             lambda partition: partition.plan(Range(20, 30)),
-            lambda partition: partition.hold(partition.sending(0), reason="a person looks"),
+            lambda partition: partition.hold(partition.in_flight_ticket(0), reason="a person looks"),
         ],
         ids=["ack", "cancel", "plan", "hold"],
     )
@@ -237,7 +237,7 @@ class TestSteps:
 
     def test_releasing_a_cancelled_batch_keeps_the_watermark(self) -> None:
         def hold_and_release(partition: Partition) -> None:
-            partition.release(partition.hold(partition.planned(0), reason="a person looks")[0])
+            partition.release(partition.hold(partition.planned_ticket(0), reason="a person looks")[0])
 
         before, after = cancelled(hold_and_release)
 

@@ -100,9 +100,9 @@ def test_counts_add_up_and_know_whether_they_balance() -> None:
     total = Counts(10, 7, 2, 1) + Counts(5, 5)
 
     assert total == Counts(15, 12, 2, 1)
-    assert total.balanced
-    assert not Counts(10, 7, 2, 0).balanced
-    assert not Counts(1, -1, 0, 2).balanced
+    assert total.is_balanced
+    assert not Counts(10, 7, 2, 0).is_balanced
+    assert not Counts(1, -1, 0, 2).is_balanced
 
 
 def test_a_batchs_name_shows_its_generation_only_after_a_rewind() -> None:

@@ -64,7 +64,7 @@ def test_an_attempt_opens_with_its_number_and_epoch() -> None:
     ticket = begin(partition, 0, epoch=7)
 
     assert ticket == InFlightTicket(BatchKey(1, "p", 0), attempt=1, epoch=7)
-    assert partition.sending(0) == ticket
+    assert partition.in_flight_ticket(0) == ticket
     assert partition.in_flight.keys() == {0}
 
 
@@ -73,15 +73,15 @@ def test_a_batch_is_not_begun_before_its_time() -> None:
     partition.fail(begin(partition, 0), BROKEN, not_before=NOW + timedelta(seconds=5))
 
     with pytest.raises(LedgerStateError, match="not to be started before"):
-        partition.begin(partition.planned(0), epoch=1, now=NOW + timedelta(seconds=4))
-    partition.begin(partition.planned(0), epoch=1, now=NOW + timedelta(seconds=5))
+        partition.begin(partition.planned_ticket(0), epoch=1, now=NOW + timedelta(seconds=4))
+    partition.begin(partition.planned_ticket(0), epoch=1, now=NOW + timedelta(seconds=5))
 
     assert partition.batches[0].attempts == 2
 
 
 def test_a_batch_is_not_begun_twice() -> None:
     partition = partition_of(10)
-    ticket = partition.planned(0)
+    ticket = partition.planned_ticket(0)
     begin(partition, 0)
 
     with pytest.raises(LedgerStateError, match="it is in_flight, not planned"):
@@ -91,7 +91,7 @@ def test_a_batch_is_not_begun_twice() -> None:
 def test_at_most_once_begin_alone_resolves_the_batch() -> None:
     partition = partition_of(10, 20)
 
-    partition.begin(partition.planned(0), epoch=1, now=NOW, at_most_once=True)
+    partition.begin(partition.planned_ticket(0), epoch=1, now=NOW, at_most_once=True)
 
     assert partition.committed == 10
     assert partition.blocking.keys() == {1}
@@ -99,12 +99,12 @@ def test_at_most_once_begin_alone_resolves_the_batch() -> None:
 
 def test_at_most_once_a_batch_that_was_sent_is_never_sent_again() -> None:
     partition = partition_of(10, 20)
-    ticket, _ = partition.begin(partition.planned(1), epoch=1, now=NOW, at_most_once=True)
+    ticket, _ = partition.begin(partition.planned_ticket(1), epoch=1, now=NOW, at_most_once=True)
 
     with pytest.raises(LedgerStateError, match="it is sent, not in_flight"):
         fail(partition, ticket)
     with pytest.raises(LedgerStateError, match="it is sent, not planned"):
-        partition.planned(1)
+        partition.planned_ticket(1)
 
 
 # ack

@@ -70,7 +70,7 @@ def test_only_the_open_attempt_can_be_ended(end: Callable[[Partition, InFlightTi
     with pytest.raises(LedgerStateError, match="attempt 1 of epoch 1 is not the open one"):
         end(partition, old)
 
-    assert partition.sending(0) == current
+    assert partition.in_flight_ticket(0) == current
 
 
 # hold, release, skip, instruct, deaths
@@ -79,7 +79,7 @@ def test_only_the_open_attempt_can_be_ended(end: Callable[[Partition, InFlightTi
 def test_a_held_batch_blocks_until_it_is_released_with_its_attempts_back() -> None:
     partition = partition_of(10, 20)
     begin_all(partition)
-    held, _ = partition.hold(fail(partition, partition.sending(0), next_round=True), reason="a person looks")
+    held, _ = partition.hold(fail(partition, partition.in_flight_ticket(0), next_round=True), reason="a person looks")
     ack(partition, 1)
     assert partition.committed == 0
 
@@ -97,7 +97,7 @@ def test_held_transitions_do_not_commit() -> None:
     begin(partition, 1)
     ack(partition, 1)
 
-    held, holding = partition.hold(partition.planned(0), reason="a person looks")
+    held, holding = partition.hold(partition.planned_ticket(0), reason="a person looks")
     _, releasing = partition.release(held)
 
     assert partition.committed == 0
@@ -106,7 +106,7 @@ def test_held_transitions_do_not_commit() -> None:
 
 def test_a_held_batch_is_not_begun() -> None:
     partition = partition_of(10)
-    ticket = partition.planned(0)
+    ticket = partition.planned_ticket(0)
     partition.hold(ticket, reason="a person looks")
 
     with pytest.raises(LedgerStateError, match="it is held, not planned"):
@@ -115,7 +115,7 @@ def test_a_held_batch_is_not_begun() -> None:
 
 def test_a_batch_in_flight_cannot_be_held_before_its_attempt_ends() -> None:
     partition = partition_of(10)
-    ticket = partition.planned(0)
+    ticket = partition.planned_ticket(0)
     begin(partition, 0)
 
     with pytest.raises(LedgerStateError, match="it is in_flight, not planned"):
@@ -125,7 +125,7 @@ def test_a_batch_in_flight_cannot_be_held_before_its_attempt_ends() -> None:
 def test_a_batch_that_was_never_begun_may_be_skipped_and_lets_the_checkpoint_pass() -> None:
     partition = partition_of(10, 20)
 
-    events = partition.skip(partition.planned(0), reason="known junk")
+    events = partition.skip(partition.planned_ticket(0), reason="known junk")
 
     assert [event.kind for event in events] == ["skipped", "checkpoint"]
     assert events[0].detail["reason"] == "known junk"

@@ -87,19 +87,19 @@ class Interleavings(RuleBasedStateMachine):
     @rule(data=st.data(), ending=st.sampled_from(sorted(ENDINGS)))
     def end_without_verdict(self, data: st.DataObject, ending: str) -> None:
         batch = self.pick(data, BatchState.IN_FLIGHT)
-        ENDINGS[ending](self.partition, self.partition.sending(batch.key.seq))
+        ENDINGS[ending](self.partition, self.partition.in_flight_ticket(batch.key.seq))
 
     @precondition(lambda self: self.has(BatchState.IN_FLIGHT))
     @rule(data=st.data(), next_round=st.booleans())
     def fail(self, data: st.DataObject, next_round: bool) -> None:
         batch = self.pick(data, BatchState.IN_FLIGHT)
-        fail(self.partition, self.partition.sending(batch.key.seq), next_round=next_round)
+        fail(self.partition, self.partition.in_flight_ticket(batch.key.seq), next_round=next_round)
 
     @precondition(lambda self: self.has(BatchState.IN_FLIGHT))
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         batch = self.pick(data, BatchState.IN_FLIGHT)
-        self.partition.cancel(self.partition.sending(batch.key.seq))
+        self.partition.cancel(self.partition.in_flight_ticket(batch.key.seq))
         self.cancelled[batch.key.seq] = batch.range
 
     @precondition(lambda self: self.has(BatchState.PLANNED))
@@ -119,7 +119,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self.has(BatchState.HELD))
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
-        self.partition.release(self.partition.held(self.pick(data, BatchState.HELD).key.seq))
+        self.partition.release(self.partition.held_ticket(self.pick(data, BatchState.HELD).key.seq))
 
     @precondition(lambda self: self.has(BatchState.PLANNED))
     @rule(data=st.data())

@@ -29,7 +29,7 @@ class TestDrain:
         with pytest.raises(LedgerStateError, match="nothing is planned while draining"):
             partition.plan(Range(20, 30))
         with pytest.raises(LedgerStateError, match="nothing is started while draining"):
-            partition.begin(partition.planned(0), epoch=1, now=NOW)
+            partition.begin(partition.planned_ticket(0), epoch=1, now=NOW)
 
     def test_what_is_in_flight_ends_and_moves_the_checkpoint(self) -> None:
         machine = pipeline()
@@ -82,7 +82,7 @@ class TestStop:
     def test_planned_and_held_work_may_remain_and_goes_on_blocking(self) -> None:
         machine = pipeline()
         partition = machine.partition("p")
-        partition.hold(partition.planned(0), reason="a person looks")
+        partition.hold(partition.planned_ticket(0), reason="a person looks")
         machine.drain(reason="upgrade")
 
         machine.stop(reason="upgrade")

@@ -35,12 +35,12 @@ ERRORS = st.builds(
     st.just("broken"),
     recoverable=st.booleans(),
     sqlstate=st.sampled_from([None, "22003", "23505", "40001", "08006", "28P01", "42P01"]),
-    whole=st.booleans(),
+    is_outage=st.booleans(),
 )
 
 
 def decision(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy | None = None, unit: float = 0.0) -> object:
-    return decide(batch, error, policy or DeliveryPolicy(), now=NOW, unit=unit)
+    return decide(batch, error, policy or DeliveryPolicy(), now=NOW, deviation=unit)
 
 
 # delays
@@ -123,7 +123,7 @@ def test_errors_that_are_not_about_the_batch_halt_when_exhausted(kind: ErrorType
 def test_an_outage_of_the_whole_sink_or_source_exhausts_nothing(error: ErrorInfo, failures: int, round_: int) -> None:
     batch = replace(BATCH, failures=failures, finished=failures, round=round_)
 
-    assert decision(batch, replace(error, whole=True)) == FailRun()
+    assert decision(batch, replace(error, is_outage=True)) == FailRun()
 
 
 # actions
@@ -189,17 +189,23 @@ RECORD = ErrorInfo(ErrorType.JSON_PATH_NOT_FOUND, "no email")
 
 @pytest.mark.parametrize("action", ErrorAction)
 def test_a_records_error_has_the_action_that_the_pipeline_chooses(action: ErrorAction) -> None:
-    assert DeliveryPolicy(overrides={RECORD.type: action}).record(RECORD, last=False) is action
-    assert DeliveryPolicy().record(RECORD, last=False) is ErrorAction.DEAD_LETTER
+    assert DeliveryPolicy(overrides={RECORD.type: action}).record_action(RECORD, is_last_attempt=False) is action
+    assert DeliveryPolicy().record_action(RECORD, is_last_attempt=False) is ErrorAction.DEAD_LETTER
 
 
 def test_a_record_that_is_retried_costs_itself_when_the_attempts_are_used_up() -> None:
     policy = DeliveryPolicy(overrides={RECORD.type: ErrorAction.RETRY})
 
-    assert [policy.record(RECORD, last=last) for last in (False, True)] == [ErrorAction.RETRY, ErrorAction.DEAD_LETTER]
-    assert DeliveryPolicy(dead_letters=False, overrides=policy.overrides).record(RECORD, last=True) is ErrorAction.RETRY
+    assert [policy.record_action(RECORD, is_last_attempt=last) for last in (False, True)] == [
+        ErrorAction.RETRY,
+        ErrorAction.DEAD_LETTER,
+    ]
+    assert (
+        DeliveryPolicy(dead_letters=False, overrides=policy.overrides).record_action(RECORD, is_last_attempt=True)
+        is ErrorAction.RETRY
+    )
     held = DeliveryPolicy(RetryPolicy(on_exhausted=OnExhausted.HOLD), overrides=policy.overrides)
-    assert held.record(RECORD, last=True) is ErrorAction.RETRY
+    assert held.record_action(RECORD, is_last_attempt=True) is ErrorAction.RETRY
 
 
 def test_a_records_attempts_are_those_of_its_batch_and_an_attempt_that_never_ran_is_none() -> None:
@@ -208,10 +214,10 @@ def test_a_records_attempts_are_those_of_its_batch_and_an_attempt_that_never_ran
 
     while True:
         for _ in range(8):
-            partition.not_attempted(partition.begin(partition.planned(0), epoch=1, now=NOW)[0])
-        ticket, _ = partition.begin(partition.planned(0), epoch=1, now=NOW)
-        asked.append(policy.record(RECORD, last=policy.last(partition.batches[0])))
-        found = decide(partition.batches[0], RECORD, policy, now=NOW, unit=0)
+            partition.not_attempted(partition.begin(partition.planned_ticket(0), epoch=1, now=NOW)[0])
+        ticket, _ = partition.begin(partition.planned_ticket(0), epoch=1, now=NOW)
+        asked.append(policy.record_action(RECORD, is_last_attempt=policy.is_last_attempt(partition.batches[0])))
+        found = decide(partition.batches[0], RECORD, policy, now=NOW, deviation=0)
         if not isinstance(found, RetryBatch):
             break
         partition.fail(ticket, RECORD, not_before=None, next_round=found.next_round)
@@ -221,7 +227,7 @@ def test_a_records_attempts_are_those_of_its_batch_and_an_attempt_that_never_ran
 
 @given(ERRORS, st.sampled_from(ErrorAction), st.booleans())
 def test_no_override_turns_a_halt_into_a_drop_of_a_record(error: ErrorInfo, chosen: ErrorAction, last: bool) -> None:
-    made = DeliveryPolicy(overrides={error.type: chosen}).record(error, last=last)
+    made = DeliveryPolicy(overrides={error.type: chosen}).record_action(error, is_last_attempt=last)
 
     if default_action(error) is ErrorAction.HALT:
         assert made in (ErrorAction.HALT, ErrorAction.RETRY)

@@ -120,7 +120,7 @@ class TestImport:
 
     def test_every_unresolved_batch_that_it_overlaps_gives_way(self) -> None:
         partition = partition_of(10, 20, 30)
-        partition.hold(partition.planned(1), reason="a person looks")
+        partition.hold(partition.planned_ticket(1), reason="a person looks")
         begin(partition, 2)
 
         reconcile(partition, [stranger(7, 5, 25)], epoch=2)
@@ -152,7 +152,7 @@ class TestImport:
     def test_a_receipt_of_a_batch_that_was_skipped_here_is_believed(self) -> None:
         """A restored ledger let go of a batch that, so says the sink, it had delivered."""
         partition = partition_of(10, 20)
-        partition.skip(partition.planned(1), reason="junk")
+        partition.skip(partition.planned_ticket(1), reason="junk")
 
         reconcile(partition, [receipt_of(partition.batches[1])], epoch=2)
 

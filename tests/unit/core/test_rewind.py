@@ -20,7 +20,7 @@ class TestRewind:
         for seq in (0, 1, 3):
             begin(partition, seq)
             ack(partition, seq)
-        partition.hold(partition.planned(4), reason="a person looks")
+        partition.hold(partition.planned_ticket(4), reason="a person looks")
         partition.passed = []
         rewind(partition, 5, generation=2, reason="bad transform")
         return partition

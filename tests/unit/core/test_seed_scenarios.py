@@ -55,7 +55,7 @@ class TestFastForward:
         ack(partition, 1)
 
         for _ in range(3):
-            fail(partition, partition.sending(0))
+            fail(partition, partition.in_flight_ticket(0))
             assert partition.committed == 0
             begin(partition, 0)
         ack(partition, 0)
@@ -127,7 +127,7 @@ class TestCancellationWatermark:
         begin_all(partition)
 
         ack(partition, 9)
-        partition.cancel(partition.sending(10))
+        partition.cancel(partition.in_flight_ticket(10))
         ack(partition, 11)
         ack(partition, 12)
         assert (partition.committed, partition.cancellation_watermark) == (10, 10)
@@ -151,7 +151,7 @@ class TestCancellationWatermark:
         begin_all(partition)
 
         for seq in (2, 1, 3):
-            partition.cancel(partition.sending(seq))
+            partition.cancel(partition.in_flight_ticket(seq))
 
         watermarks = [partition.cancellation_watermark]
         for seq in (1, 3, 2):
@@ -164,7 +164,7 @@ class TestCancellationWatermark:
         """The seed's listener clears it when a partition is revoked; here it goes only with the work itself."""
         partition = partition_of(1, 2)
         begin_all(partition)
-        partition.cancel(partition.sending(0))
+        partition.cancel(partition.in_flight_ticket(0))
 
         reconcile(partition, [receipt_of(partition.batches[1])], epoch=2)
 
@@ -207,7 +207,7 @@ class TestKurrentDB:
     def test_what_a_lane_had_no_capacity_for_is_neither_lost_nor_renumbered(self) -> None:
         partition = partition_of(1, 2)
         begin_all(partition)
-        partition.not_attempted(partition.sending(0))
+        partition.not_attempted(partition.in_flight_ticket(0))
 
         ack(partition, 1)
         assert partition.committed == 0

@@ -41,8 +41,8 @@ class TestReRead:
         made.plan(Range(5, 15))
 
         key = made.batches[0].key
-        assert (key.side, key.source) == (True, "p")
-        assert (BatchKey(1, "p", 0).side, BatchKey(1, "p", 0).source) == (False, "p")
+        assert (key.is_side_partition, key.source) == (True, "p")
+        assert (BatchKey(1, "p", 0).is_side_partition, BatchKey(1, "p", 0).source) == (False, "p")
 
     def test_it_ends_where_its_stretch_ends(self) -> None:
         made, _ = re_read(self.delivered(), SideKind.REPLAY, "p", Range(5, 15))

@@ -50,8 +50,8 @@ def archive(directory: Path) -> ClassArchive:
 
 
 def written(archive: ClassArchive, content: bytes = b"classes") -> Path:
-    archive.unfinished.write_bytes(content)
-    return archive.keep()
+    archive.unfinished_path.write_bytes(content)
+    return archive.publish()
 
 
 def test_an_archive_belongs_to_one_java_spark_and_class_path(
@@ -107,7 +107,7 @@ def test_what_was_kept_is_found(archive: ClassArchive) -> None:
 
     assert archive.find() == path
     assert ClassArchive(archive.directory, "other").find() is None
-    assert not archive.unfinished.exists()
+    assert not archive.unfinished_path.exists()
 
 
 @pytest.mark.parametrize("damaged", [b"", b"class", b"clasSes", b"classes and more"])
@@ -141,10 +141,10 @@ def test_one_of_two_makes_it_and_clears_what_a_killed_one_left(archive: ClassArc
     left = archive.directory / "key.4000000.tmp"
     left.write_text("half")
 
-    with archive.alone() as first, archive.alone() as second:
+    with archive.creation_lock() as first, archive.creation_lock() as second:
         assert (first, second) == (True, False)
         assert not left.exists()
-    with archive.alone() as third:
+    with archive.creation_lock() as third:
         assert third
 
 

@@ -33,9 +33,9 @@ def pipeline(**conf: str) -> Pipeline:
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The archive that every run finds."""
     found = ClassArchive(tmp_path, "key")
-    found.unfinished.write_text("classes")
+    found.unfinished_path.write_text("classes")
     monkeypatch.setattr(warm_start, "spark_class_archive", lambda *_: found)
-    return found.keep()
+    return found.publish()
 
 
 def properties(folder: Path) -> dict[str, str]:

@@ -136,7 +136,7 @@ def handed(epoch: int = 1, planned: int = 3, **summary: Any) -> dict[str, Any]:
         (StaleEpochError("x"), AirflowFailException),
         (SinkError("x", sqlstate="42501"), AirflowFailException),
         (SinkError("x", recoverable=True), CkptTaskError),
-        (SinkError("x", whole=True), CkptTaskError),
+        (SinkError("x", is_outage=True), CkptTaskError),
         (LeaseBusyError("x"), CkptTaskError),
         (LedgerUnavailableError("x"), CkptTaskError),
         (EngineError("x"), CkptTaskError),
@@ -215,7 +215,7 @@ def test_settle_takes_plans_word_where_submit_was_skipped(monkeypatch: pytest.Mo
 def test_a_cleared_run_is_not_misled_by_what_an_older_epoch_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(monkeypatch, "dead_letters", HeldRun(RunSummary("orders", 2)), route=handed(2), retry=handed(1))
 
-    assert task.task.previous(task.context)["epoch"] == 2
+    assert task.task.previous_state(task.context)["epoch"] == 2
 
 
 def test_a_task_that_was_taken_over_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:

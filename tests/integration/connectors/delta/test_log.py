@@ -45,7 +45,7 @@ class TestCleanUp:
 
         fresh = Run(table, epoch=2).fence()
         assert fresh.receipted == list(range(8))
-        assert fresh.stage(3)[0].found
+        assert fresh.stage(3)[0].receipt_existed
         assert table.ids() == expected(*range(8))
 
     def test_a_vacuum_removes_only_what_no_commit_names(self, table: DeltaHarness) -> None:

@@ -70,7 +70,7 @@ def test_a_void_batch_before_there_is_a_table_says_what_to_do(table: DeltaHarnes
 
 def test_columns_that_delta_cannot_tell_apart_are_refused(table: DeltaHarness) -> None:
     with pytest.raises(ConfigError, match="columns id and ID are the same to Delta"):
-        Run(table).sink.fits([("id", "bigint"), ("name", "string"), ("ID", "int")])
+        Run(table).sink.check_columns([("id", "bigint"), ("name", "string"), ("ID", "int")])
 
 
 def test_a_remote_location_is_refused(table: DeltaHarness) -> None:

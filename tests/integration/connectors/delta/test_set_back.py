@@ -45,8 +45,8 @@ class TestRestore:
         restore_as_noted(table, version=version, timestamp=None)
         sink = Run(table, epoch=2).sink
 
-        assert "has the content of its version 0 again" in (sink.claims().set_back or "")
-        assert sink.missing(KEYS) == KEYS
+        assert "has the content of its version 0 again" in (sink.claims().loss_evidence or "")
+        assert sink.batches_without_receipt(KEYS) == KEYS
 
     @pytest.mark.parametrize(
         "parameters",
@@ -61,7 +61,7 @@ class TestRestore:
             Run(table, epoch=2).sink.claims()
 
         table.restore(3)
-        assert Run(table, epoch=2).sink.claims().set_back is None
+        assert Run(table, epoch=2).sink.claims().loss_evidence is None
 
     def test_to_a_moment_is_told_too(self, table: DeltaHarness) -> None:
         moment = datetime.now(UTC)
@@ -70,8 +70,8 @@ class TestRestore:
         table.opened.restore(moment)
         sink = Run(table, epoch=2).sink
 
-        assert sink.claims().set_back is not None
-        assert sink.missing([*KEYS, BatchKey(1, "files", 3)]) == [BatchKey(1, "files", 3)]
+        assert sink.claims().loss_evidence is not None
+        assert sink.batches_without_receipt([*KEYS, BatchKey(1, "files", 3)]) == [BatchKey(1, "files", 3)]
 
 
 class TestTarget:
@@ -85,10 +85,10 @@ class TestTarget:
         sink = Run(table, epoch=2).sink
 
         assert sink.claims().target not in (None, target)
-        assert sink.missing(KEYS) == KEYS
+        assert sink.batches_without_receipt(KEYS) == KEYS
 
     def test_a_log_that_lost_its_tail_lacks_receipts(self, table: DeltaHarness) -> None:
         (table.place / "_delta_log" / f"{3:020d}.json").unlink()
         sink = Run(table, epoch=2).sink
 
-        assert [key.seq for key in sink.missing(KEYS)] == [2]
+        assert [key.seq for key in sink.batches_without_receipt(KEYS)] == [2]

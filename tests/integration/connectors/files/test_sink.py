@@ -116,8 +116,10 @@ class TestFormats:
 
     def test_columns_that_do_not_fit_are_refused_before_anything_is_sent(self, directory: Path) -> None:
         with pytest.raises(ConfigError, match=r"a csv file cannot hold these columns: tags is array<string>; raw"):
-            Run(directory, form="csv").sink.fits([("id", "bigint"), ("tags", "array<string>"), ("raw", "binary")])
-        Run(directory, form="jsonl").sink.fits([("tags", "array<string>"), ("raw", "binary")])
+            Run(directory, form="csv").sink.check_columns(
+                [("id", "bigint"), ("tags", "array<string>"), ("raw", "binary")]
+            )
+        Run(directory, form="jsonl").sink.check_columns([("tags", "array<string>"), ("raw", "binary")])
 
     @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
     def test_rows_are_counted_when_somebody_wants_to_know(self, directory: Path, form: str) -> None:
@@ -205,7 +207,7 @@ class TestTrouble:
             (outcome,) = run.send(0)
 
         assert outcome.error is not None
-        assert (outcome.error.type, outcome.error.whole) == (ErrorType.IO, True)
+        assert (outcome.error.type, outcome.error.is_outage) == (ErrorType.IO, True)
         assert "No space left on device" in outcome.error.message
         assert (own(directory, "staged"), run.receipted(), ids(directory)) == ([], [], [])
         assert run.send(0)[0].outcome is AttemptOutcome.DELIVERED
@@ -223,7 +225,7 @@ class TestTrouble:
             (failed,) = run.send(0)
         (again,) = run.send(0, attempt=2)
 
-        assert (failed.outcome, again.found, ids(directory)) == (AttemptOutcome.FAILED, True, expected(0))
+        assert (failed.outcome, again.receipt_existed, ids(directory)) == (AttemptOutcome.FAILED, True, expected(0))
 
     def test_a_file_system_without_hard_links_is_named(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run = Run(directory).fence()

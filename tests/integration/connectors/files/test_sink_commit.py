@@ -96,7 +96,7 @@ class TestInterruptions:
         assert seen in (expected(0), expected(0, 1)[:SIZE] + expected(1)[2:])
         assert told == expected(0) + (expected(1)[2:] if 1 in known else [])
         assert again.outcome is AttemptOutcome.DELIVERED
-        assert again.found == (1 in known)
+        assert again.receipt_existed == (1 in known)
         assert again.receipt is not None
         assert len(list(second.sink.dead_letters([_source(again)]))) == 2
         assert ids(directory) == expected(0) + expected(1)[2:]
@@ -123,7 +123,7 @@ class TestInterruptions:
 
         assert (third.receipted(), ids(directory)) == ([0, 2], expected(0, 2))
         assert (own(directory, "staged"), own(directory, "receipts"), own(directory, "epochs")) == ([], [], ["3"])
-        assert [outcome.found for outcome in third.send(0, 1, 2, attempt=2)] == [True, False, True]
+        assert [outcome.receipt_existed for outcome in third.send(0, 1, 2, attempt=2)] == [True, False, True]
         assert ids(directory) == expected(0, 1, 2)
 
     def test_what_a_dead_lane_claimed_is_visible_once_its_receipt_is_read(
@@ -154,9 +154,9 @@ class TestInterruptions:
         (file,) = visible(directory)
         file.unlink()
 
-        assert run.sink.claims().set_back is None
+        assert run.sink.claims().loss_evidence is None
         second = Run(directory, epoch=2, files_may_go=True).fence()
-        assert (second.receipted(), second.send(0)[0].found, ids(directory)) == ([0], True, [])
+        assert (second.receipted(), second.send(0)[0].receipt_existed, ids(directory)) == ([0], True, [])
 
     def test_rows_that_went_though_nobody_may_take_them_are_told_and_can_be_sent_again(self, directory: Path) -> None:
         run = Run(directory).fence()
@@ -165,12 +165,12 @@ class TestInterruptions:
         for file in visible(directory)[:2]:
             file.unlink()
 
-        assert "2 files of delivered batches, such as ckpt-" in (run.sink.claims().set_back or "")
-        assert run.sink.missing([first, second, third]) == [first, second]
+        assert "2 files of delivered batches, such as ckpt-" in (run.sink.claims().loss_evidence or "")
+        assert run.sink.batches_without_receipt([first, second, third]) == [first, second]
         assert run.receipted() == [2]
         later = Run(directory, epoch=2).fence()
-        assert (later.sink.claims().set_back, later.receipted()) == (None, [2])
-        assert [outcome.found for outcome in later.send(0, 1, 2)] == [False, False, True]
+        assert (later.sink.claims().loss_evidence, later.receipted()) == (None, [2])
+        assert [outcome.receipt_existed for outcome in later.send(0, 1, 2)] == [False, False, True]
         assert ids(directory) == expected(0, 1, 2)
 
     def test_rows_of_an_ended_epoch_that_went_are_told_too(self, directory: Path) -> None:
@@ -179,11 +179,11 @@ class TestInterruptions:
         visible(directory)[0].unlink()
         idle = Run(directory, epoch=3)
 
-        assert "the file of delivered batches" in (idle.sink.claims().set_back or "")
-        assert idle.sink.missing([task(0).key, task(1).key]) == [task(0).key]
+        assert "the file of delivered batches" in (idle.sink.claims().loss_evidence or "")
+        assert idle.sink.batches_without_receipt([task(0).key, task(1).key]) == [task(0).key]
         idle.fence()
-        assert (idle.sink.claims().set_back, idle.receipted()) == (None, [1])
-        assert [outcome.found for outcome in idle.send(0, 1)] == [False, True]
+        assert (idle.sink.claims().loss_evidence, idle.receipted()) == (None, [1])
+        assert [outcome.receipt_existed for outcome in idle.send(0, 1)] == [False, True]
 
     def test_what_is_cleaned_between_claim_and_rename_is_never_called_delivered(
         self, directory: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,12 +195,12 @@ class TestInterruptions:
 
         assert outcome.outcome is AttemptOutcome.FAILED
         assert outcome.error is not None
-        assert outcome.error.whole
+        assert outcome.error.is_outage
         assert "was removed as soon as it was written" in outcome.error.message
-        assert (run.receipted(), run.sink.missing([task(0).key])) == ([], [task(0).key])
-        assert run.sink.claims().gone == {task(0).key}
+        assert (run.receipted(), run.sink.batches_without_receipt([task(0).key])) == ([], [task(0).key])
+        assert run.sink.claims().lost_batches == {task(0).key}
         second = Run(directory, epoch=2).fence()
-        assert [outcome.found for outcome in second.send(0)] == [False]
+        assert [outcome.receipt_existed for outcome in second.send(0)] == [False]
         assert ids(directory) == expected(0)
 
     def test_what_is_cleaned_after_a_lane_died_is_not_taken_for_delivered(
@@ -212,12 +212,12 @@ class TestInterruptions:
             die_at(patch, Path, "rename", done=False)
             with pytest.raises(Killed):
                 run.send(1)
-        assert run.sink.missing([task(1).key]) == []  # whoever reads receipts finishes it
+        assert run.sink.batches_without_receipt([task(1).key]) == []  # whoever reads receipts finishes it
         _clean(directory)
 
-        assert "the file of delivered batches" in (run.sink.claims().set_back or "")
+        assert "the file of delivered batches" in (run.sink.claims().loss_evidence or "")
         assert run.receipted() == [0]
-        assert Run(directory, epoch=2).fence().send(1)[0].found is False
+        assert Run(directory, epoch=2).fence().send(1)[0].receipt_existed is False
         assert ids(directory) == expected(0, 1)
 
 
@@ -242,7 +242,7 @@ class TestIdentity:
             sink, writer = FilesSink(declared, None, context), FilesWriter(declared, None, context)
             assert sink.claims().epoch == 0
             sink.fence(1)
-            assert writer.deliver(task(0), content(0, bad=1)).found is False
+            assert writer.deliver(task(0), content(0, bad=1)).receipt_existed is False
             assert [receipt.key.seq for receipt in sink.receipts({})] == [0]
 
         assert len(visible(directory)) == len(names)
@@ -257,7 +257,7 @@ class TestRaces:
 
         def deliver(run: Run) -> list[bool]:
             start.wait(30)
-            return [outcome.found for outcome in run.send(*range(5))]
+            return [outcome.receipt_existed for outcome in run.send(*range(5))]
 
         with ThreadPoolExecutor(len(writers)) as pool:
             found = list(pool.map(deliver, writers))
@@ -273,7 +273,7 @@ class TestRaces:
 
         (outcome,) = one.send(0)
 
-        assert outcome.found
+        assert outcome.receipt_existed
         assert outcome.receipt is not None
         assert (outcome.receipt.attempt, outcome.receipt.counts.dead_lettered) == (2, 3)
         assert ids(directory) == expected(0)[3:]
@@ -291,7 +291,7 @@ class TestRaces:
         second = Run(directory, epoch=2)
 
         assert (ids(directory), second.receipted()) == ([], [])
-        assert [outcome.found for outcome in second.send(0)] == [False]
+        assert [outcome.receipt_existed for outcome in second.send(0)] == [False]
         assert ids(directory) == expected(0)
 
     def test_of_two_that_take_over_at_once_the_newer_epoch_stays(
@@ -322,7 +322,7 @@ class TestBundles:
 
         assert (own(directory, "receipts"), own(directory, "bundles")) == ([], ["2.json", "3.json", "5.json"])
         assert run.receipted() == [0, 1, 2, 3]
-        assert [outcome.found for outcome in run.send(0, 3, 4)] == [True, True, False]
+        assert [outcome.receipt_existed for outcome in run.send(0, 3, 4)] == [True, True, False]
         opened: list[str] = []
         monkeypatch.setattr(Path, "read_bytes", before(Path.read_bytes, lambda: opened.append("")))
         fresh = Run(directory, epoch=5)
@@ -336,7 +336,7 @@ class TestBundles:
         run = Run(directory, epoch=3).fence()
 
         assert [r.key.partition for r in run.sink.receipts({"b": KnownReceipts(1, SIZE)})] == ["a"]
-        assert run.writer.deliver(task(0, partition="a"), content(0)).found
+        assert run.writer.deliver(task(0, partition="a"), content(0)).receipt_existed
 
     def test_raising_a_fence_again_keeps_what_it_bundled(
         self, directory: Path, monkeypatch: pytest.MonkeyPatch

@@ -37,7 +37,7 @@ def test_a_catalog_that_does_not_answer_fails_the_sink_as_a_whole_without_tellin
             tmp_path, uri="http://127.0.0.1:9/me:s3cret/", token="t0ken", **{"oauth2-server-uri": "http://127.0.0.1:9/"}
         ).check()
 
-    assert raised.value.whole
+    assert raised.value.is_outage
     assert "s3cret" not in str(raised.value)
     assert "t0ken" not in str(raised.value)
 

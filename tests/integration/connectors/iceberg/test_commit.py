@@ -126,4 +126,4 @@ def test_two_that_add_columns_at_once_both_deliver(table: IcebergHarness, monkey
     assert second.outcome is AttemptOutcome.DELIVERED
     rows = table.rows()
     assert (rows[10], rows[20]) == ({"id": 10, "b": None, "a": 1}, {"id": 20, "b": 2, "a": None})
-    assert first.error.whole  # a table that others alter is nothing that the batch is guilty of
+    assert first.error.is_outage  # a table that others alter is nothing that the batch is guilty of

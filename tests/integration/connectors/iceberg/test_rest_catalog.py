@@ -49,7 +49,7 @@ def test_batches_are_delivered_with_their_receipts(table: IcebergHarness) -> Non
 
     outcomes = [*run.send(0, 1), *run.send(1, 2)]
 
-    assert [outcome.found for outcome in outcomes] == [False, False, True, False]
+    assert [outcome.receipt_existed for outcome in outcomes] == [False, False, True, False]
     assert run.receipted == [0, 1, 2]
     assert table.ids() == expected(0, 1, 2)
     assert run.sink.target_rows() == 30
@@ -79,7 +79,7 @@ def test_an_answer_that_is_lost_costs_nothing(table: IcebergHarness, server: Res
     server.lose_answers(status)
     (outcome,) = run.send(1)
 
-    assert (outcome.outcome, outcome.found) == (AttemptOutcome.DELIVERED, False)
+    assert (outcome.outcome, outcome.receipt_existed) == (AttemptOutcome.DELIVERED, False)
     assert table.ids() == expected(0, 1)
     assert table.files() == table.known_files()
     assert run.send(2)[0].outcome is AttemptOutcome.DELIVERED
@@ -92,7 +92,7 @@ def test_a_wrong_token_fails_the_sink_as_a_whole_and_is_not_told(server: RestCat
     with pytest.raises(SinkError, match="Correct the connection's secrets") as raised:
         Run(wrong).sink.check()
 
-    assert raised.value.whole
+    assert raised.value.is_outage
     assert "wr0ng" not in str(raised.value)
 
 

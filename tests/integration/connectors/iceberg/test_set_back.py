@@ -26,8 +26,8 @@ def test_a_rollback_whose_snapshots_expired_is_told(table: IcebergHarness) -> No
     table.opened.maintenance.expire_snapshots().by_ids([newest]).commit()
     sink = Run(table, epoch=2).sink
 
-    assert sink.claims().set_back is not None
-    assert [key.seq for key in sink.missing(KEYS)] == [2]
+    assert sink.claims().loss_evidence is not None
+    assert [key.seq for key in sink.batches_without_receipt(KEYS)] == [2]
 
 
 def test_a_branch_that_was_replaced_is_told(table: IcebergHarness) -> None:
@@ -36,8 +36,8 @@ def test_a_branch_that_was_replaced_is_told(table: IcebergHarness) -> None:
         manage.create_branch(first, "main")
     sink = Run(table, epoch=2).sink
 
-    assert sink.claims().set_back is not None
-    assert [key.seq for key in sink.missing(KEYS)] == [1, 2]
+    assert sink.claims().loss_evidence is not None
+    assert [key.seq for key in sink.batches_without_receipt(KEYS)] == [1, 2]
 
 
 def test_a_catalog_that_names_older_metadata_has_an_older_fence_or_lacks_receipts(table: IcebergHarness) -> None:
@@ -49,4 +49,4 @@ def test_a_catalog_that_names_older_metadata_has_an_older_fence_or_lacks_receipt
     sink = Run(table, epoch=3).sink
 
     assert sink.claims().epoch == 1
-    assert sink.missing([*KEYS, BatchKey(1, "files", 3)]) == [BatchKey(1, "files", 3)]
+    assert sink.batches_without_receipt([*KEYS, BatchKey(1, "files", 3)]) == [BatchKey(1, "files", 3)]

@@ -282,7 +282,7 @@ def test_what_is_committed_while_a_bound_stands_is_below_it(
 
         monkeypatch.setattr(planning, "time", SimpleNamespace(sleep=commit_meanwhile, time=time.time))
         with closing(JdbcSource(pipeline("slow", "id", close_wait="3s"), to_postgres(postgres_database))) as source:
-            look = source.plan(PlanRequest([RangeToPlan("slow", START)], None, 1, look=True))
+            look = source.plan(PlanRequest([RangeToPlan("slow", START)], None, 1, lag_only=True))
             assert (look.bounds, waited) == ({"slow": 6}, [])
             plan = source.plan(PlanRequest([RangeToPlan("slow", START)], None, 10**9))
             again = source.plan(PlanRequest([RangeToPlan("slow", START)], None, 10**9, states=plan.states))
@@ -355,7 +355,7 @@ def test_a_database_that_is_not_there_is_an_outage() -> None:
     with closing(JdbcSource(pipeline("t", "id"), nowhere)) as source, pytest.raises(SourceError) as told:
         source.check()
 
-    assert (told.value.whole, told.value.recoverable, told.value.sqlstate) == (True, True, "08001")
+    assert (told.value.is_outage, told.value.recoverable, told.value.sqlstate) == (True, True, "08001")
 
 
 def test_a_missing_jar_is_told_before_java_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

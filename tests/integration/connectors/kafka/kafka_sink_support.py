@@ -160,5 +160,5 @@ class TopicHarness(SinkHarness):
         topics = SinkTopicsClient(self.connection, pipeline)
         topic = self.receipts_topic(pipeline)
         with closing(ReceiptsReader(self.connection, topic, ReceiptsTopicState(ledger), committed=False)) as reading:
-            reading.to(topics.end(topic), 10)
-            return reading.books
+            reading.read_to(topics.end(topic), 10)
+            return reading.state

@@ -96,13 +96,15 @@ class TestMessages:
 
     def test_rows_that_only_look_like_messages_are_refused(self, harness: TopicHarness) -> None:
         with closing(harness.sink(CONTEXT)) as sink:
-            sink.fits([("id", "bigint"), ("value", "int")])
-            sink.fits([("key", "binary"), ("value", "string"), ("headers", "array<struct<key:string,value:binary>>")])
+            sink.check_columns([("id", "bigint"), ("value", "int")])
+            sink.check_columns(
+                [("key", "binary"), ("value", "string"), ("headers", "array<struct<key:string,value:binary>>")]
+            )
             with pytest.raises(ConfigError, match="value int cannot be part of one"):
-                sink.fits([("key", "binary"), ("value", "int")])
+                sink.check_columns([("key", "binary"), ("value", "int")])
         harness.sink_settings["key"] = ["nr"]
         with closing(harness.sink(CONTEXT)) as sink, pytest.raises(ConfigError, match="no column nr"):
-            sink.fits([("id", "bigint")])
+            sink.check_columns([("id", "bigint")])
 
 
 class TestDeadLetters:
@@ -251,12 +253,12 @@ class TestOutages:
 
         assert lane.outcome is not None
         assert lane.outcome.error is not None
-        assert lane.outcome.error.whole
+        assert lane.outcome.error.is_outage
         assert lane.outcome.error.recoverable
         with Run(harness, 2) as new:
             new.take_over()
             found = {receipt.key.seq for receipt in new.receipts()}
-            assert new.send(task(1, attempt=2), content(1)).found is (1 in found)
+            assert new.send(task(1, attempt=2), content(1)).receipt_existed is (1 in found)
             assert harness.target() == ids(0, 1)
 
     def test_a_broker_that_holds_still_during_a_commit_leaves_it_unknown_and_never_doubled(
@@ -362,6 +364,6 @@ class TestRefusals:
         with closing(KafkaSink(harness.pipeline(own), nobody, own)) as sink, pytest.raises(SinkError) as caught:
             sink.check()
 
-        assert caught.value.whole
+        assert caught.value.is_outage
         assert caught.value.recoverable
         assert receipts_topic(own.pipeline) == harness.receipts_topic()

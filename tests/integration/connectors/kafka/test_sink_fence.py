@@ -26,7 +26,7 @@ from tests.services.kafka import KafkaBroker
 STEPS: dict[str, tuple[Any, str]] = {
     "notes its transactional id": (lane_module, "write_records"),
     "initialises it": (TransactionalProducer, "__init__"),
-    "reads receipts behind that": (ReceiptsReader, "to"),
+    "reads receipts behind that": (ReceiptsReader, "read_to"),
     "has compared epochs": (lane_module, "refuse_unless_current"),
     "begins its transaction": (KafkaWriter, "_transaction"),
     "commits": (TransactionalProducer, "commit"),
@@ -123,7 +123,7 @@ class TestRaces:
             new.take_over()
 
             assert [receipt.key.seq for receipt in new.receipts()] == [0]
-            assert new.send(task(0, attempt=2), content(0)).found
+            assert new.send(task(0, attempt=2), content(0)).receipt_existed
             assert harness.target() == ids(0)
 
     def test_a_run_whose_record_comes_late_does_not_lower_the_fence(
@@ -174,7 +174,7 @@ class TestRaces:
             assert lane.outcome.error is not None
             assert lane.outcome.error.type is ErrorType.KAFKA_PRODUCER
             assert lane.outcome.error.recoverable
-            assert not lane.outcome.error.whole
+            assert not lane.outcome.error.is_outage
             assert harness.target() == ids(0)
 
 
@@ -207,7 +207,7 @@ class TestOpenTransactions:
 
             assert waited
             assert lane.outcome is not None
-            assert lane.outcome.found
+            assert lane.outcome.receipt_existed
             assert harness.target() == ids(0, 1)
 
     def test_who_reads_receipts_waits_for_one(self, harness: TopicHarness) -> None:
@@ -268,5 +268,5 @@ class TestRecords:
             assert [receipt.key.seq for receipt in run.receipts()] == [1, 2, 3, 4, 5, 100]
             assert run.sink.claims().epoch == 6
         with Run(harness, 7) as run:
-            assert run.take_over().send(task(3, attempt=2), content(3)).found
+            assert run.take_over().send(task(3, attempt=2), content(3)).receipt_existed
             assert harness.target() == ids(1, 2, 3, 4, 5, 100)

@@ -53,7 +53,7 @@ def test_a_target_created_anew_has_another_identity(harness: TopicHarness) -> No
     assert before.target
     assert (gone.target, gone.epoch) == (None, 1)
     assert after.target not in (None, before.target)
-    assert (before.set_back, gone.set_back, after.set_back) == (None, None, None)
+    assert (before.loss_evidence, gone.loss_evidence, after.loss_evidence) == (None, None, None)
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied"])
@@ -74,7 +74,7 @@ def test_a_receipts_topic_that_lost_its_receipts_holds_no_fence_and_none_of_them
 
     with closing(harness.sink(ASKING)) as sink:
         sink.check()
-        claims, missing = sink.claims(), sink.missing([task(0).key, task(1).key])
+        claims, missing = sink.claims(), sink.batches_without_receipt([task(0).key, task(1).key])
 
     assert (claims.epoch, claims.ledgers) == (0, frozenset())
     assert missing == [task(0).key, task(1).key]
@@ -93,19 +93,19 @@ def test_a_receipts_topic_that_deletes_by_now_is_refused_by_name(harness: TopicH
 def test_a_target_that_lost_its_log_is_set_back_until_the_next_fence(harness: TopicHarness, filled: int) -> None:
     with Run(harness, 2) as run:
         run.take_over()
-    assert _claims(harness).set_back is None
+    assert _claims(harness).loss_evidence is None
     harness.broker.kill()
     harness.broker.lose_log(harness.topic)
     harness.broker.start()
     put(harness.broker, harness.topic, numbered(filled))
 
-    said = _claims(harness).set_back
+    said = _claims(harness).loss_evidence
     with Run(harness, 3) as run:
         run.take_over()
 
     assert said is not None
     assert f"partition 0 of topic {harness.topic}" in said
-    assert _claims(harness).set_back is None
+    assert _claims(harness).loss_evidence is None
 
 
 def test_a_target_that_lost_its_tail_is_set_back(harness: TopicHarness, tmp_path: Path) -> None:
@@ -121,14 +121,14 @@ def test_a_target_that_lost_its_tail_is_set_back(harness: TopicHarness, tmp_path
     harness.broker.start()
     put(harness.broker, harness.topic, numbered(50))
 
-    assert "lost records that were there" in str(_claims(harness).set_back)
+    assert "lost records that were there" in str(_claims(harness).loss_evidence)
 
 
 def test_a_broker_that_starts_again_sets_nothing_back(harness: TopicHarness) -> None:
     harness.broker.kill()
     harness.broker.start()
 
-    assert _claims(harness).set_back is None
+    assert _claims(harness).loss_evidence is None
 
 
 def test_a_target_that_may_lose_what_it_acknowledged_is_named(
@@ -176,13 +176,13 @@ def test_rows_delivered_after_the_newest_fence_and_lost_with_the_log_set_it_back
     harness: TopicHarness, filled: int
 ) -> None:
     _delivered(harness)
-    assert _claims(harness).set_back is None
+    assert _claims(harness).loss_evidence is None
     harness.broker.kill()
     harness.broker.lose_log(harness.topic)
     harness.broker.start()
     put(harness.broker, harness.topic, numbered(filled))
 
-    assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).set_back)
+    assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).loss_evidence)
 
 
 @pytest.mark.parametrize("filled", [0, 1, 50])
@@ -198,7 +198,7 @@ def test_rows_delivered_after_the_newest_fence_and_lost_with_the_tail_set_it_bac
     harness.broker.start()
     put(harness.broker, harness.topic, numbered(filled))
 
-    assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).set_back)
+    assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).loss_evidence)
 
 
 def test_a_witness_of_a_log_that_lost_records_is_not_kept(harness: TopicHarness) -> None:
@@ -210,7 +210,7 @@ def test_a_witness_of_a_log_that_lost_records_is_not_kept(harness: TopicHarness)
         assert isinstance(sink, SinkWithWitness)
         sink.store_witness(2)
 
-    assert _claims(harness).set_back is not None
+    assert _claims(harness).loss_evidence is not None
 
 
 def test_a_witness_of_an_older_epoch_changes_nothing(harness: TopicHarness) -> None:
@@ -222,7 +222,7 @@ def test_a_witness_of_an_older_epoch_changes_nothing(harness: TopicHarness) -> N
         sink.store_witness(2)
 
     claims = _claims(harness)
-    assert (claims.epoch, claims.set_back) == (3, None)
+    assert (claims.epoch, claims.loss_evidence) == (3, None)
 
 
 @pytest.mark.parametrize("end", [1, -1])
@@ -231,20 +231,20 @@ def test_records_deleted_where_nothing_expires_set_it_back(harness: TopicHarness
     _delivered(harness)
     _delete(harness, end)
 
-    said = str(_claims(harness).set_back)
+    said = str(_claims(harness).loss_evidence)
 
     assert f"partition 0 of topic {harness.topic} begins at offset" in said
     assert "sink.may_be_emptied: true" in said
     with Run(harness, 3) as run:
         run.take_over()
-    assert _claims(harness).set_back is None
+    assert _claims(harness).loss_evidence is None
 
 
 def test_all_records_deleted_before_they_can_expire_set_it_back(harness: TopicHarness) -> None:
     _delivered(harness)
     _delete(harness, -1)
 
-    assert "somebody deleted records" in str(_claims(harness).set_back)
+    assert "somebody deleted records" in str(_claims(harness).loss_evidence)
 
 
 @pytest.mark.parametrize("retention", [{"retention.ms": "60000"}, {"retention.bytes": "1000000"}])
@@ -253,16 +253,16 @@ def test_records_that_may_have_expired_set_nothing_back(harness: TopicHarness, r
     _delivered(harness)
     _delete(harness, -1)
 
-    assert _claims(harness).set_back is None
+    assert _claims(harness).loss_evidence is None
 
 
 def test_records_deleted_on_purpose_set_nothing_back_and_a_lost_log_does(harness: TopicHarness) -> None:
     harness.sink_settings["may_be_emptied"] = True
     _delivered(harness)
     _delete(harness, -1)
-    assert _claims(harness).set_back is None
+    assert _claims(harness).loss_evidence is None
     harness.broker.kill()
     harness.broker.lose_log(harness.topic)
     harness.broker.start()
 
-    assert "ends at offset 0" in str(_claims(harness).set_back)
+    assert "ends at offset 0" in str(_claims(harness).loss_evidence)

@@ -400,7 +400,7 @@ class TestBrokers:
         with closing(paused.source()) as source, pytest.raises(KafkaConsumerError, match="describing topic") as caught:
             source.check()
 
-        assert caught.value.info.whole
+        assert caught.value.info.is_outage
         assert caught.value.recoverable
         assert time.monotonic() - started < 6
 
@@ -424,7 +424,7 @@ class TestBrokers:
             after = [row for records in reader.read(first) for row in records.column("value").to_pylist()]
 
         assert (before, after) == (numbered(5, 5), numbered(5))
-        assert (caught.value.type, caught.value.recoverable, caught.value.whole) == (
+        assert (caught.value.type, caught.value.recoverable, caught.value.is_outage) == (
             ErrorType.KAFKA_CONSUMER,
             True,
             True,

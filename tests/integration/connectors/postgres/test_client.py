@@ -41,7 +41,7 @@ def test_a_name_that_nobody_resolves_is_an_outage(open_one: Callable[..., Any]) 
     with pytest.raises(SinkError, match="could not translate host name") as failure:
         open_one(nowhere, "one", ErrorType.SINK)
 
-    assert (failure.value.info.recoverable, failure.value.info.whole) == (True, True)
+    assert (failure.value.info.recoverable, failure.value.info.is_outage) == (True, True)
 
 
 def test_closing_one_connection_leaves_the_others(postgres_database: str) -> None:

@@ -114,7 +114,7 @@ def test_dead_letters_kept_elsewhere_survive_a_crash(lazy_server: PostgresServer
     box.check()
     execute(database, "CHECKPOINT")
 
-    box.keep(task(0), [DeadLetter(1, None, b"x", ErrorInfo(ErrorType.GENERIC, "bad"))], 0)
+    box.store(task(0), [DeadLetter(1, None, b"x", ErrorInfo(ErrorType.GENERIC, "bad"))], 0)
     box.close()
     crash(lazy_server, database)
 
@@ -237,6 +237,6 @@ def test_the_setting_is_made_in_the_transaction_itself(postgres_database: str) -
     with closing(PostgresSink(pipeline(), connection(postgres_database), SinkContext(LEDGER, "orders"))) as sink:
         sink.check()
         sink.fence(1)
-        with sink._open.cursor() as cursor:
+        with sink._client.cursor() as cursor:
             cursor.execute("SHOW synchronous_commit")
             assert cursor.fetchone() == ("off",)

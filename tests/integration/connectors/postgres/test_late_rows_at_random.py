@@ -184,7 +184,9 @@ class World:
                 again += found.ranges
                 readings += [(late, self.read(late)) for late in found.ranges]
         for name, alarm in alarms.items():
-            if alarm and all(told.rows is not None and not not_covered(told.rows, again) for told in alarm.told):
+            if alarm and all(
+                told.late_ranges is not None and not not_covered(told.late_ranges, again) for told in alarm.evidence
+            ):
                 self.states[name] |= alarm.state
                 self.history.append("recovery ended the alarm")
                 owed = {at for at, row in self.undelivered() if row in self.owed and at < self.end}

@@ -73,7 +73,7 @@ def _refused(dsn: str, kind: str) -> str | None:
     sink = PostgresSink(pipeline(), connection(dsn), SinkContext(CONTEXT.ledger, "orders"))
     with closing(sink):
         try:
-            sink.fits([("n", "int"), ("x", kind)])
+            sink.check_columns([("n", "int"), ("x", kind)])
         except ConfigError as error:
             return str(error)
     return None

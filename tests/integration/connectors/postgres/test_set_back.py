@@ -55,7 +55,7 @@ def delivered(harness: TargetHarness, *, runs: int = 2) -> None:
 def seen(harness: TargetHarness) -> str | None:
     with Run(harness, 9) as run:
         run.sink.check()
-        return run.sink.claims().set_back
+        return run.sink.claims().loss_evidence
 
 
 @pytest.fixture(params=KINDS)
@@ -316,6 +316,6 @@ def test_bookkeeping_without_a_witness_says_nothing(harness: TargetHarness) -> N
     execute(harness.dsn, "ALTER TABLE ckpt_sink_fence DROP COLUMN witness", "TRUNCATE target")
 
     with Run(harness, 3) as run:
-        assert run.sink.claims().set_back is None
+        assert run.sink.claims().loss_evidence is None
         run.take_over()
     assert scalar(harness.dsn, "SELECT witness IS NOT NULL FROM ckpt_sink_fence")

@@ -192,7 +192,7 @@ class TestTwins:
             for lane in lanes:
                 lane.join()
 
-            assert sorted(outcome.found for outcome in outcomes) == [False, True]
+            assert sorted(outcome.receipt_existed for outcome in outcomes) == [False, True]
             assert harness.target() == ids(0)
 
 
@@ -334,4 +334,4 @@ class TestRefusals:
 
         with pytest.raises(SinkError, match="cannot connect") as caught:
             sink.check()
-        assert caught.value.whole
+        assert caught.value.is_outage

@@ -369,7 +369,7 @@ class TestClosedBound:
     def test_a_look_waits_for_a_moment_at_most(self, harness: TableHarness) -> None:
         harness.add(5)
         declared = pipeline(source={"cursor": "at", "close_wait": "30s"})
-        look = PlanRequest([RangeToPlan("public.source", 0)], None, 1, look=True)
+        look = PlanRequest([RangeToPlan("public.source", 0)], None, 1, lag_only=True)
         with (
             closing(PostgresSource(declared, connection(harness.dsn))) as source,
             transaction(harness.dsn, "SELECT 1") as slow,
@@ -650,7 +650,7 @@ class TestRefusals:
 
         with pytest.raises(SourceError, match=r"cannot connect to PostgreSQL at 127\.0\.0\.1:1/") as caught:
             source.check()
-        assert caught.value.whole
+        assert caught.value.is_outage
         assert caught.value.recoverable
 
     def test_no_connection(self) -> None:

@@ -68,7 +68,7 @@ def test_keys_that_are_one_in_the_target_leave_the_last_record(
     database: str, column: str, keys: Any, stored: Sequence[str], bad: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not bad and not column.endswith("[]"):
-        monkeypatch.delattr(RowWriter, "send_each")  # the fast way is enough
+        monkeypatch.delattr(RowWriter, "write_each")  # the fast way is enough
     execute(database, f"CREATE TABLE target (k {column} PRIMARY KEY, v text NOT NULL)")
     with Lane(database, sink={"mode": "upsert", "key": ["k"]}) as lane:
         versions: list[str | None] = ["a", "b", "c", "d"]

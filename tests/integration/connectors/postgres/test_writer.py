@@ -367,7 +367,7 @@ class TestBadRecords:
 
             error = error_of(lane.send(id=[1]))
 
-            assert (error.sqlstate, error.recoverable, error.whole) == ("P0001", False, False)
+            assert (error.sqlstate, error.recoverable, error.is_outage) == ("P0001", False, False)
             assert "not on sundays" in error.message
             assert "[libpq]" not in error.message
 
@@ -418,7 +418,7 @@ class TestLostConnections:
 
             error = error_of(lane.send(id=[2]))
 
-            assert (error.recoverable, error.whole) == (True, False)
+            assert (error.recoverable, error.is_outage) == (True, False)
             assert delivered(lane.send(id=[3]))
             assert lane.rows() == [(1,), (3,)]
 
@@ -433,8 +433,8 @@ class TestLostConnections:
                 again = error_of(lane.send(id=[2]))
                 server.start()
 
-                assert (error.recoverable, error.whole) == (True, True)
-                assert (again.recoverable, again.whole) == (True, True)
+                assert (error.recoverable, error.is_outage) == (True, True)
+                assert (again.recoverable, again.is_outage) == (True, True)
                 assert delivered(lane.send(id=[3]))
                 assert lane.rows() == [(1,), (3,)]
 
@@ -457,5 +457,5 @@ class TestLostConnections:
             error = error_of(lane.send(id=[1]))
             blocker.close()
 
-            assert (error.sqlstate, error.recoverable, error.whole) == ("55P03", True, False)
+            assert (error.sqlstate, error.recoverable, error.is_outage) == ("55P03", True, False)
             assert delivered(lane.send(id=[1]))

@@ -49,7 +49,7 @@ class TestInterruptions:
         again = second.send(1, 2)
 
         assert known - {0} in (set(), {1, 2})  # a wave is committed whole or not at all
-        assert [outcome.found for outcome in again] == [seq in known for seq in (1, 2)]
+        assert [outcome.receipt_existed for outcome in again] == [seq in known for seq in (1, 2)]
         assert set(second.receipted) == {1, 2} | ({0} if existing else set())
         assert table.ids() == expected(1, 2, *([0] if existing else []))
 
@@ -85,7 +85,7 @@ class TestInterruptions:
 
         assert outcome.outcome is AttemptOutcome.FAILED
         assert outcome.error is not None
-        assert outcome.error.whole
+        assert outcome.error.is_outage
         assert len(orphans) == 1  # its fate was unknown
         assert again.outcome is AttemptOutcome.DELIVERED
         assert table.ids() == expected(0, 1)
@@ -118,7 +118,7 @@ class TestLostAnswers:
             patch.setattr(*commit, after(commit.real, once(fail)))
             (outcome,) = run.send(1)
 
-        assert (outcome.outcome, outcome.found) == (AttemptOutcome.DELIVERED, False)
+        assert (outcome.outcome, outcome.receipt_existed) == (AttemptOutcome.DELIVERED, False)
         assert table.ids() == expected(0, 1)
         assert run.send(2)[0].outcome is AttemptOutcome.DELIVERED
 
@@ -181,7 +181,7 @@ class TestLostAnswers:
             with pytest.raises(FencedError):
                 run.commit(*staged)
         else:
-            assert run.commit(*staged)[0].found
+            assert run.commit(*staged)[0].receipt_existed
 
         assert aside[0]() == expected(0, 1)
 
@@ -216,7 +216,9 @@ class TestRepetitions:
 
         again = run.commit(*staged)
 
-        assert [(outcome.outcome, outcome.found) for outcome in again] == [(AttemptOutcome.DELIVERED, True)] * 2
+        assert [(outcome.outcome, outcome.receipt_existed) for outcome in again] == [
+            (AttemptOutcome.DELIVERED, True)
+        ] * 2
         assert table.ids() == expected(0, 1)
         assert table.files() == table.known_files()
 
@@ -226,7 +228,7 @@ class TestRepetitions:
         outcomes = run.commit(*run.stage(0, 1), *run.stage(0))
 
         assert [outcome.outcome for outcome in outcomes] == [AttemptOutcome.DELIVERED] * 3
-        assert [outcome.found for outcome in outcomes] == [False, False, True]
+        assert [outcome.receipt_existed for outcome in outcomes] == [False, False, True]
         assert table.ids() == expected(0, 1)
         assert table.files() == table.known_files()
 
@@ -238,7 +240,7 @@ class TestRepetitions:
         table.restore(1)
 
         accepting = Run(table, epoch=2)
-        assert accepting.sink.claims().set_back is not None
+        assert accepting.sink.claims().loss_evidence is not None
         accepting.fence().send(2)
         Run(table, epoch=3).fence()
 

@@ -27,16 +27,16 @@ class TestDelivery:
         run.sink.check()
         run.fence()
         run.sink.check()
-        run.sink.fits([("anything", "string")])
+        run.sink.check_columns([("anything", "string")])
 
         outcomes = run.send(0, 1, 2)
 
         assert [outcome.outcome for outcome in outcomes] == [AttemptOutcome.DELIVERED] * 3
-        assert not any(outcome.found for outcome in outcomes)
+        assert not any(outcome.receipt_existed for outcome in outcomes)
         assert table.ids() == expected(0, 1, 2)
-        run.sink.fits([("id", "bigint")])
+        run.sink.check_columns([("id", "bigint")])
         with pytest.raises(ConfigError, match="has no column name; it has id"):
-            run.sink.fits([("id", "bigint"), ("name", "string")])
+            run.sink.check_columns([("id", "bigint"), ("name", "string")])
         assert run.sink.target_rows() == 30
         assert table.files() == table.known_files()
 
@@ -189,7 +189,7 @@ class TestSchemaEvolution:
     def test_a_table_gets_the_columns_that_it_has_not(self, table: TableHarness) -> None:
         run = Run(table, grows=True).fence()
         run.commit(run.writer.deliver(task(0), content(0, note=pa.array(["x"] * 10))))
-        run.sink.fits([("id", "bigint"), ("new", "string")])
+        run.sink.check_columns([("id", "bigint"), ("new", "string")])
 
         nested = {"tags": ["a"], "times": [("x", None)]}
         (outcome,) = run.commit(run.writer.deliver(task(1), content(1, more=pa.array([nested] * 10, NESTED))))
@@ -274,7 +274,7 @@ class TestDeadLetters:
         staged = run.writer.deliver(task(0), content(0, bad=1))
 
         def fail(*_: object) -> None:
-            raise IoError("the disk is full", whole=True)
+            raise IoError("the disk is full", is_outage=True)
 
         with monkeypatch.context() as broken:
             broken.setattr(*table.steps["write rows"], fail)

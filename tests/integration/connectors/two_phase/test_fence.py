@@ -124,7 +124,7 @@ class TestFence:
         run = Run(table, epoch=3).fence()
 
         assert claimed(run) == Claims(3, frozenset({LEDGER}))
-        assert [outcome.found for outcome in run.send(0)] == [False]
+        assert [outcome.receipt_existed for outcome in run.send(0)] == [False]
 
     def test_a_fence_survives_the_process_without_a_row(self, table: TableHarness) -> None:
         Run(table, epoch=5).fence()

@@ -16,7 +16,7 @@ RACES = 15
 
 
 def is_delivered(outcome: Outcome) -> bool:
-    return outcome.outcome is AttemptOutcome.DELIVERED and not outcome.found
+    return outcome.outcome is AttemptOutcome.DELIVERED and not outcome.receipt_existed
 
 
 class TestOurOwn:
@@ -31,7 +31,7 @@ class TestOurOwn:
             patch.setattr(*commit, before(commit.real, once(lambda: two.commit(*theirs))))
             outcomes = one.commit(*mine)
 
-        assert [outcome.found for outcome in outcomes] == [False, True]
+        assert [outcome.receipt_existed for outcome in outcomes] == [False, True]
         assert one.receipted == [0, 1, 2, 9]
         assert table.ids() == expected(0, 1, 2, 9)
         assert len(table.files() - table.known_files()) == 1  # a commit named it once, so it may be part of one
@@ -112,7 +112,7 @@ class TestOthers:
 
         assert outcome.outcome is AttemptOutcome.FAILED
         assert outcome.error is not None
-        assert (outcome.error.recoverable, outcome.error.whole) == (True, True)
+        assert (outcome.error.recoverable, outcome.error.is_outage) == (True, True)
         with pytest.raises(SinkError, match="other writers took every version"):
             Run(table, epoch=2, time_budget="1s").fence()
 

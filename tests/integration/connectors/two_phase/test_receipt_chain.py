@@ -80,8 +80,8 @@ class TestAnOlderNodeThatIsLost:
     def test_takes_no_newer_receipt_with_it(self, broken: TableHarness) -> None:
         sink = Run(broken, epoch=2).sink
 
-        assert sink.claims().set_back is None
-        assert sink.missing(KEYS) == KEYS[:2]
+        assert sink.claims().loss_evidence is None
+        assert sink.batches_without_receipt(KEYS) == KEYS[:2]
 
     def test_does_not_let_a_batch_in_again_of_which_nothing_is_known(self, broken: TableHarness) -> None:
         run = Run(broken, epoch=2).fence()
@@ -102,9 +102,9 @@ class TestAnOlderNodeThatIsLost:
         assert broken.ids() == expected(0, 1, 2, 3, 4)
 
         again = Run(broken, epoch=3)
-        assert again.sink.claims().set_back is None
+        assert again.sink.claims().loss_evidence is None
         assert again.fence().receipted == [2, 3, 4]
-        assert again.sink.missing([*KEYS[2:], BatchKey(1, "files", 4)]) == []
+        assert again.sink.batches_without_receipt([*KEYS[2:], BatchKey(1, "files", 4)]) == []
 
     def test_may_be_followed_by_another_one(self, broken: TableHarness) -> None:
         of_batch_2 = broken.nodes[-2]
@@ -144,11 +144,11 @@ def test_an_idle_partition_whose_last_receipt_lies_far_back_is_not_looked_up_nod
     run, seen = Run(table, epoch=3), reads(monkeypatch)
 
     run.sink.claims()
-    assert run.sink.missing(asked) == []
+    assert run.sink.batches_without_receipt(asked) == []
     run.fence()
     assert list(run.sink.receipts({"idle": KnownReceipts(1, 20), "files": KnownReceipts(1, 610)})) == []
     run.send(61)
-    assert run.sink.missing(asked) == []
+    assert run.sink.batches_without_receipt(asked) == []
 
     assert length == 62
     assert len(set(seen)) <= 4
@@ -162,7 +162,7 @@ def test_a_receipt_that_was_never_there_is_missing_however_far_back(table: Table
     Run(table, epoch=2).fence().send(3)
     sink = Run(table, epoch=3).sink
 
-    assert sink.missing([*KEYS, BatchKey(2, "files", 0), BatchKey(1, "idle", 0)]) == [
+    assert sink.batches_without_receipt([*KEYS, BatchKey(2, "files", 0), BatchKey(1, "idle", 0)]) == [
         KEYS[1],
         BatchKey(2, "files", 0),
         BatchKey(1, "idle", 0),
@@ -184,4 +184,4 @@ def test_a_chain_of_an_earlier_version_is_read_and_goes_on(table: TableHarness) 
     again.send(3)
 
     assert again.receipted == [0, 1, 2, 3]
-    assert Run(table, epoch=3).sink.missing(KEYS) == []
+    assert Run(table, epoch=3).sink.batches_without_receipt(KEYS) == []

@@ -83,7 +83,7 @@ def test_a_full_disk_fails_the_sink_as_a_whole_and_leaves_nothing(
         outcome = run.writer.deliver(task(1), content(1, bad=1))
 
     assert outcome.error is not None
-    assert (outcome.error.type, outcome.error.whole) == (ErrorType.IO, True)
+    assert (outcome.error.type, outcome.error.is_outage) == (ErrorType.IO, True)
     assert "No space left on device" in outcome.error.message
     assert table.files() == files
     assert table.dead_letter_lines() == []

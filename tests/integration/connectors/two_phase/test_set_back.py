@@ -39,10 +39,10 @@ class TestRestore:
 
         claims = sink.claims()
 
-        assert claims.set_back is not None
-        assert f"has the content of its version {table.version_after(waves)} again" in claims.set_back
-        assert f"delivered rows up to version {table.version_after(3)}" in claims.set_back
-        assert [key.seq for key in sink.missing(KEYS)] == lost
+        assert claims.loss_evidence is not None
+        assert f"has the content of its version {table.version_after(waves)} again" in claims.loss_evidence
+        assert f"delivered rows up to version {table.version_after(3)}" in claims.loss_evidence
+        assert [key.seq for key in sink.batches_without_receipt(KEYS)] == lost
 
     def test_that_others_wrote_after_is_told_and_so_is_one_after_a_compaction(self, table: TableHarness) -> None:
         table.compact()
@@ -52,15 +52,15 @@ class TestRestore:
         table.append(98)
         sink = Run(table, epoch=2).sink
 
-        assert sink.claims().set_back is not None
-        assert [key.seq for key in sink.missing(KEYS)] == [2]
+        assert sink.claims().loss_evidence is not None
+        assert [key.seq for key in sink.batches_without_receipt(KEYS)] == [2]
 
     def test_that_was_taken_back_lost_nothing(self, table: TableHarness) -> None:
         table.restore(1)
         table.restore(3)
         sink = Run(table, epoch=2).sink
 
-        assert (sink.claims().set_back, sink.missing(KEYS)) == (None, [])
+        assert (sink.claims().loss_evidence, sink.batches_without_receipt(KEYS)) == (None, [])
         assert table.ids() == expected(0, 1, 2)
 
     def test_that_undoes_what_others_did_after_our_rows_lost_nothing(self, table: TableHarness) -> None:
@@ -68,7 +68,7 @@ class TestRestore:
         table.restore(3)
         sink = Run(table, epoch=2).sink
 
-        assert (sink.claims().set_back, sink.missing(KEYS)) == (None, [])
+        assert (sink.claims().loss_evidence, sink.batches_without_receipt(KEYS)) == (None, [])
 
     def test_between_two_waves_stops_the_run_before_its_next_commit(self, table: TableHarness) -> None:
         run = Run(table, epoch=2).fence()
@@ -88,14 +88,14 @@ class TestRestore:
         self, table: TableHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         run = Run(table, epoch=2)
-        assert run.sink.claims().set_back is None
+        assert run.sink.claims().loss_evidence is None
         step = table.steps["open to fence"]
         with monkeypatch.context() as patch:
             patch.setattr(*step, before(step.real, once(lambda: table.restore(1))))
             with pytest.raises(SinkChangedError, match=f"version {table.version_after(1)} again"):
                 run.fence()
 
-        assert Run(table, epoch=3).sink.claims().set_back is not None
+        assert Run(table, epoch=3).sink.claims().loss_evidence is not None
 
     def test_that_was_accepted_is_not_told_again_and_the_next_one_is(self, table: TableHarness) -> None:
         table.restore(1)
@@ -103,14 +103,14 @@ class TestRestore:
         run.sink.claims()
         run.fence()
 
-        assert Run(table, epoch=3).sink.claims().set_back is None
+        assert Run(table, epoch=3).sink.claims().loss_evidence is None
         run.send(3)
         assert table.ids() == expected(0, 3)
-        assert Run(table, epoch=3).fence().sink.claims().set_back is None
+        assert Run(table, epoch=3).fence().sink.claims().loss_evidence is None
         table.restore(1)
         sink = Run(table, epoch=4).sink
-        assert sink.claims().set_back is not None
-        assert LATER in sink.missing([*KEYS, LATER])
+        assert sink.claims().loss_evidence is not None
+        assert LATER in sink.batches_without_receipt([*KEYS, LATER])
 
     @pytest.mark.parametrize("damage", [b"", b"[]", b'{"version": "9"}', None])
     def test_is_told_again_where_nothing_says_that_it_was_accepted(
@@ -123,7 +123,7 @@ class TestRestore:
         accepted = table.bookkeeping / "accepted"
         accepted.unlink() if damage is None else accepted.write_bytes(damage)
 
-        assert Run(table, epoch=3).sink.claims().set_back is not None
+        assert Run(table, epoch=3).sink.claims().loss_evidence is not None
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_what_others_do_to_a_table_is_no_loss_of_ours(
 
     claims = sink.claims()
 
-    assert (claims.set_back, claims.target, claims.epoch) == (None, target, 1)
-    assert sink.missing(KEYS) == []
+    assert (claims.loss_evidence, claims.target, claims.epoch) == (None, target, 1)
+    assert sink.batches_without_receipt(KEYS) == []
     assert Run(delivered, epoch=2).fence().receipted == [0, 1, 2]
 
 
@@ -154,7 +154,7 @@ class TestTarget:
 
         assert target is not None
         assert sink.claims().target not in (None, target)
-        assert sink.missing(KEYS) == KEYS
+        assert sink.batches_without_receipt(KEYS) == KEYS
 
     def test_a_table_has_its_place_in_its_location(self, table: TableHarness) -> None:
         assert Run(table).sink.location == table.location
@@ -165,7 +165,7 @@ class TestTarget:
         fresh = Run(table, epoch=2).fence()
 
         assert fresh.receipted == [0, 1, 2]
-        assert fresh.stage(1)[0].found
+        assert fresh.stage(1)[0].receipt_existed
         assert table.ids() == expected(0, 1, 2)
 
 
@@ -187,10 +187,10 @@ class TestLostReceipts:
             run.fence()
 
         assert bare.state == state
-        told = run.sink.claims().set_back
+        told = run.sink.claims().loss_evidence
         assert told is not None
         assert "missing or damaged" in told
-        assert run.sink.missing(KEYS) == KEYS
+        assert run.sink.batches_without_receipt(KEYS) == KEYS
 
     def test_an_accepted_table_goes_on_with_a_chain_of_its_own(self, bare: TableHarness) -> None:
         run = Run(bare, epoch=2)
@@ -201,6 +201,6 @@ class TestLostReceipts:
 
         assert bare.ids() == expected(0, 1, 2, 3)
         again = Run(bare, epoch=3)
-        assert again.sink.claims().set_back is None
-        assert again.sink.missing([LATER]) == []
+        assert again.sink.claims().loss_evidence is None
+        assert again.sink.batches_without_receipt([LATER]) == []
         assert again.fence().receipted == [3]

@@ -40,8 +40,8 @@ def test_letters_come_back_as_they_were_and_a_longer_list_takes_the_place_of_a_s
     kept = box(tmp_path / "dead")
     kept.check()
 
-    kept.keep(TASK, LETTERS[:1], 0)
-    kept.keep(TASK, LETTERS, 1)
+    kept.store(TASK, LETTERS[:1], 0)
+    kept.store(TASK, LETTERS, 1)
 
     found = list(kept.dead_letters([AttemptKey(TASK.key, 2, 5)]))
     assert [item.dead_letter for item in found] == LETTERS
@@ -56,4 +56,4 @@ def test_one_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     (tmp_path / "dead" / "orders").touch()
 
     with pytest.raises(DeadLettersRefusedError, match=r"cannot write .*/3-2-5\.jsonl: (Not a directory|File exists)\."):
-        kept.keep(TASK, LETTERS, 0)
+        kept.store(TASK, LETTERS, 0)

@@ -122,7 +122,7 @@ def told(code: int, kind: str = "", precision: int = 0, scale: int = 0, *, signe
 def test_a_column_s_type(of_driver: DriverColumn, spark: str, foreign: bool) -> None:
     found = H2.column(of_driver)
 
-    assert (found.spark, found.foreign) == (spark, foreign)
+    assert (found.spark, found.text_only) == (spark, foreign)
 
 
 def test_types_of_postgres_that_its_driver_hides_behind_others_are_texts() -> None:

@@ -84,7 +84,7 @@ def test_what_follows_from_a_driver_s_exception(
     info = error_info(found, "reading orders", Connection("c", "jdbc"))
 
     assert (info.type, info.sqlstate) == (ErrorType.SOURCE, state)
-    assert (info.recoverable, info.whole) == (recoverable, whole)
+    assert (info.recoverable, info.is_outage) == (recoverable, whole)
     assert default_action(info) is action
 
 

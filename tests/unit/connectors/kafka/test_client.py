@@ -246,7 +246,7 @@ def test_errors_say_whether_trying_again_helps_and_whether_all_is_out_of_reach(
 ) -> None:
     info = to_error_info(KafkaError(code), ErrorType.KAFKA_CONSUMER, "reading", connection(**SASL))
 
-    assert (info.recoverable, info.whole, default_action(info)) == (recoverable, whole, action)
+    assert (info.recoverable, info.is_outage, default_action(info)) == (recoverable, whole, action)
 
 
 def test_a_producer_that_was_fenced_and_a_record_that_does_not_fit_are_told_apart() -> None:

@@ -80,7 +80,7 @@ def test_the_client_is_durable_compressed_and_outside_of_transactions(
     made, (configs) = client
     connection = Connection("stream", "kafka", login="ann", password="secret", extra=SASL)
 
-    kafka_box(connection, brokers="other:9092", compression="zstd", topic="dead").keep(TASK, dead_letters(3), 1)
+    kafka_box(connection, brokers="other:9092", compression="zstd", topic="dead").store(TASK, dead_letters(3), 1)
 
     (config,) = configs
     assert config["bootstrap.servers"] == "other:9092"
@@ -92,7 +92,7 @@ def test_the_client_is_durable_compressed_and_outside_of_transactions(
 
 
 def test_brokers_need_no_connection(client: tuple[Client, list[dict[str, Any]]]) -> None:
-    kafka_box(None, brokers="other:9092").keep(TASK, dead_letters(1), 0)
+    kafka_box(None, brokers="other:9092").store(TASK, dead_letters(1), 0)
 
     assert client[1][0]["bootstrap.servers"] == "other:9092"
     with pytest.raises(ConfigError, match="the kafka dead_letter_queue has no connection"):
@@ -100,7 +100,7 @@ def test_brokers_need_no_connection(client: tuple[Client, list[dict[str, Any]]])
 
 
 def test_many_letters_are_waited_for_in_parts(client: tuple[Client, list[dict[str, Any]]]) -> None:
-    kafka_box(None, brokers="b:1").keep(TASK, dead_letters(4001), 0)
+    kafka_box(None, brokers="b:1").store(TASK, dead_letters(4001), 0)
 
     assert client[0].flushes == 3
 
@@ -114,7 +114,7 @@ def test_what_was_not_taken_in_time_is_an_error_and_the_next_try_has_a_client_of
 
     for _ in range(2):
         with pytest.raises(Exception, match="writing a dead letter to topic streamforge-dlq at b:1") as caught:
-            kept.keep(TASK, dead_letters(1), 0)
+            kept.store(TASK, dead_letters(1), 0)
         assert caught.value.recoverable  # type: ignore[attr-defined]  # of any CkptError
 
     assert len(configs) == 2

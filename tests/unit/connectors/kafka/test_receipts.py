@@ -38,22 +38,22 @@ def receipt(seq: int, partition: str = "p", epoch: int = 1) -> Receipt:
 def test_the_highest_epoch_counts_whichever_was_written_last() -> None:
     books = ReceiptsTopicState(OURS)
     for epoch in (3, 5, 4):
-        books.take(epoch_key(OURS, epoch), b"{}")
-    books.take(epoch_key(THEIRS, 9), b"{}")
+        books.apply(epoch_key(OURS, epoch), b"{}")
+    books.apply(epoch_key(THEIRS, 9), b"{}")
 
-    assert (books.newest, books.highest, books.ledgers) == (5, 9, frozenset({OURS, THEIRS}))
+    assert (books.newest_epoch, books.highest_epoch, books.ledgers) == (5, 9, frozenset({OURS, THEIRS}))
 
 
 def test_a_fence_takes_back_what_is_older_and_no_more() -> None:
     books = ReceiptsTopicState(OURS)
     for epoch in (3, 5):
-        books.take(epoch_key(OURS, epoch), b"{}")
-        books.take(id_key(OURS, UsedId(epoch, "p")), b"{}")
-    books.take(epoch_key(THEIRS, 1), b"{}")
+        books.apply(epoch_key(OURS, epoch), b"{}")
+        books.apply(id_key(OURS, UsedId(epoch, "p")), b"{}")
+    books.apply(epoch_key(THEIRS, 1), b"{}")
 
-    gone = list(books.below(5))
+    gone = list(books.obsolete_keys(5))
     for key in gone:
-        books.take(key, None)
+        books.apply(key, None)
 
     assert gone == [epoch_key(OURS, 3), id_key(OURS, UsedId(3, "p"))]
     assert (books.epochs, books.ids) == ({OURS: {5}, THEIRS: {1}}, {UsedId(5, "p")})
@@ -63,26 +63,26 @@ def test_receipts_are_those_of_one_ledger_in_the_order_of_their_keys() -> None:
     books = ReceiptsTopicState(OURS)
     kept = [receipt(2), receipt(10), receipt(0, "q")]
     for item in (kept[1], kept[2], kept[0]):
-        books.take(receipt_key(OURS, item.key), receipt_value(item))
-    books.take(receipt_key(THEIRS, receipt(1).key), receipt_value(receipt(1)))
+        books.apply(receipt_key(OURS, item.key), receipt_value(item))
+    books.apply(receipt_key(THEIRS, receipt(1).key), receipt_value(receipt(1)))
 
-    assert list(books.in_order()) == kept
+    assert list(books.sorted_receipts()) == kept
     assert books.receipt(BatchKey(1, "p", 1)) is None
 
 
 def test_a_lane_keeps_its_partition_s_receipts_alone() -> None:
     books = ReceiptsTopicState(OURS, "q")
     for item in (receipt(0, "p"), receipt(0, "q")):
-        books.take(receipt_key(OURS, item.key), receipt_value(item))
+        books.apply(receipt_key(OURS, item.key), receipt_value(item))
 
-    assert [item.key.partition for item in books.in_order()] == ["q"]
+    assert [item.key.partition for item in books.sorted_receipts()] == ["q"]
 
 
 def test_the_first_claim_of_a_batch_stands() -> None:
     books = ReceiptsTopicState(OURS)
     for epoch in (1, 2):
         item = receipt(0, epoch=epoch)
-        books.take(receipt_key(OURS, item.key), receipt_value(item))
+        books.apply(receipt_key(OURS, item.key), receipt_value(item))
 
     found = books.receipt(BatchKey(1, "p", 0))
 

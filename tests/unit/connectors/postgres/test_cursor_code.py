@@ -53,7 +53,7 @@ class Catalog:
 def test_the_first_declaration_of_a_nested_block_is_read(body: str) -> None:
     (name,) = {word for word in ("n", "x") if f"DECLARE {word} " in body}
 
-    assert name in {name for item in TriggerCode(body).assignment("id") for name in item.assigned}
+    assert name in {name for item in TriggerCode(body).assigning_statements("id") for name in item.assigned}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_first_declaration_of_a_nested_block_is_read(body: str) -> None:
     ],
 )
 def test_the_query_of_a_cursor_variable_is_read(body: str) -> None:
-    assert any("nextval" in item.text for item in TriggerCode(body).assignment("id"))
+    assert any("nextval" in item.text for item in TriggerCode(body).assigning_statements("id"))
 
 
 @pytest.mark.parametrize(

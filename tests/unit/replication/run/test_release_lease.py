@@ -21,7 +21,7 @@ class Bare(Run):
         self.bounds = {}
         self.summary = cast("Any", SimpleNamespace(spark_started=False, batches=0))
         self.looks = 0
-        self.measuring = cast("Any", SimpleNamespace(look=self._looked))
+        self.metrics = cast("Any", SimpleNamespace(report=self._looked))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -43,7 +43,7 @@ class Stub:
         self.ledger = SimpleNamespace(settle=self._settle, partitions=self._partitions)
         self.lease = self.window = None
         self.failures = 0
-        self.measuring = SimpleNamespace(failed=self._failed)
+        self.metrics = SimpleNamespace(failed=self._failed)
 
     def check(self) -> None:
         """The lease is held."""
@@ -68,7 +68,7 @@ class Stub:
 
 
 def settlements(run: Stub) -> WaveSettlement:
-    return WaveSettlement(cast("Run", run), unit=lambda: 0.0)
+    return WaveSettlement(cast("Run", run), random_deviation=lambda: 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -111,10 +111,10 @@ def test_a_sink_that_cannot_be_asked_in_between_does_no_harm(monkeypatch: pytest
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     run = Stub()
     watching = settlements(run)
-    watching.opened([BatchKey(1, "p", 0)])
+    watching.begin_wave([BatchKey(1, "p", 0)])
 
     for _ in range(5):
-        watching.look()
+        watching.settle_if_due()
 
     assert run.looks > 0
     assert run.calls == []
@@ -125,10 +125,10 @@ def test_nobody_looks_for_receipts_where_a_wave_is_committed_as_a_whole(monkeypa
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     run = Stub(sink="delta")
     watching = settlements(run)
-    watching.opened([BatchKey(1, "p", 0)])
+    watching.begin_wave([BatchKey(1, "p", 0)])
 
     for _ in range(5):
-        watching.look()
+        watching.settle_if_due()
 
     assert run.looks == 0
 
@@ -136,9 +136,9 @@ def test_nobody_looks_for_receipts_where_a_wave_is_committed_as_a_whole(monkeypa
 def test_a_ledger_that_cannot_be_read_during_a_look_only_delays_it() -> None:
     run = Stub(BUSY)
     looking = settlements(run)
-    looking.opened([BatchKey(1, "t", 0)])
-    looking._look_at = 0.0
+    looking.begin_wave([BatchKey(1, "t", 0)])
+    looking._next_check_at = 0.0
 
-    looking.look()
+    looking.settle_if_due()
 
     assert (run.errors, run.looks) == ([], 0)

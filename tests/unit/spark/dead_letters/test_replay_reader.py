@@ -221,7 +221,7 @@ def test_a_message_comes_back_with_its_headers_its_time_and_without_a_value() ->
     batch = task(2)
 
     (found,) = table(again.read(batch)).to_pylist()
-    (left_out,) = again.unreadable(batch)
+    (left_out,) = again.unreadable_dead_letters(batch)
 
     assert (found["key"], found["value"]) == (b"k", None)
     assert [(header["key"], header["value"]) for header in found["headers"]] == list(own)
