@@ -27,7 +27,7 @@ class JdbcReader:
         self._table = pipeline.source.table
         self._accepted: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
 
-    def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
+    def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
         """Accept the records of a batch."""
         self._accepted = task.key, records
 

@@ -71,7 +71,7 @@ class ReplayReader:
         """Yield the task's records; dead letters that cannot be converted back to a record are left out."""
         return self._records(task) if is_replay(task) else self._reader.read(task)
 
-    def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
+    def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
         """Pass a batch's records to the reader of a source that Spark reads. A replay needs none: its records are in
         the sink.
         """

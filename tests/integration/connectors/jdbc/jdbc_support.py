@@ -70,7 +70,7 @@ class SparkReader(JdbcReader):
             raise AssertionError(mark["failure"]["message"])
         assert mark["read"] == table.num_rows - 1
         names = [POSITION, *(name for name, _ in self._job.shape.columns)]
-        self.hold(task, table.slice(0, table.num_rows - 1).select(names).to_batches())
+        self.accept(task, table.slice(0, table.num_rows - 1).select(names).to_batches())
         return super().read(task)
 
 
