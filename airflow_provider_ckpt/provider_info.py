@@ -73,6 +73,33 @@ _CONFIG = {
                 "example": "/var/cache/airflow/spark",
                 "default": None,
             },
+            "warm_spark": {
+                "description": (
+                    "Let runs with the engine warm share a Spark that stays on the machine between them. If False, "
+                    "each starts its own, as always in the pods of KubernetesExecutor, which live for one task."
+                ),
+                "version_added": "0.1.0",
+                "type": "boolean",
+                "example": None,
+                "default": "True",
+            },
+            "warm_spark_idle": {
+                "description": "Seconds without runs after which such a Spark ends.",
+                "version_added": "0.1.0",
+                "type": "float",
+                "example": None,
+                "default": "600",
+            },
+            "warm_spark_servers": {
+                "description": (
+                    "Maximum number of such Sparks of one user on a machine. Runs with other static Spark properties "
+                    "need another one; it replaces one without runs, and if there is none, the run starts its own."
+                ),
+                "version_added": "0.1.0",
+                "type": "integer",
+                "example": None,
+                "default": "2",
+            },
             "spark_history_url": {
                 "description": (
                     "URL of the Spark history server. A task links to its ended Spark application there, if that logs "

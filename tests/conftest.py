@@ -23,6 +23,9 @@ settings.load_profile("ckpt")
 _airflow_home = tempfile.TemporaryDirectory(prefix="ckpt-airflow-")
 os.environ["AIRFLOW_HOME"] = _airflow_home.name
 
+# A Spark that stays after a test would be no part of it; tests of the warm engine switch it on.
+os.environ.setdefault("AIRFLOW__CKPT__WARM_SPARK", "False")
+
 # Spark's JVMs live for seconds here. Most of what Java would do in them is to compile, and nobody would reap it.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

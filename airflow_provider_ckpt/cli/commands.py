@@ -23,6 +23,7 @@ def get_ckpt_commands() -> list[CLICommand]:
         *_sink_commands(),
         *_dead_letter_commands(),
         *_administration_commands(),
+        *_spark_commands(),
     )
     return [GroupCommand("ckpt", "Checkpointed replication: pipelines and the ledger", commands)]
 
@@ -345,6 +346,22 @@ def _administration_commands() -> Iterable[CLICommand]:
                 "Print SQL for PostgreSQL roles with few privileges; connects to nothing",
                 tuple(_role_commands()),
             ),
+        ),
+    )
+
+
+def _spark_commands() -> Iterable[CLICommand]:
+    file = arg("file", nargs="?", help="a pipeline's YAML file, whose Spark properties it gets")
+    force = arg(
+        "--force", action="store_true", help="do not wait for runs: each starts a Spark of its own and continues"
+    )
+    yield GroupCommand(
+        "spark",
+        "The Sparks that stay on this machine between runs with the warm engine",
+        (
+            _command("status", "spark.status", "Show them: version, age, runs, memory, sessions"),
+            _command("start", "spark.start", "Start one, so that the first run need not", file),
+            _command("stop", "spark.stop", "Stop those of this user; one that has runs ends after them", force),
         ),
     )
 

@@ -49,18 +49,24 @@ class LeaseSection(Section):
         return self
 
 
+def _default_engine(given: dict[str, Any]) -> Literal["warm", "submit"]:
+    return "submit" if given.get("connection") else "warm"
+
+
 class RunSection(Section):
     """Execution of a run.
 
-    :param engine: ``submit`` starts Spark by the apache-spark provider's hook, ``connect`` uses a Spark Connect server
+    :param engine: ``warm`` shares a local Spark that stays on the machine between runs, ``submit`` starts one for each
+        run by the apache-spark provider's hook, ``connect`` uses a Spark Connect server; by default ``warm``, and
+        ``submit`` with a connection
     :param connection: the Spark connection's id; without one, ``submit`` starts a local master
     :param time_budget: time after which no further wave is planned; remaining work waits for the next run
     :param fail_on_hold: whether a run that ends with held batches fails
     :param conf: additional Spark properties
     """
 
-    engine: Literal["submit", "connect"] = "submit"
     connection: str | None = None
+    engine: Literal["warm", "submit", "connect"] = Field(default_factory=_default_engine)
     time_budget: Duration = timedelta(hours=1)
     fail_on_hold: bool = True
     conf: TextMapping = Field(default_factory=dict)
@@ -69,6 +75,8 @@ class RunSection(Section):
     def _server_named(self) -> Self:
         if self.engine == "connect" and self.connection is None:
             raise ValueError("engine: connect needs connection, the id of one of type spark_connect")
+        if self.engine == "warm" and self.connection is not None:
+            raise ValueError("engine: warm runs on this machine; leave connection out, or write engine: submit")
         return self
 
 
@@ -130,7 +138,7 @@ class Pipeline(Section):
         if "kafka" in (self.source.type, self.sink.type) and self.consumer.strategy == "round_robin":
             raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for kafka")
         if self.source.type == "jdbc" and self.run.engine == "connect":
-            raise ValueError("run.engine: connect cannot read a jdbc source; write submit")
+            raise ValueError("run.engine: connect cannot read a jdbc source; write warm or submit")
         queue = self.dead_letter_queue
         wanting = {
             DeadLetterDestination.KAFKA: "connection or brokers",

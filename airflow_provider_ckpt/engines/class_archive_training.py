@@ -1,7 +1,7 @@
 """Create the archive of the classes that Spark's JVM loads: run a small pipeline, at whose end the JVM writes it.
 
-Runs start this in the background. To create one by hand, for an image say, run this module: ``python -m
-airflow_provider_ckpt.engines.class_archive_training``.
+Runs start this in the background, where it works only while no run is in progress. To create one by hand, for an image
+say, run this module: ``python -m airflow_provider_ckpt.engines.class_archive_training``.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.engines.class_archive import CLASS_PATH
-from airflow_provider_ckpt.engines.launcher import environment
+from airflow_provider_ckpt.engines.run_directory import others_run
+from airflow_provider_ckpt.engines.spark_environment import environment
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.engines.warm_start import spark_class_archive
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -30,6 +35,11 @@ _WRITE_SECONDS = 600.0
 _NICE = 10
 """Niceness: a tenth of other processes' CPU time on a busy machine. With less, creation would not finish there."""
 _RECORDS = 100
+_LOOK_SECONDS = 0.2
+"""Seconds between two looks for runs of others."""
+
+_PATIENCE_SECONDS = 3600.0
+"""Seconds to wait for a moment without runs."""
 
 
 def create_archive(class_path: str = "") -> Path | None:
@@ -39,6 +49,7 @@ def create_archive(class_path: str = "") -> Path | None:
     :return: the file; None if there is none yet
     :raises CkptError: if Spark does not start
     :raises RuntimeError: if Java wrote no archive
+    :raises TimeoutError: if other runs left no time for it
     """
     found = spark_class_archive({**os.environ, **environment()}, class_path)
     if found is None:
@@ -47,10 +58,51 @@ def create_archive(class_path: str = "") -> Path | None:
         if not alone or (existing := found.find()) is not None:
             return existing if alone else None
         try:
-            _train(Path(home), found.unfinished_path, class_path)
+            with _giving_way():
+                _train(Path(home), found.unfinished_path, class_path)
             return found.publish()
         finally:
             found.unfinished_path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _giving_way() -> Iterator[None]:
+    """Wait until no other run is in progress; in the block, stop this process's Spark while one is.
+
+    :raises TimeoutError: if there is always one
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while others_run():
+        if time.monotonic() > deadline:
+            raise TimeoutError("runs were in progress all the time")
+        time.sleep(_LOOK_SECONDS)
+    done = threading.Event()
+    giving = threading.Thread(target=_give_way, args=(done,), name="ckpt-give-way", daemon=True)
+    giving.start()
+    try:
+        yield
+    finally:
+        done.set()
+        giving.join()
+
+
+def _give_way(done: threading.Event) -> None:
+    stopped = False
+    while not done.wait(_LOOK_SECONDS) or stopped:
+        wanted = others_run() and not done.is_set()
+        if wanted or stopped:
+            for pid in _descendants(os.getpid()):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP if wanted else signal.SIGCONT)
+        stopped = wanted
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from _descendants(child)
 
 
 def _train(home: Path, archive: Path, class_path: str) -> None:

@@ -53,6 +53,7 @@ class ConnectEngine:
         self._session_future: Future[EngineInfo] | None = None
         self._wave_future: Future[Sequence[Outcome]] | None = None
         self.started = False
+        self.counts_deaths = True
 
     def start(self, job: Job) -> None:
         """Start to open the session and return at once."""

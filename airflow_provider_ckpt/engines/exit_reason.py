@@ -28,13 +28,25 @@ def explain(status: int | None, lines: Iterable[str], error: BaseException | Non
     """
     if status is None:
         return f"spark-submit could not be started: {_first_line(error)}"
-    lines_left = [line for line in (line.strip(" :") for line in lines) if not _NOISE.match(line)]
-    errors = [line for line in lines_left if _ERROR.search(line)]
-    if errors:
-        return f"{_describe_status(status)}; the last error it printed: {errors[-1][:_LONGEST]}"
+    lines = list(lines)
+    found = last_error(lines)
+    if found:
+        return f"{_describe_status(status)}; the last error it printed: {found}"
+    lines_left = _without_noise(lines)
     if lines_left and _signal(status) is None:
         return f"{_describe_status(status)}; it printed last: {lines_left[-1][:_LONGEST]}"
     return _describe_status(status)
+
+
+def last_error(lines: Iterable[str]) -> str | None:
+    """Return the last error in Spark's output; None if there is none."""
+    errors = [line for line in _without_noise(lines) if _ERROR.search(line)]
+    return errors[-1][:_LONGEST] if errors else None
+
+
+def _without_noise(lines: Iterable[str]) -> list[str]:
+    """Return the lines without stack traces and other noise."""
+    return [line for line in (line.strip(" :") for line in lines) if not _NOISE.match(line)]
 
 
 def _describe_status(status: int) -> str:

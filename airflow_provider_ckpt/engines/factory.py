@@ -20,6 +20,11 @@ def make_engine(pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | Non
         from airflow_provider_ckpt.engines.connect import ConnectEngine
 
         return ConnectEngine(pipeline)
+    if pipeline.run.engine == "warm":
+        from airflow_provider_ckpt.engines import warm
+
+        if warm.is_enabled(pipeline):
+            return warm.WarmEngine(pipeline, on_ready)
     from airflow_provider_ckpt.engines.submit import SubmitEngine
 
     return SubmitEngine(pipeline, on_ready=on_ready)

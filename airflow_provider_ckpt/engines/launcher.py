@@ -10,8 +10,7 @@ import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Mapping
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +19,16 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.engines import warm_start
+from airflow_provider_ckpt.engines.spark_environment import environment
 from airflow_provider_ckpt.engines.spark_log import SparkLog
 from airflow_provider_ckpt.engines.warm_start import HeadStart
 from airflow_provider_ckpt.ledger_location import airflow_connection
 from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import PROPERTIES
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-_PROPERTIES = "spark.properties"
 _REMEMBERED_LINES = 500
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CONF = {
@@ -65,17 +65,31 @@ class Launcher(SparkSubmitHook):
 
     :param pipeline: its ``run`` part names the Spark connection and more properties
     :param directory: the run directory
+    :param name: name of the Spark application, by default with the pipeline's
+    :param arguments: more arguments of the application, after the directory
+    :param properties: Spark properties that replace the pipeline's
     :raises ConfigError: if the Spark connection is not defined or sets cluster mode
     """
 
-    def __init__(self, pipeline: Pipeline, directory: Path) -> None:
+    application = "app.py"
+    """Program in ``spark/driver`` that Spark runs."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        directory: Path,
+        *,
+        name: str | None = None,
+        arguments: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self._run = pipeline.run
-        self._properties = directory / _PROPERTIES
+        self._properties = directory / PROPERTIES
         super().__init__(
             conn_id=pipeline.run.connection or "spark_default",
-            name=f"ckpt {pipeline.name}",
+            name=name or f"ckpt {pipeline.name}",
             properties_file=str(self._properties),
-            application_args=[str(directory)],
+            application_args=[str(directory), *arguments],
         )
         self._log = SparkLog(self.log)
         if self._connection["deploy_mode"] == "cluster":
@@ -94,7 +108,8 @@ class Launcher(SparkSubmitHook):
         if not local:
             self._py_files = shutil.make_archive(str(directory / _PACKAGE.name), "zip", _PACKAGE.parent, _PACKAGE.name)
         conf = _CONF | (_LOCAL_CONF if local else {}) | (self._warm_start.properties if self._warm_start else {})
-        _write_properties(self._properties, conf | pipeline.spark_properties)
+        own = pipeline.spark_properties if properties is None else properties
+        _write_properties(self._properties, conf | dict(own))
         # The hook's own 20 lines may all be frames of a stack trace.
         self._last_submit_log_lines = deque(maxlen=_REMEMBERED_LINES)
 
@@ -105,13 +120,13 @@ class Launcher(SparkSubmitHook):
         """
         if self._warm_start:
             self._env = {**(self._env or {}), **self._warm_start.environment}
-        self.submit(str(_PACKAGE / "spark" / "driver" / "app.py"))
+        self.submit(self._application_path)
+        self.prepare_next_start()
+
+    def prepare_next_start(self) -> None:
+        """Have what shortens the start of a Spark like this one created in the background, if it does not exist."""
         if self._warm_start:
             self._warm_start.prepare_next_start()
-
-    def forget_properties(self) -> None:
-        """Delete the properties file, once Spark has read it."""
-        self._properties.unlink(missing_ok=True)
 
     def kill(self) -> bool:
         """Kill ``spark-submit``.
@@ -134,10 +149,17 @@ class Launcher(SparkSubmitHook):
         return [self._mask_cmd(line) for line in self._last_submit_log_lines]
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
+        return killed_with_caller(self._command(application))
+
+    def _command(self, application: str) -> list[str]:
         command: list[str] = super()._build_spark_submit_command(application)
         if shutil.which(command[0], path=(self._env or os.environ).get("PATH")) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-        return killed_with_caller(command)
+        return command
+
+    @property
+    def _application_path(self) -> str:
+        return str(_PACKAGE / "spark" / "driver" / self.application)
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
@@ -148,28 +170,6 @@ class Launcher(SparkSubmitHook):
         if self._run.connection:
             return super()._resolve_connection()
         return {**_LOCAL, "master": self._run.conf.get("spark.master", _LOCAL["master"])}
-
-
-def environment(binary: str = "spark-submit") -> dict[str, str]:
-    """Return environment variables for ``spark-submit``.
-
-    The driver runs on the worker's Python. ``spark-submit`` and its Spark's jars are taken from beside that, if there.
-
-    :param binary: name of the program
-    """
-    binaries = Path(sys.executable).parent
-    found = {
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONSAFEPATH": "1",  # keeps Spark's ``python -m`` from importing from the working directory
-        "PATH": str(binaries) + os.pathsep + os.environ.get("PATH", ""),
-    }
-    pyspark = find_spec("pyspark")
-    if "SPARK_HOME" in os.environ or pyspark is None or not pyspark.origin:
-        return found
-    spark_home = Path(pyspark.origin).parent
-    if (binaries / binary).exists() and (spark_home / "jars").is_dir():
-        found["SPARK_HOME"] = str(spark_home)  # saves a Python process that would find it
-    return found
 
 
 def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, str]:

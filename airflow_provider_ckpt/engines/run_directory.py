@@ -59,6 +59,30 @@ def remove_abandoned() -> None:
                 _remove_unlocked(path)
 
 
+def others_run() -> bool:
+    """Return whether another process of this user has a run on this machine, as its locked directory shows."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        return any(_is_of_another(entry) for entry in entries)
+    return False
+
+
+def _is_of_another(entry: os.DirEntry[str]) -> bool:
+    found = _NAME.fullmatch(entry.name)
+    if found is None or found["pid"] == str(os.getpid()):
+        return False
+    try:
+        descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # it has ended, or is another user's
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.fstat(descriptor).st_uid == os.geteuid()
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _is_left_behind(name: str) -> bool:
     found = _NAME.fullmatch(name)
     return found is not None and is_dead(f"cli:{found['host']}:{found['pid']}:{found['started']}")

@@ -28,6 +28,7 @@ class SessionEngine:
         self._spark = spark
         self._job: Job | None = None
         self.started = False
+        self.counts_deaths = False
 
     def start(self, job: Job) -> None:
         """Store the job."""

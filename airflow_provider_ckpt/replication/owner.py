@@ -43,7 +43,12 @@ def _parts(owner: str | None) -> list[str] | None:
 
 def of_this_process() -> str:
     """Return the owner name of this process: host, pid and start time, so that a reused pid is not taken for it."""
-    return f"cli:{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+    return of_process(os.getpid())
+
+
+def of_process(pid: int) -> str:
+    """Return the owner name of a process of this machine."""
+    return f"cli:{socket.gethostname()}:{pid}:{_started(pid)}"
 
 
 def is_dead(owner: str) -> bool:

@@ -13,6 +13,7 @@ from airflow_provider_ckpt.connectors.sink_protocol import Committer, Sink, Sink
 from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import ReplayReader
 from airflow_provider_ckpt.spark.transform.python_function import Function, import_function, unpack
+from airflow_provider_ckpt.spark.transform.user_modules import imported_for
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -66,9 +67,10 @@ class Job:
         :raises InvalidTransformError: if the function cannot be imported
         """
         path = self.pipeline.transform.python
-        if self.function is not None:
-            return unpack(self.function)
-        return import_function(path) if path else None
+        with imported_for((self.context.ledger, self.context.pipeline, self.context.epoch)):
+            if self.function is not None:
+                return unpack(self.function)
+            return import_function(path) if path else None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict. It contains the passwords: write it to files of mode 0600 only."""

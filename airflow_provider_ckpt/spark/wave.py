@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome
@@ -25,7 +25,7 @@ from airflow_provider_ckpt.spark.transform.projection import config_errors, pars
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from airflow_provider_ckpt.core.errors import ErrorInfo
@@ -33,17 +33,37 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 
 
-def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
+WaveWork = Callable[[], tuple["Job", Wave]]
+"""Function that returns a lane's run and wave; it is serialized for the Python workers."""
+
+WaveCollector = Callable[["SparkSession", "Job", Wave, bool], Sequence["Row"]]
+"""Function that executes a wave's lanes and returns their outcomes as rows; its last argument is the fast path."""
+
+
+def collect(spark: SparkSession, job: Job, wave: Wave, fast_path: bool) -> Sequence[Row]:
+    """Execute a wave's lanes by a data frame of their own.
+
+    :param spark: the session
+    :param job: the run
+    :param wave: the batches, by lane
+    :param fast_path: use the fast path
+    :return: one row for each batch
+    """
+    return wave_frame(spark, job, len(wave.lanes), partial(_given, job, wave), wave, fast_path=fast_path).collect()
+
+
+def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector = collect) -> list[Outcome]:
     """Run a wave and, for a two-phase sink, commit it.
 
     :param spark: a classic or a Connect session
     :param job: the run
     :param wave: the batches to run, by lane
+    :param collect: executes the lanes
     :return: one outcome for every batch of the wave
     :raises ConfigError: if the transform cannot be used; nothing was sent
     :raises pyspark.errors.PySparkException: if Spark lost a task; whether batches were delivered is unknown then
     """
-    outcomes = _run_lanes(spark, job, wave, fast_path=_can_use_fast_path(spark, job))
+    outcomes = _run_lanes(spark, job, wave, collect, fast_path=_can_use_fast_path(spark, job))
     committer = job.committer()
     if committer is None:
         return outcomes
@@ -52,27 +72,28 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     return [*others, *(committer.commit(staged) if staged else [])]
 
 
-def _run_lanes(spark: SparkSession, job: Job, wave: Wave, *, fast_path: bool) -> list[Outcome]:
+def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, *, fast_path: bool) -> list[Outcome]:
     """Run all lanes; evaluate deferred batches on the driver and run them again; return every outcome.
 
+    :param collect: executes the lanes
     :param fast_path: use the fast path without Spark SQL, for as long as the records allow
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
-        rows = _frame(spark, job, wave, fast_path=fast_path).collect()
+        rows = collect(spark, job, wave, fast_path)
     except (PySparkException, Py4JJavaError) as error:  # PySpark has no class of its own for some Java errors
         if not job.pipeline.source.read_by_spark:
             raise
-        return _run_batches_alone(spark, job, wave, jdbc.driver_error(job, error))
+        return _run_batches_alone(spark, job, wave, collect, jdbc.driver_error(job, error))
     outcomes, deferred_batches = stack_traces.split_outcomes([row[0] for row in rows])
     if not deferred_batches:
         return outcomes
     schema = reader_schema(spark, job)
     answers = {deferred.key: stack_traces.evaluate(spark, job, deferred, schema) for deferred in deferred_batches}
     rest, done = stack_traces.retry_wave(wave, outcomes, answers, pinned=job.pipeline.pinned)
-    return [*done, *_run_lanes(spark, job, rest, fast_path=False)]
+    return [*done, *_run_lanes(spark, job, rest, collect, fast_path=False)]
 
 
 def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
@@ -85,7 +106,9 @@ def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
     return transform.passes_unchanged or bool(decodes_only and flat_json_decoder(spark, job.pipeline))
 
 
-def _run_batches_alone(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -> list[Outcome]:
+def _run_batches_alone(
+    spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, error: ErrorInfo
+) -> list[Outcome]:
     """Run each batch of a wave alone, after an error of the source ended the wave; return the outcomes.
 
     One batch may have caused the error. Each batch gets a Spark job of its own, so the error fails that batch only and
@@ -101,7 +124,7 @@ def _run_batches_alone(spark: SparkSession, job: Job, wave: Wave, error: ErrorIn
         if outcomes and (task.key.partition in stopped or time.monotonic() > deadline):
             outcomes.append(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
             continue
-        found = _run_lanes(spark, job, replace(wave, lanes=[[task]]), fast_path=False)
+        found = _run_lanes(spark, job, replace(wave, lanes=[[task]]), collect, fast_path=False)
         outcomes += found
         if job.pipeline.pinned and any(outcome.outcome is AttemptOutcome.FAILED for outcome in found):
             stopped.add(task.key.partition)
@@ -131,8 +154,22 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
     return [(found.name, found.dataType.simpleString()) for found in columns.fields]
 
 
-def _frame(spark: SparkSession, job: Job, wave: Wave, *, fast_path: bool) -> DataFrame:
-    lanes = spark.range(0, len(wave.lanes), 1, len(wave.lanes))
+def wave_frame(
+    spark: SparkSession, job: Job, lanes: int, work: WaveWork, wave: Wave | None = None, *, fast_path: bool
+) -> DataFrame:
+    """Return the data frame that runs a wave's lanes and has one row for each batch.
+
+    Its plan depends on the pipeline's declaration, the source's columns and the number of lanes, unless Spark itself
+    reads the source.
+
+    :param spark: the session
+    :param job: the run
+    :param lanes: number of lanes
+    :param work: returns run and wave in a lane
+    :param wave: the wave, needed if Spark itself reads the source
+    :param fast_path: use the fast path
+    """
+    numbers = spark.range(0, lanes, 1, lanes)
     outcome = f"{c.OUTCOME} string"
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -140,18 +177,18 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, fast_path: bool) -> Dat
     arrow = to_arrow_schema(schema, timezone="UTC")
     flat_decoder = flat_json_decoder(spark, job.pipeline)
     if fast_path:
-        return lanes.mapInArrow(
-            partial(run_lane, job, wave, _fast_path_schema(arrow, flat_decoder), flat_decoder), outcome
+        return numbers.mapInArrow(
+            partial(_in_lane, run_lane, work, _fast_path_schema(arrow, flat_decoder), flat_decoder), outcome
         )
-    read = jdbc.read_frame(spark, job, wave, schema) if job.pipeline.source.read_by_spark else None
+    read = jdbc.read_frame(spark, job, wave, schema) if job.pipeline.source.read_by_spark and wave is not None else None
     if read is None:
-        read = lanes.mapInArrow(partial(read_lane, job, wave, arrow, flat_decoder), schema)
+        read = numbers.mapInArrow(partial(_in_lane, read_lane, work, arrow, flat_decoder), schema)
     judged = apply.apply(read, job.pipeline, job.shape)
     given = job.pipeline.transform.returns
     returns = None
     if given is not None:
         returns = to_arrow_schema(parse_schema(spark, given, job.context.pipeline, "transform.returns"), timezone="UTC")
-    deliver = partial(deliver_lane, job, wave, returns)
+    deliver = partial(_in_lane, deliver_lane, work, returns)
     with config_errors(job.pipeline):
         names = judged.columns
         if set(".`") & set().union(*names):  # Spark cannot resolve such names unquoted
@@ -160,6 +197,18 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, fast_path: bool) -> Dat
                 partial(_with_column_names, names, deliver),
             )
         return judged.mapInArrow(deliver, outcome)
+
+
+def _given(job: Job, wave: Wave) -> tuple[Job, Wave]:
+    """Return the arguments: work that is serialized with the lanes' functions."""
+    return job, wave
+
+
+def _in_lane(
+    function: Callable[..., Iterator[pa.RecordBatch]], work: WaveWork, *arguments: Any
+) -> Iterator[pa.RecordBatch]:
+    """Call a lane's function with its run and wave (for ``mapInArrow``)."""
+    return function(*work(), *arguments)
 
 
 def _with_column_names(

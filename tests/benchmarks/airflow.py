@@ -1,4 +1,4 @@
-"""Measure a small run under a real Airflow: cold, with a warm start, on a running server, and without new records.
+"""Measure a small run under a real Airflow: on a cold Spark, on one that stays, on a server, and without new records.
 
 ``python -m tests.benchmarks.airflow [--rounds 5]``. Scheduler and local executor, PostgreSQL for metadata, ledger and
 targets. Each way is a DAG of its own that moves two new files, a micro-batch each, through Spark SQL into a table;
@@ -6,9 +6,11 @@ each round takes them in turn, after one round that warms up and is not counted:
 
 - ``plain``: a cold ``submit`` without archive and daemon
 - ``cold``: the same with them, as it is by default
-- ``warm``: on a Spark Connect server that has seen such a run before
-- ``grouped``: the same on the server, as a task group
-- ``empty``: ``cold`` once more, with nothing new
+- ``warm``: on a Spark that an earlier run left, as it is by default
+- ``copy``: the same without a transform, from a table
+- ``connect``: on a Spark Connect server that has seen such a run before
+- ``grouped``: ``warm`` as a task group
+- ``empty``: ``warm`` once more, with nothing new
 
 Seconds are a task's, from its start to its end as Airflow has them; those of ``grouped``, and of ``single``, which is
 ``warm``, are a DAG run's. ``empty_run_seconds`` are inside the task: lease, ledger, source and sink. Writes
@@ -38,18 +40,21 @@ from tests.services.airflow import AirflowServices
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.spark_connect import SparkConnectServer
 from tests.services.tables import execute, scalar
+from tests.services.warm_spark import WarmSpark
 
 _TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 RESULT = Path("build/bench/airflow.json")
 SHOWN = (
     "empty_run_seconds",
     "warm_micro_run_seconds",
+    "warm_copy_seconds",
     "warm_vs_cold",
     "cold_vs_plain",
     "task_group_overhead_seconds",
     "seconds",
 )
-PLAIN, COLD, WARM, GROUP, EMPTY, SINGLE = "plain", "cold", "warm", "grouped", "empty", "single"
+PLAIN, COLD, WARM, COPY, CONNECT = "plain", "cold", "warm", "copy", "connect"
+GROUP, EMPTY, SINGLE = "grouped", "empty", "single"
 ROWS, BATCHES = 500, 2
 _PIPELINE = """
 name: {name}
@@ -64,7 +69,15 @@ commit_strategy: {{commit_interval: {rows}}}
 delivery: exactly_once
 run: {run}
 """
-_SERVER = "{engine: connect, connection: connect}"
+_COPY = """
+name: copy
+source: {{type: postgres, connection: store, table: copy_source, cursor: id}}
+sink: {{type: postgres, connection: store, table: copy}}
+commit_strategy: {{commit_interval: {rows}}}
+delivery: exactly_once
+"""
+_COLUMNS = "(id bigint PRIMARY KEY, amount numeric(12, 2), status text)"
+_SUBMIT, _SERVER = "{engine: submit}", "{engine: connect, connection: connect}"
 
 
 @dataclass
@@ -82,21 +95,28 @@ class Bench:
 
     def declare(self, dags: Path) -> None:
         """Write the declarations, and make sources and targets."""
-        for name, run in ((PLAIN, "{}"), (COLD, "{}"), (WARM, _SERVER), (GROUP, _SERVER)):
+        for name, run in ((PLAIN, _SUBMIT), (COLD, _SUBMIT), (WARM, "{}"), (CONNECT, _SERVER), (GROUP, "{}")):
             (self.data / name).mkdir()
             text = _PIPELINE.format(name=name, data=self.data, rows=ROWS, run=run)
             (dags / f"{name}.yaml").write_text(text)
-            execute(self.store, f"CREATE TABLE {name} (id bigint PRIMARY KEY, amount numeric(12, 2), status text)")
+            execute(self.store, f"CREATE TABLE {name} {_COLUMNS}")
+        (dags / f"{COPY}.yaml").write_text(_COPY.format(rows=ROWS))
+        execute(self.store, f"CREATE TABLE {COPY} {_COLUMNS}", f"CREATE TABLE {COPY}_source {_COLUMNS}")
 
     def round(self) -> None:
         """Measure every way once."""
-        for way in (PLAIN, COLD, WARM, GROUP):
+        for way in (PLAIN, COLD, WARM, COPY, CONNECT, GROUP):
             self._write(way)
             self._run(way, BATCHES)
-        self._run(COLD, 0, EMPTY)
+        self._run(WARM, 0, EMPTY)
 
     def _write(self, name: str) -> None:
-        """Two new files, each there at once."""
+        """Two new files, each there at once; or as many rows."""
+        if name == COPY:
+            last = scalar(self.store, f"SELECT coalesce(max(id), 0) FROM {COPY}_source")
+            rows = f"SELECT i, i / 7.0, 'shipped' FROM generate_series({last + 1}, {last + BATCHES * ROWS}) AS i"
+            execute(self.store, f"INSERT INTO {COPY}_source {rows}")
+            return
         for _ in range(BATCHES):
             number = next(self._numbers)
             aside = self.data / "aside"
@@ -133,6 +153,7 @@ class Bench:
         return {
             "empty_run_seconds": seconds["empty_inside"],
             "warm_micro_run_seconds": seconds[WARM],
+            "warm_copy_seconds": seconds[COPY],
             "warm_vs_cold": round(seconds[WARM] / seconds[COLD], 3),
             "cold_vs_plain": round(seconds[COLD] / seconds[PLAIN], 3),
             "task_group_overhead_seconds": round(seconds[GROUP] - seconds[SINGLE], 3),
@@ -182,6 +203,7 @@ def run(rounds: int) -> dict[str, Any]:
         data.mkdir()
         shutil.copy(Path(__file__).with_name("airflow_dags.py"), dags)
         metadata, ledger, store = (server.new_database() for _ in range(3))
+        warm = WarmSpark(home / "runtime")
         say("making the archive of Spark's classes")
         training = _train(archives)
         env = {
@@ -189,11 +211,12 @@ def run(rounds: int) -> dict[str, Any]:
             "AIRFLOW_CONN_CONNECT": connect.connection,
             "AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(ledger),
             "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives),
+            **warm.environment,
         }
         services = AirflowServices(home / "airflow", dags, env, metadata=sqlalchemy_url(metadata))
         bench = Bench(services, data, store)
         bench.declare(dags)
-        with services:
+        with services, warm:
             bench.rounds.each(rounds, bench.round)
             return {**bench.result(rounds), "archive_made_in_seconds": training}
 

@@ -28,6 +28,7 @@ _ENDED = frozenset({"success", "failed"})
 _SETTINGS = {
     "API__HOST": "127.0.0.1",
     "API__WORKERS": "1",
+    "CKPT__WARM_SPARK": "False",  # it would outlive the services
     "CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
     "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "CORE__EXECUTOR": "LocalExecutor",

@@ -12,6 +12,7 @@ from typing import IO, Any
 from tests.services.processes import TOKEN
 
 _SETTINGS = {
+    "AIRFLOW__CKPT__WARM_SPARK": "False",
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",

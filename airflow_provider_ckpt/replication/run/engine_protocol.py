@@ -39,9 +39,19 @@ class WaveLostError(Exception):
 
 
 class Engine(Protocol):
-    """Spark for one run; nothing is started before :meth:`start`."""
+    """Spark for one run; nothing is started before :meth:`start`.
 
-    started: bool
+    :ivar started: whether :meth:`start` was called
+    :ivar counts_deaths: whether the loss of Spark counts against a batch that ran alone; not if other runs share it
+    """
+
+    @property
+    def started(self) -> bool:
+        """See above."""
+
+    @property
+    def counts_deaths(self) -> bool:
+        """See above."""
 
     def start(self, job: Job) -> None:
         """Start Spark in the background, so that planning continues meanwhile."""

@@ -189,8 +189,9 @@ class WaveLoop:
             self._settle_lost_wave(wave, alone=alone, error=error.error)
         except EngineError as error:
             # On a local master the executor is Spark itself, so a batch that kills one kills the other.
+            counted = alone and self._engine.counts_deaths
             revived = self._engine.revive()
-            self._settle_lost_wave(wave, alone=revived and alone, error=error.info)
+            self._settle_lost_wave(wave, alone=revived and counted, error=error.info)
             self._revivals += 1
             if not revived or self._revivals > _MAX_RESTARTS:
                 raise

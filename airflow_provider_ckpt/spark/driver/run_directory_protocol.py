@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,20 @@ from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 
+PROPERTIES = "spark.properties"
+"""Name of the file with Spark's properties, which may contain secrets; Spark has read it when the driver starts."""
+
 _JOB, _WAVES, _REPLIES = "job.json", "waves.jsonl", "replies.jsonl"
 _PAUSE = 0.02
+
+
+def _sleep() -> bool:
+    time.sleep(_PAUSE)
+    return True
+
+
+def _say_nothing() -> None:
+    """Do nothing: the other side looks at its file often enough."""
 
 
 class JsonLinesTail:
@@ -44,27 +56,43 @@ class JsonLinesTail:
 
 
 class DriverSide:
-    """The driver's end of the protocol."""
+    """The driver's end of the protocol.
 
-    def __init__(self, directory: str) -> None:
-        self._directory = Path(directory)
-        self._waves = JsonLinesTail(self._directory / _WAVES)
+    :param directory: the run directory
+    :param wait: waits for a moment, or until a wave may be there; returns False if the lease holder is gone
+    :param notify: called after each reply
+    :ivar directory: the run directory
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        wait: Callable[[], bool] = _sleep,
+        notify: Callable[[], None] = _say_nothing,
+    ) -> None:
+        self.directory = Path(directory)
+        self._waves = JsonLinesTail(self.directory / _WAVES)
+        self._wait = wait
+        self._notify = notify
 
     def job(self) -> Job:
-        """Read the job and delete its file, which contains passwords, even if the job is invalid."""
-        path = self._directory / _JOB
+        """Read the job and delete the files with secrets, even if the job is invalid."""
+        (self.directory / PROPERTIES).unlink(missing_ok=True)
+        path = self.directory / _JOB
         text = path.read_text()
         path.unlink()
         return Job.from_json(json.loads(text))
 
     def waves(self) -> Iterator[Wave]:
-        """Yield waves as they arrive, until told to stop."""
+        """Yield waves as they arrive, until told to stop or the lease holder is gone."""
         while True:
             for line in self._waves.read():
                 if line.get("stop"):
                     return
                 yield Wave.from_json(line)
-            time.sleep(_PAUSE)
+            if not self._wait():
+                return
 
     def ready(
         self,
@@ -102,14 +130,20 @@ class DriverSide:
         self._reply({"wave": number, "error": error.to_json(), "final": final})
 
     def _reply(self, line: dict[str, Any]) -> None:
-        _append(self._directory / _REPLIES, line)
+        _append(self.directory / _REPLIES, line)
+        self._notify()
 
 
 class LeaseHolderSide:
-    """The lease holder's end of the protocol."""
+    """The lease holder's end of the protocol.
 
-    def __init__(self, directory: Path) -> None:
+    :param directory: the run directory
+    :param notify: called after each line for the driver
+    """
+
+    def __init__(self, directory: Path, *, notify: Callable[[], None] = _say_nothing) -> None:
         self._directory = directory
+        self._notify = notify
         self._replies = JsonLinesTail(directory / _REPLIES)
 
     def write_job(self, job: Job) -> None:
@@ -124,6 +158,7 @@ class LeaseHolderSide:
     def send(self, wave: Wave) -> None:
         """Send the driver a wave."""
         _append(self._directory / _WAVES, wave.to_json())
+        self._notify()
 
     def stop(self) -> None:
         """Tell the driver to end."""

@@ -28,6 +28,7 @@ class Shell:
         self.home = folder / "home"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         self.env = {**inherited, "AIRFLOW_HOME": str(self.home), "NO_COLOR": "1"}
+        self.env["AIRFLOW__CKPT__WARM_SPARK"] = "False"
 
     def airflow(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -28,6 +28,7 @@ def environment(home: Path) -> dict[str, str]:
         **inherited,
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(EXAMPLES),
+        "AIRFLOW__CKPT__WARM_SPARK": "False",  # it would stay when the page has been read
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
     }

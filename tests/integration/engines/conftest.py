@@ -14,6 +14,7 @@ from tests.integration.engines.ground import CONNECTION, Ground, Kind
 from tests.services.postgres import PostgresServer
 from tests.services.replication import make_ledger
 from tests.services.spark_cluster import SparkCluster
+from tests.services.warm_spark import WarmSpark, living
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,17 @@ def cluster() -> Iterator[SparkCluster]:
     """A master and two workers."""
     with SparkCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmSpark]:
+    """Standing drivers of this module; nothing is left of them in the end."""
+    warm = WarmSpark(tmp_path_factory.mktemp("runtime"))
+    yield warm
+    before = warm.processes()
+    warm.stop()
+    assert living(before) == []
+    assert [file.name for file in warm.directory.iterdir() if file.is_dir()] == []
 
 
 @pytest.fixture
@@ -45,5 +57,8 @@ def ground(
         part = {"engine": "connect", "connection": CONNECTION}
     ledger_dsn = postgres_server.new_database()
     with ExitStack() as stack:
+        if kind is Kind.WARM:
+            part = {"engine": "warm"}
+            stack.enter_context(request.getfixturevalue("warm").found())
         ledger = stack.enter_context(make_ledger(ledger_dsn))
         yield Ground(kind, part, ledger, ledger_dsn, postgres_server.new_database())

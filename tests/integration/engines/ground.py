@@ -38,6 +38,7 @@ CONNECTION = "the_server"
 class Kind(StrEnum):
     """The place where a run's lanes run."""
 
+    WARM = "warm"
     SUBMIT = "submit"
     STANDALONE = "standalone"
     CONNECT = "connect"

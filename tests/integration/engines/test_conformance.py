@@ -18,7 +18,7 @@ from tests.services.tables import add_rows, execute, make_source, scalar
 
 ROWS = 1_000
 EVERY_ENGINE = pytest.mark.parametrize("ground", list(Kind), indirect=True)
-EVERY_SESSION = pytest.mark.parametrize("ground", [Kind.SUBMIT, Kind.CONNECT], indirect=True)
+EVERY_SESSION = pytest.mark.parametrize("ground", [Kind.WARM, Kind.SUBMIT, Kind.CONNECT], indirect=True)
 
 
 @EVERY_ENGINE

@@ -17,14 +17,17 @@ from airflow_provider_ckpt.engines.factory import make_engine
 from tests.integration.engines.ground import Ground, Kind, await_rows, delivered, expected, slow_orders
 from tests.services.processes import below, kill
 from tests.services.spark_connect import SparkConnectServer
+from tests.services.warm_spark import WarmSpark
 
 ROWS = 4_000
-BOTH = pytest.mark.parametrize("ground", [Kind.SUBMIT, Kind.CONNECT], indirect=True)
+EACH = pytest.mark.parametrize("ground", [Kind.WARM, Kind.SUBMIT, Kind.CONNECT], indirect=True)
 
 
-def kill_spark(ground: Ground, server: SparkConnectServer) -> None:
+def kill_spark(ground: Ground, server: SparkConnectServer, warm: WarmSpark) -> None:
     """End the Java process that runs the lanes, and its Python workers; a server is started again."""
-    if ground.kind is Kind.CONNECT:
+    if ground.kind is Kind.WARM:
+        warm.kill()
+    elif ground.kind is Kind.CONNECT:
         server.kill()
         server.start()
     else:
@@ -42,18 +45,23 @@ def started(ground: Ground, document: Mapping[str, Any]) -> int:
 
 @pytest.mark.parametrize(
     ("ground", "delivery"),
-    [(Kind.SUBMIT, "exactly_once"), (Kind.CONNECT, "exactly_once"), (Kind.CONNECT, "at_most_once")],
+    [
+        (Kind.WARM, "exactly_once"),
+        (Kind.SUBMIT, "exactly_once"),
+        (Kind.CONNECT, "exactly_once"),
+        (Kind.CONNECT, "at_most_once"),
+    ],
     indirect=["ground"],
 )
 def test_spark_is_killed_and_the_run_goes_on_with_another(
-    ground: Ground, connect_server: SparkConnectServer, delivery: str
+    ground: Ground, connect_server: SparkConnectServer, warm: WarmSpark, delivery: str
 ) -> None:
     document = slow_orders(ground, ROWS) | {"delivery": delivery}
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(ground.run, document)
         started(ground, document)
-        kill_spark(ground, connect_server)
+        kill_spark(ground, connect_server, warm)
         summary = running.result(240)
 
     total, distinct = delivered(ground)
@@ -65,7 +73,7 @@ def test_spark_is_killed_and_the_run_goes_on_with_another(
     assert ground.ledger.audit("orders")["ok"]
 
 
-@BOTH
+@EACH
 def test_the_run_is_killed_and_the_next_one_completes_it(ground: Ground, tmp_path: Path) -> None:
     document = slow_orders(ground, ROWS)
 
@@ -80,7 +88,7 @@ def test_the_run_is_killed_and_the_next_one_completes_it(ground: Ground, tmp_pat
     assert ground.ledger.audit("orders")["ok"]
 
 
-@BOTH
+@EACH
 def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(ground: Ground) -> None:
     """Spark gives the Python of a task that was cancelled up to four seconds."""
     document = slow_orders(ground, 3_000, seconds=0.7)

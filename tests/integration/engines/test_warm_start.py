@@ -148,6 +148,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runs, Se
     patch = pytest.MonkeyPatch()
     home = tmp_path_factory.mktemp("head-start")
     archives = home / "archives"
+    (home / "runs").mkdir()
+    patch.setenv("TMPDIR", str(home / "runs"))  # others' runs on this machine would keep an archive from being made
+    patch.setattr("tempfile.tempdir", str(home / "runs"))
     patch.setenv("AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY", str(archives))
     runs = Runs(home, archives)
     first = runs.run()

@@ -245,10 +245,11 @@ def test_a_batch_whose_sum_does_not_hold_is_never_sent(log: Path) -> None:
 
 
 def test_the_plan_is_a_scan_a_projection_and_python_on_either_side(spark: SparkSession, log: Path) -> None:
-    from airflow_provider_ckpt.spark.wave import _frame
+    from airflow_provider_ckpt.spark.wave import wave_frame
 
     job = make_job(log, Script(), transform={"where": "id > 1", "select": {"name": "upper(name)"}})
-    frame = _frame(spark, job, make_wave([task(0, 0, 1)], [task(1, 1, 2)]), fast_path=False)
+    wave = make_wave([task(0, 0, 1)], [task(1, 1, 2)])
+    frame = wave_frame(spark, job, len(wave.lanes), lambda: (job, wave), fast_path=False)
     plan = frame._jdf.queryExecution().executedPlan()
     nodes = [line.strip("+-:* ()0123456789").split()[0] for line in plan.toString().splitlines()]
     assert [node for node in nodes if node not in ("Project", "InputAdapter")] == ["MapInArrow", "MapInArrow", "Range"]

@@ -59,6 +59,7 @@ def test_these_are_the_commands() -> None:
         "pipeline": "list show delete",
         "db": "migrate check downgrade",
         "db roles": "ledger sink source",
+        "spark": "status start stop",
     }
     expected = {f"{group} {name}".strip() for group, names in groups.items() for name in names.split()}
 

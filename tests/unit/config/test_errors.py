@@ -70,7 +70,11 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(text: str, message: 
             "dead_letter_queue: {sink: same, brokers: 'b:9092'}",
             "dead_letter_queue: brokers are those of sink: kafka; write that, or leave them out",
         ),
-        ("run: {engine: yarn}", "run.engine: 'yarn' is not supported; supported: submit, connect"),
+        ("run: {engine: yarn}", "run.engine: 'yarn' is not supported; supported: warm, submit, connect"),
+        (
+            "run: {engine: warm, connection: c}",
+            "run: engine: warm runs on this machine; leave connection out, or write engine: submit",
+        ),
         ("run: {engine: connect}", "run: engine: connect needs connection, the id of one of type spark_connect"),
         ("retry: {on_exhausted: drop}", "retry.on_exhausted: 'drop' is not supported; supported: dlq, hold, fail"),
         ("retry: {on_exhausted: }", "retry.on_exhausted: an empty value is not supported; supported: dlq, hold, fail"),

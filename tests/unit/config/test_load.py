@@ -284,7 +284,7 @@ def test_a_source_that_spark_reads_is_not_for_a_spark_connect_server() -> None:
     source = {"type": "jdbc", "connection": "shop", "table": "t", "cursor": "id", "jars": ["/opt/a.jar"]}
     run = {"engine": "connect", "connection": "server"}
 
-    with pytest.raises(ConfigError, match=r"run\.engine: connect cannot read a jdbc source; write submit"):
+    with pytest.raises(ConfigError, match=r"run\.engine: connect cannot read a jdbc source; write warm or submit"):
         build({"name": "x", "source": source, "sink": {"type": "delta", "path": "/t"}, "run": run})
 
 

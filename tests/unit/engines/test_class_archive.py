@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.engines.class_archive import ClassArchive
-from airflow_provider_ckpt.engines.launcher import environment as environment_of
+from airflow_provider_ckpt.engines.spark_environment import environment as environment_of
 
 _NOBODY = 65534
 

@@ -79,7 +79,8 @@ def test_a_lost_lease_ends_the_wait_for_a_server(pipeline: Pipeline) -> None:
 
 def test_a_pipeline_gets_the_engine_that_it_names(pipeline: Pipeline) -> None:
     assert isinstance(make_engine(pipeline), ConnectEngine)
-    assert isinstance(make_engine(Pipeline.model_validate(_PIPELINE)), SubmitEngine)
+    submitted = {**_PIPELINE, "run": {"engine": "submit"}}
+    assert isinstance(make_engine(Pipeline.model_validate(submitted)), SubmitEngine)
 
 
 def first_ids(pipeline: Pipeline) -> list[str]:

@@ -1,0 +1,84 @@
+"""Key of the standing drivers that can serve a run: a digest of all that a running Spark cannot change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from airflow_provider_ckpt.engines.spark_environment import environment
+
+_DIGITS = 16
+_PACKAGE = Path(__file__).resolve().parents[1]
+_OF_PROCESS = re.compile(
+    r"_|_?AIRFLOW_.*|__PYVENV_LAUNCHER__|CELERY_.*|COLUMNS|CKPT_TEST_TOKEN|DBUS_.*|DISPLAY|INVOCATION_ID|JOURNAL_STREAM|LESS.*"
+    r"|LINES|LS_COLORS|MAIL|MEMORY_PRESSURE_.*|OLDPWD|PWD|PYTEST_.*|SHLVL|SSH_.*|STY|SUDO_.*|TERM.*|TMUX.*|TRACE(PARENT|STATE)"
+    r"|WINDOWID|XDG_SESSION_.*"
+)
+"""Variables that differ from process to process and that lanes do not depend on."""
+
+_CREDENTIALS = ("Uid", "Gid", "Groups", "Umask")
+_NAMESPACES = ("mnt", "net", "pid")
+
+
+def driver_key(static: Mapping[str, str]) -> str:
+    """Return the key for this process's package, Python, Java, Spark and environment.
+
+    :param static: Spark properties that only the start of Spark can set
+    """
+    variables = {**os.environ, **environment()}
+    told = [
+        sys.executable,
+        sys.version,
+        sorted(_code()),
+        [_version(directory) for directory in _installed()],
+        _java(variables),
+        sorted(item for item in variables.items() if not _OF_PROCESS.fullmatch(item[0])),
+        _process(),
+        sorted(static.items()),
+    ]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:_DIGITS]
+
+
+def _code() -> Iterator[str]:
+    """Yield name and version of the files of this package, which may be installed in a way that lets them change."""
+    for folder, _, files in os.walk(_PACKAGE):
+        yield from (_version(f"{folder}/{name}") for name in files if name.endswith(".py"))
+
+
+def _installed() -> list[str]:
+    """Return the directories of installed packages: each changes when a package is added, upgraded or removed."""
+    paths = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
+    paths += [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
+    return sorted(set(paths))
+
+
+def _java(variables: Mapping[str, str]) -> str:
+    home = variables.get("JAVA_HOME")
+    program = shutil.which(f"{home}/bin/java" if home else "java", path=variables.get("PATH"))
+    return _version(os.path.realpath(program)) if program else ""
+
+
+def _process() -> list[str]:
+    """Return what the kernel permits and shows this process: directory, user, groups, umask, view of the machine."""
+    found = [str(Path.cwd())]
+    with suppress(OSError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        found += [line for line in lines if line.partition(":")[0] in _CREDENTIALS]
+        found += [str(Path(f"/proc/self/ns/{name}").readlink()) for name in _NAMESPACES]
+    return found
+
+
+def _version(path: str) -> str:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return path
+    return f"{path} {found.st_size} {found.st_mtime_ns}"

@@ -1,0 +1,64 @@
+"""Start a standing driver as a process that belongs to nobody: a task that ends, or is killed, does not end it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core import private_files
+from airflow_provider_ckpt.engines.launcher import Launcher
+from airflow_provider_ckpt.spark.driver.session_conf import static_part
+from airflow_provider_ckpt.spark.driver.standing_protocol import LOG
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_CONF = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.authenticate": "true",  # Spark's ports stay open for longer than a run; it makes up a secret by itself
+    "spark.python.task.killTimeout": "200ms",  # of a run that was cancelled, whose slots others wait for
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+_OF_TASK = re.compile(r"_?AIRFLOW_CTX_.*|_AIRFLOW_.*")
+"""Variables of one task, which the driver outlives."""
+
+
+class StandingLauncher(Launcher):
+    """Launcher of a standing driver.
+
+    :param pipeline: the pipeline whose run needs it
+    :param home: the driver's own directory
+    :param idle: seconds without runs after which it ends
+    """
+
+    application = "standing.py"
+
+    def __init__(self, pipeline: Pipeline, home: Path, idle: float) -> None:
+        self._home = home
+        properties = {**_CONF, **static_part(pipeline.spark_properties)}
+        super().__init__(pipeline, home, name="ckpt standing driver", arguments=[str(idle)], properties=properties)
+
+    def start(self) -> int:
+        """Start the driver in a session of its own, without a parent that waits for it.
+
+        :return: pid of ``spark-submit``
+        """
+        given = self._warm_start.environment if self._warm_start else {}
+        inherited = {name: value for name, value in os.environ.items() if not _OF_TASK.fullmatch(name)}
+        with private_files.append(self._home / LOG) as output:
+            started = subprocess.run(  # noqa: S603  # spark-submit, as the apache-spark provider builds its command
+                ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh", *self._command(self._application_path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env={**inherited, **(self._env or {}), **given},
+                start_new_session=True,
+                check=True,
+            )
+        return int(started.stdout)

@@ -1,0 +1,268 @@
+"""``warm`` engine: runs of all pipelines of this user share a Spark that stays on this machine between them.
+
+The first run starts a standing driver (``spark/driver/standing.py``), later ones find it. It is never needed: a run
+that gets none, or loses it, starts a Spark of its own, as with the ``submit`` engine.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import EngineError
+from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.engines.driver_key import driver_key
+from airflow_provider_ckpt.engines.run_directory_engine import NOTHING_LOST, PAUSE, RunDirectoryEngine
+from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
+from airflow_provider_ckpt.engines.submit import SubmitEngine
+from airflow_provider_ckpt.replication.run.engine_protocol import Check, EngineInfo
+from airflow_provider_ckpt.spark.driver import standing_protocol
+from airflow_provider_ckpt.spark.driver.session_conf import static_part
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.engines.run_directory import RunDirectory
+    from airflow_provider_ckpt.spark.job import Job
+
+log = logging.getLogger(__name__)
+
+_KILL_SECONDS = 2.0
+_ACCEPT_SECONDS = 5.0
+_TRIES = 3
+"""Number of drivers that a run asks: one may end at the very moment that it is asked."""
+
+
+class WarmEngine:
+    """Engine that runs waves on a standing driver, or on a Spark of its own if that fails.
+
+    :param pipeline: its properties say which driver can serve it
+    :param on_ready: called once Spark is up
+    """
+
+    def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
+        self._pipeline = pipeline
+        self._on_ready = on_ready
+        self._killed = False
+        self._job: Job | None = None
+        self._engine: RunDirectoryEngine = StandingEngine(pipeline, on_ready)
+
+    @property
+    def started(self) -> bool:
+        """Whether :meth:`start` was called."""
+        return self._engine.started
+
+    @property
+    def counts_deaths(self) -> bool:
+        """Whether Spark is this run's own: another run's batch may have ended one that is shared."""
+        return not self._is_standing
+
+    def start(self, job: Job) -> None:
+        """Look for a driver and return at once."""
+        self._job = job
+        self._engine.start(job)
+
+    def ready(self, check: Check) -> EngineInfo:
+        """Wait until the driver, or a Spark of this run's own, is ready for waves."""
+        try:
+            return self._engine.ready(check)
+        except EngineError as error:
+            if self._killed or not self._is_standing:
+                raise
+            name = self._pipeline.name
+            log.warning("%s: no standing Spark can be used, so this run starts its own: %s", name, error.message)
+        self._go_cold()
+        assert self._job is not None
+        self._engine.start(self._job)
+        return self._engine.ready(check)
+
+    def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
+        """Run a wave."""
+        return self._engine.run(wave, check)
+
+    def revive(self) -> bool:
+        """Reset the engine after Spark was lost; it continues with a Spark of this run's own.
+
+        :return: False after :meth:`kill`: the engine must not be started again
+        """
+        if self._killed:
+            return False
+        if not self._is_standing:
+            return self._engine.revive()
+        self._go_cold()
+        log.warning("%s: the standing Spark was lost, so this run continues with its own", self._pipeline.name)
+        return True
+
+    def kill(self) -> None:
+        """Cancel the run's operations within 2 s. May be called from a signal handler, and more than once."""
+        self._killed = True
+        self._engine.kill()
+
+    def close(self) -> None:
+        """Leave the driver to other runs."""
+        self._engine.close()
+
+    @property
+    def _is_standing(self) -> bool:
+        return isinstance(self._engine, StandingEngine)
+
+    def _go_cold(self) -> None:
+        standing, self._engine = self._engine, SubmitEngine(self._pipeline, on_ready=self._on_ready)
+        standing.close()
+        if self._killed:  # between the two
+            self._engine.kill()
+
+
+class StandingEngine(RunDirectoryEngine):
+    """Engine that runs waves on a standing driver; it finds one, or starts it.
+
+    :param pipeline: see :class:`WarmEngine`
+    :param on_ready: called once the driver has accepted the run
+    """
+
+    def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
+        super().__init__(pipeline, on_ready)
+        self._stopped = threading.Event()
+        self._connection: socket.socket | None = None
+        self._finding: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def revive(self) -> bool:
+        """Return False: whoever uses this engine goes on with another one."""
+        return False
+
+    def kill(self) -> None:
+        """Have the driver cancel the run's operations, and wait up to 2 s until they have ended."""
+        self._killed = True
+        self._leave(_KILL_SECONDS)
+
+    def close(self) -> None:
+        """End the run; the driver stays."""
+        self._leave(0)
+
+    def _launch(self, directory: RunDirectory) -> None:
+        self._finding = threading.Thread(target=self._find, args=(str(directory.path),), name="ckpt-warm", daemon=True)
+        self._finding.start()
+
+    def _find(self, directory: str) -> None:
+        """Get a driver that serves this run."""
+        try:
+            with StandingDrivers(create=True) as drivers:
+                for _ in range(_TRIES):
+                    if self._is_accepted(connect_or_start(drivers, self._pipeline, self._stopped), directory):
+                        return
+            raise EngineError("none accepted the run")
+        except Exception as error:  # noqa: BLE001  # thread boundary: reported to the waiting thread
+            self._error = error
+        finally:
+            self._finding = None
+
+    def _is_accepted(self, connection: socket.socket, directory: str) -> bool:
+        """Ask a driver to serve this run, and return whether it does."""
+        connection.settimeout(_ACCEPT_SECONDS)
+        try:
+            standing_protocol.send_line(connection, {"run": directory, "idle": idle_seconds()})
+            accepted = connection.recv(1) == standing_protocol.BELL
+        except OSError:
+            accepted = False
+        if accepted:
+            connection.settimeout(None)
+            self._connection = connection
+        else:
+            connection.close()
+        return accepted
+
+    def _is_alive(self) -> bool:
+        if self._error is not None:
+            return False
+        connection = self._connection
+        if connection is None:
+            return self._finding is not None or self._connection is not None
+        try:
+            return connection.recv(1 << 10, socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def _wait(self) -> None:
+        connection, finding = self._connection, self._finding
+        if connection is not None:
+            select.select([connection], [], [], PAUSE)
+        elif finding is not None:
+            finding.join(PAUSE)
+
+    def _notify(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            with suppress(OSError):  # the driver has ended, which is found out when its reply is awaited
+                connection.sendall(standing_protocol.BELL)
+
+    def _end_error(self) -> EngineError:
+        if self._error is not None:
+            reason = self._error.message if isinstance(self._error, EngineError) else repr(self._error)
+        else:
+            reason = "the standing Spark ended"
+            with suppress(OSError), StandingDrivers(create=False) as drivers:
+                printed = drivers.last_error(driver_key(static_part(self._pipeline.spark_properties)))
+                reason += f"; the last error it printed: {printed}" if printed else ""
+        return EngineError(f"{reason}.", pipeline=self._pipeline.name, hint=NOTHING_LOST)
+
+    def _leave(self, seconds: float) -> None:
+        """Close the connection, which ends the run, and wait until the driver has ended its operations.
+
+        :param seconds: longest time to wait
+        """
+        self._stopped.set()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with connection, suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+                connection.settimeout(seconds or None)
+                while seconds and connection.recv(1 << 10):
+                    pass
+        self._remove_directory()
+
+
+def is_enabled(pipeline: Pipeline) -> bool:
+    """Return whether a pipeline's runs may share a Spark: on Linux, on a local master, and not in a pod of one task."""
+    from airflow.configuration import conf
+
+    return (
+        sys.platform == "linux"
+        and conf.getboolean("ckpt", "warm_spark", fallback=True)
+        and not os.environ.get("AIRFLOW_IS_K8S_EXECUTOR_POD")
+        and pipeline.run.conf.get("spark.master", "local").startswith("local")
+    )
+
+
+def connect_or_start(drivers: StandingDrivers, pipeline: Pipeline, stopped: threading.Event) -> socket.socket:
+    """Return a connection to a driver that can serve a pipeline; start one if there is none.
+
+    :param drivers: the drivers of this user
+    :param pipeline: the pipeline
+    :param stopped: ends the wait for a start
+    :raises EngineError: if no driver can be started
+    """
+    from airflow.configuration import conf
+
+    key = driver_key(static_part(pipeline.spark_properties))
+    found = drivers.connect(key)
+    if found is not None:
+        return found
+    log.info("Starting Spark for %s; it stays for later runs", pipeline.name)
+    limit = conf.getint("ckpt", "warm_spark_servers", fallback=2)
+    return drivers.connect_or_start(key, pipeline, idle=idle_seconds(), limit=limit, stopped=stopped)
+
+
+def idle_seconds() -> float:
+    """Return the seconds without runs after which a driver ends."""
+    from airflow.configuration import conf
+
+    return conf.getfloat("ckpt", "warm_spark_idle", fallback=600.0)

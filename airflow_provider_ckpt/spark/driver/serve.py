@@ -1,0 +1,46 @@
+"""Serve one run: check its transform, then execute its waves and write their outcomes to the run directory."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.spark.sql import first_line
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.spark.driver.run_directory_protocol import DriverSide
+    from airflow_provider_ckpt.spark.job import Job
+    from airflow_provider_ckpt.spark.prepared import PreparedWaves
+
+
+def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:
+    """Execute the waves of a run until told to stop.
+
+    :param prepared: the run's session
+    :param side: the run directory
+    :param job: the run
+    :return: False if the run was refused before its first wave
+    """
+    spark = prepared.spark
+    try:
+        columns = prepared.check_transform(job)
+    except CkptError as error:
+        side.failed(0, error.info, final=True)
+        return False
+    context = spark.sparkContext
+    logged = spark.conf.get("spark.eventLog.enabled", "false") == "true"
+    side.ready(
+        context.defaultParallelism, columns, ui=context.uiWebUrl, application=context.applicationId if logged else None
+    )
+    for wave in side.waves():
+        started = time.monotonic()
+        try:
+            outcomes = prepared.run_wave(job, wave, side.directory)
+        except CkptError as error:
+            side.failed(wave.number, error.info, final=True)
+        except Exception as error:  # noqa: BLE001  # process boundary: report the wave as lost; receipts tell what it did
+            side.failed(wave.number, ErrorInfo(ErrorType.PROCESSING, first_line(error)), final=False)
+        else:
+            side.finished(wave.number, outcomes, time.monotonic() - started)
+    return True

@@ -1,0 +1,53 @@
+"""Split Spark properties into those of a session and those that a running Spark cannot change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_SESSION_PREFIX = "spark.sql."
+_STATIC_PREFIXES = (
+    "spark.sql.cache.",
+    "spark.sql.catalog.",
+    "spark.sql.hive.",
+    "spark.sql.streaming.",
+    "spark.sql.ui.",
+)
+_STATIC = frozenset(
+    {
+        "spark.sql.broadcastExchange.maxThreadThreshold",
+        "spark.sql.catalogImplementation",
+        "spark.sql.codegen.cache.maxEntries",
+        "spark.sql.codegen.comments",
+        "spark.sql.debug",
+        "spark.sql.defaultUrlStreamHandlerFactory.enabled",
+        "spark.sql.event.truncate.length",
+        "spark.sql.extensions",
+        "spark.sql.extensions.test.loadFromCp",
+        "spark.sql.filesourceTableRelationCacheSize",
+        "spark.sql.globalTempDatabase",
+        "spark.sql.legacy.sessionInitWithConfigDefaults",
+        "spark.sql.metadataCacheTTLSeconds",
+        "spark.sql.queryExecutionListeners",
+        "spark.sql.resultQueryStage.maxThreadThreshold",
+        "spark.sql.shuffleExchange.maxThreadThreshold",
+        "spark.sql.sources.disabledJdbcConnProviderList",
+        "spark.sql.sources.schemaStringLengthThreshold",
+        "spark.sql.subquery.maxThreadThreshold",
+        "spark.sql.warehouse.dir",
+    }
+)
+"""Properties of Spark SQL that are read once, when Spark starts."""
+
+
+def static_part(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that only the start of Spark can set."""
+    return {name: value for name, value in properties.items() if not _is_of_session(name)}
+
+
+def session_part(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that each session may set for itself."""
+    return {name: value for name, value in properties.items() if _is_of_session(name)}
+
+
+def _is_of_session(name: str) -> bool:
+    return name.startswith(_SESSION_PREFIX) and name not in _STATIC and not name.startswith(_STATIC_PREFIXES)

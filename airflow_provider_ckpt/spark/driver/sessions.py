@@ -1,0 +1,82 @@
+"""Sessions of a standing driver: one for each run, kept for the next run of the same declaration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.spark.driver.session_conf import session_part
+from airflow_provider_ckpt.spark.prepared import PreparedWaves
+from airflow_provider_ckpt.spark.sql import first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ckpt.spark.job import Job
+
+_MAX_KEPT = 64
+"""Number of sessions that are kept, those that were used last."""
+
+
+class Sessions:
+    """Sessions by what was declared; a session serves one run at a time.
+
+    :param first: the session from which others are made
+    """
+
+    def __init__(self, first: SparkSession) -> None:
+        self._first = first
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, PreparedWaves] = OrderedDict()
+
+    @property
+    def count(self) -> int:
+        """Number of sessions that wait for another run."""
+        return len(self._kept)
+
+    def take(self, job: Job) -> PreparedWaves:
+        """Return a session for a run, with what an earlier run of the same declaration has prepared in it.
+
+        :raises ConfigError: if a property of ``run.conf`` cannot be set
+        """
+        with self._lock:
+            found = self._kept.pop(_key(job), None)
+        if found is None:
+            session = self._first.newSession()
+            _configure(session, job)
+            found = PreparedWaves(session)
+        session = found.spark
+        session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]  # for this thread
+        return found
+
+    def give_back(self, job: Job, session: PreparedWaves) -> None:
+        """Keep the session of a run that has ended."""
+        with self._lock:
+            self._kept[_key(job)] = session
+            while len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+
+
+def _key(job: Job) -> str:
+    """Return a digest of all that decides what Spark does with a record."""
+    told = json.dumps([job.document, job.shape.raw, list(job.shape.columns)], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _configure(session: SparkSession, job: Job) -> None:
+    from pyspark.errors import PySparkException
+
+    pipeline = job.pipeline
+    for name, value in session_part(pipeline.spark_properties).items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as error:
+            raise ConfigError(
+                f"run.conf: {name} cannot be set: {first_line(error)}",
+                pipeline=pipeline.name,
+                hint="Correct the value.",
+            ) from error

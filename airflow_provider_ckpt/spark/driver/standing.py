@@ -1,0 +1,340 @@
+"""Spark application that stands by for runs: it serves each run directory in a thread, with a session of its own.
+
+``spark-submit`` starts it for the ``warm`` engine with its own directory and the seconds that it stays without runs.
+See ``standing_protocol.py`` for its socket, and ``run_directory_protocol.py`` for the files of a run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import select
+import shutil
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
+    # In a script, this folder is first on the path, and its modules would hide others of the same names.
+    del sys.path[0]
+
+from airflow_provider_ckpt.core import private_files
+from airflow_provider_ckpt.spark.driver import python_daemon, standing_protocol
+from airflow_provider_ckpt.spark.driver.memory import Memory
+from airflow_provider_ckpt.spark.driver.parent_death import die_with_parent
+from airflow_provider_ckpt.spark.driver.preload import (
+    prefer_installed_pyspark,
+    preload_in_thread,
+    start_worker_in_thread,
+)
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import PROPERTIES, DriverSide
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ckpt.spark.job import Job
+
+log = logging.getLogger(__name__)
+
+_PRELOADED_MODULES = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipeline")
+_TICK = 1.0
+_REQUEST_SECONDS = 5.0
+"""Seconds that a client may take to send its request."""
+
+_PATIENCE = 0.5
+"""Seconds after which a run's directory is looked at even if nobody rang."""
+
+_CANCEL_PAUSE = 0.1
+_MAX_RUNS = 1000
+"""Number of runs after which the driver ends, so that what leaks in Spark or a user's code does not grow forever."""
+
+_SLOTS_PER_CORE = 4
+_MAX_LOG = 10 << 20
+"""Bytes of Spark's output that are kept."""
+
+
+@dataclass
+class ServedRun:
+    """One run that the driver serves.
+
+    :param number: its number among all runs of this driver
+    :param slot: number of its scheduler pool, which no other current run has
+    :param connection: the connection to its client
+    """
+
+    number: int
+    slot: int
+    connection: socket.socket
+    pipeline: str = ""
+    epoch: int = 0
+    started: float = field(default_factory=time.monotonic)
+    bell: threading.Event = field(default_factory=threading.Event)
+    left: bool = False
+
+    @property
+    def group(self) -> str:
+        """Group of its Spark jobs."""
+        return f"ckpt-run-{self.number}"
+
+    def wait(self) -> bool:
+        """Wait until a wave may be there; return False if the client is gone."""
+        self.bell.wait(_PATIENCE)
+        self.bell.clear()
+        return not self.left
+
+    def notify(self) -> None:
+        """Tell the client that there is a reply."""
+        if not self.left:
+            try:
+                self.connection.sendall(standing_protocol.BELL)
+            except OSError:
+                self.left = True
+
+
+class StandingDriver:
+    """Spark for many runs, until nobody needs it any more.
+
+    :param home: the driver's own directory
+    :param spark: the first session; each run gets another one
+    :param idle: seconds without runs after which the driver ends
+    """
+
+    def __init__(self, home: Path, spark: SparkSession, idle: float) -> None:
+        from airflow_provider_ckpt.spark.driver.sessions import Sessions
+
+        self._home = home
+        self._directory = standing_protocol.directory_of(home)
+        self._spark = spark
+        self._sessions = Sessions(spark)
+        self._memory = Memory(spark)
+        self._idle = idle
+        self._lock = threading.Lock()
+        self._runs: dict[int, ServedRun] = {}
+        self._accepted = 0
+        self._served = 0
+        self._draining = False
+        self._ended = False
+        self._started_at = time.time()
+        self._used = time.monotonic()
+        self._listener = self._listen()
+
+    def serve(self) -> bool:
+        """Accept connections until the driver has ended.
+
+        :return: whether all runs have ended, too
+        """
+        with self._listener:
+            while not self._is_over():
+                if select.select([self._listener], [], [], _TICK)[0]:
+                    connection, _ = self._listener.accept()
+                    threading.Thread(target=self._answer, args=(connection,), name="ckpt-client", daemon=True).start()
+        return not self._runs
+
+    def _listen(self) -> socket.socket:
+        """Bind the socket under a temporary name and give it its own name once it accepts connections."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(standing_protocol.short_path(self._directory, "socket.new"))
+        (self._home / "socket.new").chmod(0o600)
+        listener.listen(128)
+        (self._home / "socket.new").rename(self._home / standing_protocol.SOCKET)
+        return listener
+
+    def _is_over(self) -> bool:
+        """Return whether the driver has no runs and gets no more; find out whether it should get more."""
+        self._shorten_log()
+        stopped = self._is_spark_stopped()
+        with self._lock:
+            idle = not self._runs and time.monotonic() - self._used > self._idle
+            worn_out = self._served >= _MAX_RUNS or self._memory.has_grown
+            unreachable = not self._draining and not (self._home / standing_protocol.SOCKET).exists()
+            if idle or worn_out or unreachable:
+                self._drain()
+            return self._ended or stopped or (self._draining and not self._runs)
+
+    def _is_spark_stopped(self) -> bool:
+        """Return whether Spark has stopped by itself, as after an error in its scheduler."""
+        return bool(self._spark.sparkContext._jsc.sc().isStopped())  # PySpark has no public access to this
+
+    def _drain(self) -> None:
+        """Accept no more runs."""
+        if not self._draining:
+            self._draining = True
+            with suppress(FileNotFoundError):
+                (self._home / standing_protocol.SOCKET).rename(self._home / standing_protocol.DRAINING)
+
+    def _shorten_log(self) -> None:
+        """Empty the file of Spark's output when it has become large."""
+        path = self._home / standing_protocol.LOG
+        with suppress(OSError):
+            if path.stat().st_size > _MAX_LOG:
+                os.truncate(path, 0)
+
+    def _answer(self, connection: socket.socket) -> None:
+        """Serve one connection."""
+        with connection:
+            if not standing_protocol.is_same_user(connection):
+                return
+            connection.settimeout(_REQUEST_SECONDS)
+            try:
+                request = standing_protocol.read_line(connection)
+                connection.settimeout(None)
+                if "run" in request:
+                    self._serve_run(connection, request)
+                elif "stop" in request:
+                    standing_protocol.send_line(connection, self._stop(at_once=request["stop"] == "now"))
+                else:
+                    standing_protocol.send_line(connection, self._status())
+            except (OSError, ValueError, LookupError, TypeError) as error:
+                log.warning("A connection ended: %s", error)
+
+    def _stop(self, *, at_once: bool) -> dict[str, Any]:
+        with self._lock:
+            self._drain()
+            self._ended = self._ended or at_once
+            return {"runs": len(self._runs)}
+
+    def _status(self) -> dict[str, Any]:
+        from importlib.metadata import version
+
+        with self._lock:
+            runs = list(self._runs.values())
+            served, draining = self._served, self._draining
+        return {
+            "pid": os.getpid(),
+            "version": version("airflow-provider-ckpt"),
+            "spark": version("pyspark"),
+            "python": sys.version.split()[0],
+            "age_seconds": round(time.time() - self._started_at, 1),
+            "idle_seconds": 0.0 if runs else round(time.monotonic() - self._used, 1),
+            "ends_after_idle_seconds": self._idle,
+            "runs_served": served,
+            "memory_bytes": self._memory.total(),
+            "sessions": self._sessions.count,
+            "accepts_runs": not draining,
+            "log": str(self._home / standing_protocol.LOG),
+            "runs": [
+                {"pipeline": run.pipeline, "epoch": run.epoch, "seconds": round(time.monotonic() - run.started, 1)}
+                for run in runs
+            ],
+        }
+
+    def _serve_run(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        """Serve a run until its client closes the connection; cancel what still runs then."""
+        run = self._accept(connection, float(request["idle"]))
+        if run is None:
+            return
+        try:
+            run.notify()
+            worker = threading.Thread(target=self._work, args=(run, str(request["run"])), name="ckpt-run", daemon=True)
+            worker.start()
+            with suppress(OSError):
+                while connection.recv(64):
+                    run.bell.set()
+            run.left = True
+            run.bell.set()
+            worker.join(_CANCEL_PAUSE)
+            while worker.is_alive():  # again and again: a job may be submitted just after its group was cancelled
+                self._spark.sparkContext.cancelJobGroup(run.group)
+                worker.join(_CANCEL_PAUSE)
+        finally:
+            self._memory.look()
+            with self._lock:
+                del self._runs[run.slot]
+                self._served += 1
+                self._used = time.monotonic()
+
+    def _accept(self, connection: socket.socket, idle: float) -> ServedRun | None:
+        """Register a run; return None if the driver accepts no more."""
+        with self._lock:
+            if self._draining:
+                return None
+            self._idle = idle
+            slot = next(number for number in range(len(self._runs) + 1) if number not in self._runs)
+            self._accepted += 1
+            run = self._runs[slot] = ServedRun(self._accepted, slot, connection)
+            return run
+
+    def _work(self, run: ServedRun, directory: str) -> None:
+        """Execute a run's waves in this thread, whose Spark jobs have their own group and pool."""
+        side = DriverSide(directory, wait=run.wait, notify=run.notify)
+        try:
+            job = side.job()
+            run.pipeline, run.epoch = job.context.pipeline, job.context.epoch
+            context = self._spark.sparkContext
+            context.setJobGroup(run.group, f"{run.pipeline}, epoch {run.epoch}")
+            context.setLocalProperty("spark.scheduler.pool", f"ckpt-{run.slot}")
+            self._serve_job(side, job)
+        except Exception:
+            if not run.left:
+                log.exception("The run of %s failed", run.pipeline)
+        finally:
+            with suppress(OSError):  # the client may have closed it
+                run.connection.shutdown(socket.SHUT_RDWR)
+
+    def _serve_job(self, side: DriverSide, job: Job) -> None:
+        from airflow_provider_ckpt.core.errors import CkptError
+        from airflow_provider_ckpt.spark.driver.serve import serve
+
+        try:
+            session = self._sessions.take(job)
+        except CkptError as error:
+            side.failed(0, error.info, final=True)
+            return
+        serve(session, side, job)
+        self._sessions.give_back(job, session)
+
+
+def _start_spark() -> SparkSession:
+    """Start Spark, with more slots than cores unless the master says how many.
+
+    A lane keeps its slot for a whole wave, and spends much of its time waiting for source and sink. A small run need
+    not wait for the lanes of a large one. Each run has as many lanes as there are cores.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ckpt.spark.sql import silence_client_logs
+
+    silence_client_logs()
+    builder = SparkSession.builder.appName("ckpt standing driver")
+    SparkContext._ensure_initialized()  # connects to Java, which knows how many cores a container has
+    if SparkConf().get("spark.master") == "local[*]":
+        cores = SparkContext._jvm.java.lang.Runtime.getRuntime().availableProcessors()  # type: ignore[union-attr]
+        builder = builder.master(f"local[{_SLOTS_PER_CORE * cores}]").config("spark.default.parallelism", cores)
+    return builder.getOrCreate()
+
+
+def main(home: str, idle: str) -> int:
+    """Stand by until nobody needs Spark any more.
+
+    :param home: the driver's own directory, which it removes at its end
+    :param idle: seconds without runs after which it ends
+    :return: exit status
+    """
+    die_with_parent()
+    directory = Path(home)
+    (directory / PROPERTIES).unlink(missing_ok=True)
+    lock = private_files.append(directory / standing_protocol.LOCK)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    prefer_installed_pyspark()
+    preload_in_thread(_PRELOADED_MODULES)
+    spark = _start_spark()
+    if spark.conf.get(python_daemon.PROPERTY, None) == python_daemon.__name__:
+        start_worker_in_thread(spark)
+    orderly = StandingDriver(directory, spark, float(idle)).serve()
+    if orderly:
+        spark.stop()
+    shutil.rmtree(directory, ignore_errors=True)
+    if not orderly:
+        os._exit(1)  # at once, so that runs see the loss of Spark, and no errors of its end
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

@@ -1,0 +1,315 @@
+"""The standing driver: started once, found by later runs, lost without harm, and nobody else's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ckpt.core.errors import EngineError
+from airflow_provider_ckpt.engines.factory import make_engine
+from tests.integration.engines.ground import Ground, Kind, await_rows, delivered, expected, slow_orders
+from tests.services.postgres import PASSWORD
+from tests.services.replication import orders_pipeline
+from tests.services.tables import add_rows, execute, make_source, make_target, scalar
+from tests.services.warm_spark import WarmSpark, living
+
+pytestmark = pytest.mark.parametrize("ground", [Kind.WARM], indirect=True)
+
+_OTHER_USER = 65534
+_CONNECT = """
+import json, os, socket, sys
+if int(sys.argv[2]):
+    os.setgroups([])
+    os.setuid(int(sys.argv[2]))
+connection = socket.socket(socket.AF_UNIX)
+try:
+    connection.connect(sys.argv[1])
+    connection.sendall(b'{"status": true}\\n')
+    print(len(connection.recv(100)))
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def copy(ground: Ground, name: str, rows: int = 100, **parts: Any) -> dict[str, Any]:
+    """A pipeline with a source and a target of its own."""
+    make_source(ground.dsn, f"{name}_source", rows)
+    make_target(ground.dsn, f"{name}_target")
+    return orders_pipeline(name, source=f"{name}_source", target=f"{name}_target") | parts
+
+
+def count(ground: Ground, name: str) -> int:
+    """Rows in the target of :func:`copy`."""
+    found: int = scalar(ground.dsn, f"SELECT count(*) FROM {name}_target")
+    return found
+
+
+def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def sleepy(ground: Ground, name: str, rows: int, seconds: float) -> dict[str, Any]:
+    """A pipeline whose target takes its time for every batch of 100."""
+    document = copy(ground, name, rows) | {"commit_strategy": {"commit_interval": 100}}
+    slow = f"BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END"
+    execute(
+        ground.dsn,
+        f"CREATE FUNCTION {name}_slow() RETURNS trigger LANGUAGE plpgsql AS $$ {slow} $$",
+        f"CREATE TRIGGER slow AFTER INSERT ON {name}_target FOR EACH STATEMENT EXECUTE FUNCTION {name}_slow()",
+    )
+    return document
+
+
+def test_runs_that_begin_together_start_one_spark_and_later_ones_find_it(ground: Ground, warm: WarmSpark) -> None:
+    warm.stop()
+    documents = [copy(ground, name) for name in ("a", "b", "c")]
+
+    with ThreadPoolExecutor(3) as pool:
+        summaries = list(pool.map(ground.run, documents))
+    pid = warm.state()["pid"]
+    add_rows(ground.dsn, "a_source", 101, 201)
+    ground.run(documents[0])
+
+    assert [summary.records.delivered for summary in summaries] == [100, 100, 100]
+    until(lambda: warm.state()["runs"] == [])
+    told = warm.state()
+    assert (told["pid"], told["runs_served"], count(ground, "a")) == (pid, 4, 200)
+    assert told["sessions"] == 3  # the fourth run used the first one's
+    assert told["memory_bytes"] > 100 << 20
+
+
+def test_nothing_of_a_run_shows_in_a_command_line_and_no_port_is_open_to_others(
+    ground: Ground, warm: WarmSpark
+) -> None:
+    document = sleepy(ground, "secret", 600, 0.3)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ground.run, document)
+        until(lambda: count(ground, "secret") > 0)
+        processes = warm.processes()
+        lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes]
+        assert len(processes) > 3
+        assert not [line for line in lines if PASSWORD.encode() in line or b"secret" in line]
+        assert {address for pid in processes for address in listening(pid)} <= {"127.0.0.1"}
+        assert warm.directory.stat().st_mode & 0o777 == 0o700
+        assert all(told["pipeline"] == "secret" for told in warm.state()["runs"])
+        running.result(120)
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses at which a process listens."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with_socket = str(entry.readlink()) if entry.is_symlink() else ""
+        inodes.add(with_socket.removeprefix("socket:[").removesuffix("]"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                raw = bytes.fromhex(fields[1].partition(":")[0])
+                # IPv4, or an IPv4 address in IPv6 as Java writes it: the last four bytes, in this machine's order.
+                found.add(".".join(str(byte) for byte in reversed(raw[-4:])))
+    return found
+
+
+def test_another_user_gets_no_connection_and_no_answer(ground: Ground, warm: WarmSpark) -> None:
+    ground.run(copy(ground, "mine"))
+    (path,) = warm.directory.glob("*/socket")
+
+    def as_user(uid: int) -> str:
+        command = [sys.executable, "-I", "-c", _CONNECT, str(path), str(uid)]
+        if uid and os.geteuid():
+            command = ["sudo", "-n", *command]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
+    assert as_user(_OTHER_USER) == "PermissionError"
+    opened = [path, *path.parents[:-1]]
+    before = {each: each.stat().st_mode for each in opened}
+    try:
+        for each in opened:
+            if each.stat().st_uid == os.geteuid():
+                each.chmod(0o777)
+        assert as_user(_OTHER_USER) in ("0", "ConnectionResetError", "BrokenPipeError")
+    finally:
+        for each, mode in before.items():
+            each.chmod(mode)
+    assert int(as_user(0)) > 0
+
+
+def test_what_a_killed_spark_left_is_in_nobody_s_way(ground: Ground, warm: WarmSpark) -> None:
+    document = copy(ground, "stale")
+    ground.run(document)
+    (home,) = [path.parent for path in warm.directory.glob("*/socket")]
+    warm.kill()
+    assert (home / "socket").exists()
+
+    add_rows(ground.dsn, "stale_source", 101, 151)
+    summary = ground.run(document)
+
+    assert (summary.records.delivered, count(ground, "stale")) == (50, 150)
+    assert not home.exists()
+    assert len(warm.states()) == 1
+
+
+def test_a_killed_run_ends_alone(ground: Ground, warm: WarmSpark) -> None:
+    victim, other = sleepy(ground, "victim", 3_000, 0.5), sleepy(ground, "other", 8_000, 0.2)
+    engine = make_engine(ground.pipeline(victim))
+
+    with ThreadPoolExecutor(2) as pool:
+        killed = pool.submit(ground.run, victim, engine=engine)
+        goes_on = pool.submit(ground.run, other)
+        until(lambda: count(ground, "victim") > 0 and count(ground, "other") > 0)
+        pid = warm.state()["pid"]
+        engine.kill()
+        with pytest.raises(EngineError, match="Spark was stopped"):
+            killed.result(30)
+        until(lambda: [told["pipeline"] for told in warm.state()["runs"]] == ["other"], 10)
+        summary = goes_on.result(120)
+
+    assert (summary.records.delivered, summary.errors) == (8_000, {})
+    assert warm.state()["pid"] == pid
+    assert count(ground, "victim") < 3_000
+    ground.run(victim)
+    assert count(ground, "victim") == 3_000
+
+
+def test_a_worker_that_dies_costs_others_nothing(ground: Ground, warm: WarmSpark) -> None:
+    good = sleepy(ground, "good", 1_500, 0.2)
+    bad = copy(ground, "bad") | {
+        "transform": {"select": {"id": "id"}, "python": "task", "returns": "id bigint"},
+        "retry": {"rounds": 1, "max_attempts": 1},
+    }
+    execute(ground.dsn, "DROP TABLE bad_target", "CREATE TABLE bad_target (id bigint)")
+
+    def deadly(rows: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return rows
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ground.run, good)
+        until(lambda: count(ground, "good") > 0)
+        lost = ground.run(bad, function=deadly)
+        summary = running.result(120)
+
+    assert (lost.batches_by_state, count(ground, "bad")) == ({"held": 1}, 0)
+    assert (summary.records.delivered, summary.errors) == (1_500, {})
+
+
+def test_it_is_lost_in_a_run_which_goes_on_cold_once(
+    ground: Ground, warm: WarmSpark, caplog: pytest.LogCaptureFixture
+) -> None:
+    document = slow_orders(ground, 2_000)
+
+    with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.WARNING):
+        running = pool.submit(ground.run, document)
+        await_rows(ground)
+        warm.kill()
+        summary = running.result(240)
+
+    assert delivered(ground) == expected(ground)
+    assert summary.route[-1] == "done"
+    assert caplog.text.count("the standing Spark was lost, so this run continues with its own") == 1
+    assert warm.states() == []
+    assert ground.ledger.audit("orders")["ok"]
+
+
+def test_where_none_can_start_a_run_starts_its_own_and_says_why(
+    ground: Ground, warm: WarmSpark, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    document = copy(ground, "cold")
+    warm.stop()
+    refused = tmp_path / "refused"
+    refused.mkdir(mode=0o700)
+    (refused / "ckpt-spark").mkdir()
+    (refused / "ckpt-spark").chmod(0o755)
+
+    with warm.found({"XDG_RUNTIME_DIR": str(refused)}), caplog.at_level(logging.WARNING):
+        summary = ground.run(document)
+
+    assert summary.records.delivered == 100
+    assert "no standing Spark can be used, so this run starts its own" in caplog.text
+    assert "is not a directory of this user with mode 0700" in caplog.text
+
+
+def test_it_ends_when_nobody_needs_it(ground: Ground, warm: WarmSpark) -> None:
+    warm.stop()
+    with warm.found({"AIRFLOW__CKPT__WARM_SPARK_IDLE": "2"}):
+        ground.run(copy(ground, "idle"))
+        processes = warm.processes()
+
+        assert len(processes) > 2
+        assert living(processes) == []
+        assert warm.states() == []
+
+
+def write_function(folder: Path, factor: int) -> None:
+    """A module with a function for ``transform.python``, and another module that it uses."""
+    (folder / "their_factor.py").write_text(f"FACTOR = {factor}\n# {'x' * factor}\n")
+    (folder / "their_functions.py").write_text(
+        "import pyarrow as pa\nfrom their_factor import FACTOR\n\n\n"
+        "def multiply(rows):\n"
+        "    return pa.table({'id': pa.array([n * FACTOR for n in rows.column('id').to_pylist()], pa.int64())})\n"
+    )
+
+
+def test_a_function_that_was_changed_takes_effect_in_the_next_run(
+    ground: Ground, warm: WarmSpark, tmp_path: Path
+) -> None:
+    make_source(ground.dsn, "numbers", 0)
+    execute(ground.dsn, "CREATE TABLE multiplied (id bigint)")
+    document = orders_pipeline("multiply", source="numbers", target="multiplied") | {
+        "transform": {"select": {"id": "id"}, "python": "their_functions:multiply", "returns": "id bigint"},
+    }
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, factor in ((first, 2), (second, 7)):
+        folder.mkdir()
+        write_function(folder, factor)
+
+    def run(folder: Path, at: int) -> list[int]:
+        add_rows(ground.dsn, "numbers", at, at + 1)
+        before = set(execute(ground.dsn, "SELECT id FROM multiplied"))
+        with warm.found({"PYTHONPATH": str(folder)}):
+            ground.run(document)
+        return [row[0] for row in set(execute(ground.dsn, "SELECT id FROM multiplied")) - before]
+
+    assert set(run(first, 1)) == {2}
+    write_function(first, 3)
+    assert run(first, 1009) == [3027]
+    assert run(second, 1013) == [7091]
+    write_function(first, 5)
+    assert run(first, 1019) == [5095]
+
+
+def test_other_static_properties_need_another_spark_which_replaces_the_one_that_waits(
+    ground: Ground, warm: WarmSpark
+) -> None:
+    def changed(name: str, conf: Mapping[str, str]) -> dict[str, Any]:
+        return copy(ground, name) | {"run": {"conf": dict(conf)}}
+
+    warm.stop()
+    with warm.found({"AIRFLOW__CKPT__WARM_SPARK_SERVERS": "2"}):
+        ground.run(changed("plain", {}))
+        plain = warm.state()["pid"]
+        ground.run(changed("of_session", {"spark.sql.execution.arrow.maxRecordsPerBatch": "5000"}))
+        assert warm.state()["pid"] == plain
+        ground.run(changed("one_core", {"spark.master": "local[1]"}))
+        assert len(warm.states()) == 2
+        ground.run(changed("two_cores", {"spark.master": "local[2]"}))
+
+    assert len(warm.states()) == 2
+    assert plain not in [told["pid"] for told in warm.states()]
+    assert [count(ground, name) for name in ("plain", "of_session", "one_core", "two_cores")] == [100] * 4

@@ -1,0 +1,101 @@
+"""Standing drivers in a runtime directory of the tests' own, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
+
+
+class WarmSpark:
+    """The standing drivers that runs in an environment find.
+
+    :param runtime: stands for ``XDG_RUNTIME_DIR``
+    """
+
+    def __init__(self, runtime: Path) -> None:
+        runtime.mkdir(mode=0o700, exist_ok=True)
+        self.directory = runtime / "ckpt-spark"
+        self.environment = {"XDG_RUNTIME_DIR": str(runtime), "AIRFLOW__CKPT__WARM_SPARK": "True"}
+
+    def __enter__(self) -> Self:
+        """Return this; the block's end stops all drivers."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop all drivers."""
+        self.stop()
+
+    @contextmanager
+    def found(self, more: Mapping[str, str] | None = None) -> Iterator[None]:
+        """In the block, runs of this process look for drivers here.
+
+        :param more: further environment variables
+        """
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**self.environment, **(more or {})}.items():
+                patch.setenv(name, value)
+            yield
+
+    def states(self) -> list[dict[str, Any]]:
+        """What each driver tells of itself."""
+        if not self.directory.exists():
+            return []
+        with self.found(), StandingDrivers(create=False) as drivers:
+            return [state.told for state in drivers.states() if state.told is not None]
+
+    def state(self) -> dict[str, Any]:
+        """What the only driver tells of itself."""
+        (found,) = self.states()
+        return found
+
+    def stop(self) -> None:
+        """Stop all drivers at once."""
+        if self.directory.exists():
+            with self.found(), StandingDrivers(create=False) as drivers:
+                drivers.stop(at_once=True)
+
+    def processes(self) -> list[int]:
+        """All processes of the drivers: Java, its Python, the daemon and the workers."""
+        return [pid for told in self.states() for pid in session_of(told["pid"])]
+
+    def kill(self) -> None:
+        """End all processes of the drivers at once."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def session_of(pid: int) -> list[int]:
+    """The living processes of the session to which a process belongs."""
+    session = os.getsid(pid)
+    return [found for found, (state, owner) in _all().items() if owner == session and state not in "ZX"]
+
+
+def living(pids: list[int]) -> list[int]:
+    """Those that still live, after some seconds if need be."""
+    deadline = time.monotonic() + 15
+    while left := [pid for pid in pids if _all().get(pid, ("X", 0))[0] not in "ZX"]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return left
+
+
+def _all() -> dict[int, tuple[str, int]]:
+    """State and session of every process."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                found[int(entry.name)] = (fields[0], int(fields[3]))
+    return found
