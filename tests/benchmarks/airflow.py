@@ -179,7 +179,11 @@ def _train(archives: Path) -> float:
     started = time.monotonic()
     subprocess.run(
         [sys.executable, "-c", f"from {_TRAINING} import create_archive; create_archive()"],
-        env={**os.environ, "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives)},
+        env={
+            **os.environ,
+            "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives),
+            "TMPDIR": str(archives.parent),  # it waits for the end of runs whose directories are beside its own
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=True,

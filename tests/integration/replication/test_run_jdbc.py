@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute
+from airflow_provider_ckpt.engines.factory import make_engine
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.replication.actions.dead_letters import make_action
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store, recover
@@ -29,6 +31,7 @@ from tests.services.postgres import PostgresServer, through
 from tests.services.proxy import Break, Proxy
 from tests.services.replication import DATABASE, Replication, make_ledger
 from tests.services.tables import add_rows, execute, scalar
+from tests.services.warm_spark import WarmSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +77,17 @@ def test_spark_that_is_started_for_the_run_has_the_driver(bought: Replication) -
     summary = replicate(bought.setup(), SubmitEngine(bought.pipeline))
 
     assert summary.records == Counts(1000, 1000, 0, 0)
+    assert books(bought) == []
+
+
+def test_spark_that_stays_has_the_driver_and_reads_on_in_the_next_run(bought: Replication, tmp_path: Path) -> None:
+    with WarmSpark(tmp_path / "runtime") as warm, warm.found():
+        first = replicate(bought.setup(), make_engine(bought.pipeline))
+        add_rows(bought.dsn, "orders", 1001, 1251)
+        again = replicate(bought.setup(), make_engine(bought.pipeline))
+
+        assert (first.records, again.records) == (Counts(1000, 1000, 0, 0), Counts(250, 250, 0, 0))
+        assert warm.state()["sessions"] == 1
     assert books(bought) == []
 
 
