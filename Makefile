@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format crash chaos formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs package lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format chaos formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -64,10 +64,7 @@ format: setup ## Let ruff put the code in order
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-crash: setup postgres java ## Kill everything at 20 moments, count what is lost or doubled; writes build/crash/summary.json
-	@$(PY) -m tests.chaos.crash
-
-chaos: setup postgres java kafka ## Strike 1,000 times at all pairs of connectors, in at most 90 minutes; writes build/chaos/summary.json
+chaos: setup postgres java kafka ## Strike 1,000 times at all pairs of connectors and kill 20 runs, in at most 90 minutes; writes build/chaos/summary.json
 	@$(PY) -m tests.chaos.chaos
 
 formal: setup postgres java ## Prove it: the core searched, the protocol by TLC, mutants; writes build/formal/summary.json

@@ -1,12 +1,17 @@
-"""Kills, pauses and resets what replications stand on at random moments, over all pairs of connectors, and counts.
+"""Kill, pause and reset everything that replications rest on at random moments, and count what was lost or doubled.
 
-``python -m tests.chaos.chaos [--points 1000] [--minutes 90] [--seed N] [--pair kafka-kafka …]``: pipelines of 1,000
-records, good, bad and filtered, in batches of ten run in a warm Spark until all is settled; meanwhile its workers and
-their daemon get SIGKILL, connections are reset, sessions ended, servers paused and killed; one point in fifteen kills a
-driver, a process of its own with Spark in it. Then target, dead letters and receipts must agree with the source. At
-last each pair is deceived in every way that ``havoc/deceptions.py`` knows: told or equal, never neither. Writes
-``build/chaos/summary.json``; exit status 1 for anything lost, doubled or out of order, any receipt whose sum is wrong,
-or fewer points than asked for. Evidence of a fault is in ``build/chaos/failures``.
+``python -m tests.chaos.chaos [--points 1000] [--minutes 90] [--kills 20] [--seed N] [--pair kafka-kafka …]``:
+
+- Crash points, on all pairs of connectors: pipelines of 1,000 records, good, bad and filtered, in batches of ten run in
+  a warm Spark until all is settled. Meanwhile its workers and their daemon get SIGKILL, connections are reset, sessions
+  ended, servers paused and killed; one point in fifteen kills a driver, a process of its own with Spark in it. Then
+  target, dead letters and receipts must agree with the source.
+- Disturbances: each pair's surroundings are changed in every way that ``crash_points/disturbances.py`` lists. The next
+  run either reports the change or repairs it.
+- Process kills: ``airflow ckpt run`` is killed as a whole or in part, see ``process_kills/kill_runs.py``.
+
+Writes ``build/chaos/summary.json``; exit status 1 for anything lost, doubled or out of order, any receipt whose sum is
+wrong, or fewer points or kills than asked for. Evidence of a fault is in ``build/chaos/failures``.
 """
 
 from __future__ import annotations
@@ -23,12 +28,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.assurance import is_whole, record
-from tests.chaos.havoc.act import Report
-from tests.chaos.havoc.campaign import FAILURES, Campaign, Plan, Tally, shortcomings
-from tests.chaos.havoc.deceptions import play_all
-from tests.chaos.havoc.driver import PRELOADED
-from tests.chaos.havoc.ground import Ground
-from tests.chaos.havoc.pairs import PAIRS
+from tests.chaos.crash_points.campaign import FAILURES, Campaign, Plan, Tally, shortcomings
+from tests.chaos.crash_points.disturbances import play_all
+from tests.chaos.crash_points.driver_process import PRELOADED
+from tests.chaos.crash_points.pairs import PAIRS
+from tests.chaos.crash_points.servers import Servers
+from tests.chaos.crash_points.trial import Report
+from tests.chaos.process_kills import kill_runs
 
 FOLDER = Path("build/chaos")
 _A_LINE_EVERY = 20.0
@@ -38,7 +44,7 @@ Tell = Callable[[Report, Tally], None]
 
 @contextmanager
 def progress(points: int) -> Iterator[Tell]:
-    """A bar on a terminal, else a line now and then; an act with faults always gets one.
+    """A bar on a terminal, else a line now and then; a trial with faults always gets one.
 
     :param points: how many are to come
     """
@@ -94,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seed", type=int, default=int(time.time()), help="draws all that is random (default: the time)"
     )
+    parser.add_argument("--kills", type=int, default=20, help="how many runs to kill as processes (default: 20)")
     parser.add_argument("--pair", action="append", choices=names, help="only this pair; may be given several times")
     options = parser.parse_args(arguments)
     pairs = [pair for pair in PAIRS if not options.pair or str(pair) in options.pair]
@@ -103,24 +110,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True)
     print(f"seed {plan.seed}", flush=True)
     logging.basicConfig(filename=folder / "runs.log", level=logging.INFO, format="%(asctime)s %(message)s")
-    with Ground(folder / "data") as ground:
+    with Servers(folder / "data") as servers:
         with _errors_to(folder / "spark.log"):
             spark = local_session(PRELOADED)
         with progress(plan.points) as tell:
-            summary = Campaign(ground, spark, folder, plan, tell=tell).run()
-        outcomes = play_all(ground, spark, pairs, plan.seed, tell=lambda outcome: print(outcome, flush=True))
-        summary["deceptions"] = [outcome.to_json() for outcome in outcomes]
-        summary["told_or_equal"] = f"{sum(not outcome.faults for outcome in outcomes)} of {len(outcomes)} deceptions"
+            summary = Campaign(servers, spark, folder, plan, tell=tell).run()
+        outcomes = play_all(servers, spark, pairs, plan.seed, tell=lambda outcome: print(outcome, flush=True))
+        summary["disturbances"] = [outcome.to_json() for outcome in outcomes]
+        summary["told_or_equal"] = f"{sum(not outcome.faults for outcome in outcomes)} of {len(outcomes)} disturbances"
         spark.stop()
+    summary["process_kills"] = killed = kill_runs.run(options.kills, folder / "process_kills", seed=plan.seed)
     missed = shortcomings(summary) + [f"{found.name}: {'; '.join(found.faults)}" for found in outcomes if found.faults]
+    missed += [f"{moment}: {'; '.join(faults)}" for moment, faults in killed["faults"].items()]
+    if killed["moments"] != options.kills:
+        missed.append(f"{killed['moments']} of {options.kills} runs were killed")
     summary["shortcomings"] = missed
     (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     if not missed:
         shutil.rmtree(folder / "data")
-    brief = ("crash_points", "lost", "doubled_on_transactional", "told_or_equal", "by_kind", "seconds", "seed")
+    summary["killed_processes"] = killed["kills"]
+    brief = (
+        "crash_points",
+        "lost",
+        "doubled_on_transactional",
+        "told_or_equal",
+        "by_kind",
+        "killed_processes",
+        "seconds",
+        "seed",
+    )
     if is_whole(parser, options):
-        record("chaos", {name: summary[name] for name in brief} | {"failures": missed})
-    print(json.dumps({name: summary[name] for name in brief}, indent=2))
+        record("chaos", brief | {"failures": missed})
+    print(json.dumps(brief, indent=2))
     print("\n".join(missed) or "nothing lost, nothing doubled, every sum adds up")
     print(f"{FOLDER}/summary.json" + (f"; evidence: {FOLDER}/{FAILURES}" if summary["faults"] else ""))
     return 1 if missed else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.havoc.ground import Ground
+from tests.chaos.crash_points.servers import Servers
 from tests.formal.traces import complaints, recording
 from tests.services.jdbc import H2Server, drivers
 from tests.services.spark import local_session
@@ -41,10 +41,10 @@ def h2() -> Iterator[H2Server]:
 
 
 @pytest.fixture(scope="session")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """A PostgreSQL server and a Kafka broker behind proxies, to be killed and paused at will."""
-    with Ground(tmp_path_factory.mktemp("ground")) as ground:
-        yield ground
+    with Servers(tmp_path_factory.mktemp("servers")) as servers:
+        yield servers
 
 
 @pytest.fixture(autouse=True)

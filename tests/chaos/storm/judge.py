@@ -9,8 +9,8 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from tests.chaos.storm.evidence import VIOLATION, Evidence, Fault
 from tests.chaos.storm.journal import LOOK, Entry
 from tests.chaos.storm.judge_answers import judge_answers
+from tests.chaos.storm.judge_events import Trail
 from tests.chaos.storm.judge_state import judge_state
-from tests.chaos.storm.judge_trail import Trail
 
 Seen = tuple[int, int]
 """A generation and the checkpoint in it."""

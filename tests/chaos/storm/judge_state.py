@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from tests.chaos.storm.evidence import LOST, STALE_ACCEPTED, VIOLATION, Evidence, Fault, Row
 from tests.chaos.storm.journal import LOOK, Entry
-from tests.chaos.storm.judge_trail import Trail
+from tests.chaos.storm.judge_events import Trail
 from tests.chaos.storm.stale import POISON
 
 Place = tuple[int, str]

@@ -22,7 +22,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord
 from airflow_provider_ckpt.replication import owner as owners
-from tests.chaos.storm import people
+from tests.chaos.storm import users
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.journal import Answer, Expect
 from tests.chaos.storm.lanes import Lanes, a_policy
@@ -181,7 +181,7 @@ class Run:
         """Apply what people have stored, or carry out an act of our own."""
         if self.random.random() < 0.6:
             return self.apply_stored_actions(behind_fence=False)
-        act = people.an_act(self.partitions, self.random, behind_fence=False)
+        act = users.an_act(self.partitions, self.random, behind_fence=False)
         return self._still(self.commands.act_under_lease(self.lease, act)) and self.look()
 
     def keep(self) -> bool:

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
 from airflow_provider_ckpt.replication import owner as owners
-from tests.chaos.storm import defects, people
+from tests.chaos.storm import defects, users
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.journal import Is, Journal
 from tests.chaos.storm.lanes import Lanes
@@ -51,7 +51,7 @@ class Worker:
         pipeline = self._random.choice(list(PIPELINES))
         dice = self._random.random()
         if dice < 0.12:
-            people.a_person(self._commands, pipeline, self._random)
+            users.a_person(self._commands, pipeline, self._random)
         elif dice < 0.24 and self._graves:
             Zombie(self._commands, self._random.choice(self._graves), self._random).stir()
         elif dice < 0.30:
@@ -77,7 +77,7 @@ class Worker:
         if run is None:
             return
         if run.open() and run.partitions:
-            act = people.an_act(run.partitions, self._random, behind_fence=True)
+            act = users.an_act(run.partitions, self._random, behind_fence=True)
             stop = self._random.random() < 0.1
             self._commands.act_under_lease(run.lease, Action(ActionKind.FORCE_STOP) if stop else act)
         self._end(run)

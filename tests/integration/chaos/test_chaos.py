@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.havoc.campaign import Campaign, Plan, shortcomings
-from tests.chaos.havoc.ground import Ground
-from tests.chaos.havoc.pairs import PAIRS, Pair
+from tests.chaos.crash_points.campaign import Campaign, Plan, shortcomings
+from tests.chaos.crash_points.pairs import PAIRS, Pair
+from tests.chaos.crash_points.servers import Servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,11 +19,11 @@ POINTS = 3
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_no_crash_point_loses_or_doubles_anything(
-    spark: SparkSession, ground: Ground, tmp_path: Path, pair: Pair
+    spark: SparkSession, servers: Servers, tmp_path: Path, pair: Pair
 ) -> None:
     plan = Plan(POINTS, minutes=20, seed=7, pairs=[pair])
 
-    summary = Campaign(ground, spark, tmp_path, plan).run()
+    summary = Campaign(servers, spark, tmp_path, plan).run()
 
     assert shortcomings(summary) == []
     assert summary["crash_points"] >= POINTS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.receipt import Receipt
-from tests.chaos.havoc.run_spec import Errand
+from tests.chaos.crash_points.run_spec import RunSpec
 from tests.integration.connectors.kafka.kafka_sink_support import Stored, stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, put
 from tests.services.kafka import KafkaBroker
@@ -60,9 +60,9 @@ class Copying:
         """The target's values, partition by partition."""
         return [record.value for record in stored(self.broker, self.target, isolation)]
 
-    def errand(self) -> Errand:
+    def run_spec(self) -> RunSpec:
         """The same for a process of its own."""
-        return Errand(self.replication.document, sqlalchemy_url(self.ledger_dsn), self.replication.others)
+        return RunSpec(self.replication.document, sqlalchemy_url(self.ledger_dsn), self.replication.others)
 
     def receipts(self) -> list[Receipt]:
         """All that the sink holds."""

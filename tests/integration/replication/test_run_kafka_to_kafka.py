@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
-from tests.chaos.havoc.ground import Ground
+from tests.chaos.crash_points.servers import Servers
 from tests.integration.connectors.kafka.kafka_sink_support import stored
 from tests.integration.connectors.kafka.kafka_support import alter, by_sasl
 from tests.integration.replication.copying import Copying, make_copying
@@ -93,13 +93,13 @@ def test_a_bad_message_goes_to_the_dead_letter_topic_and_is_found_there(copying:
     assert list(kept.dead_letter.original_headers) == [("own", b"1")]
 
 
-def test_messages_that_never_arrive_are_an_outage_and_no_dead_letters(spark: SparkSession, ground: Ground) -> None:
-    with make_copying(spark, ground.kafka, ground.postgres) as copying:
+def test_messages_that_never_arrive_are_an_outage_and_no_dead_letters(spark: SparkSession, servers: Servers) -> None:
+    with make_copying(spark, servers.kafka, servers.postgres) as copying:
         soon = copying.patient(**{"message.timeout.ms": 700})
         soon = soon.changed(retry={"max_attempts": 2, "rounds": 2, "initial_delay_ms": 1})
         values = [f"a{n:02}".encode() for n in range(30)]
         soon.put(values, key=b"k")
-        sprung = ground.stream.trap(rb"a15", how=Break.BEFORE, lasting=True)
+        sprung = servers.stream.trap(rb"a15", how=Break.BEFORE, lasting=True)
 
         with pytest.raises(CkptError, match="Nothing was lost") as failed:
             soon.replication.run()
@@ -107,7 +107,7 @@ def test_messages_that_never_arrive_are_an_outage_and_no_dead_letters(spark: Spa
         assert sprung.is_set()
         assert (failed.value.type, failed.value.recoverable) == (ErrorType.KAFKA_PRODUCER, True)
         assert (soon.delivered(), soon.checkpoint) == (values[:10], 10)
-        ground.calm()
+        servers.calm()
         assert soon.replication.run().records == Counts(20, 20, 0, 0)
         assert (soon.delivered(), soon.checkpoint) == (values, 30)
         assert stored(soon.broker, soon.dead_letter_topic) == []

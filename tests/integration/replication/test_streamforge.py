@@ -24,8 +24,8 @@ from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.engine_protocol import Check
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
-from tests.chaos.havoc.driver import Driver, Part
-from tests.chaos.havoc.ground import Ground
+from tests.chaos.crash_points.driver_process import Driver, Part
+from tests.chaos.crash_points.servers import Servers
 from tests.integration.connectors.kafka.kafka_support import alter
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.postgres import through
@@ -77,18 +77,18 @@ class Eventful(SessionEngine):
 
 
 @pytest.fixture
-def copying(spark: SparkSession, ground: Ground) -> Iterator[Copying]:
+def copying(spark: SparkSession, servers: Servers) -> Iterator[Copying]:
     """A copy of a topic by batches of a hundred, with broker and ledger behind proxies; it gives up soon."""
-    dsn = through(ground.books, ground.postgres.new_database())
-    with make_copying(spark, ground.kafka, ground.postgres, ledger_dsn=dsn) as made:
+    dsn = through(servers.books, servers.postgres.new_database())
+    with make_copying(spark, servers.kafka, servers.postgres, ledger_dsn=dsn) as made:
         soon = made.patient(**{"message.timeout.ms": 700, "topic.metadata.propagation.max.ms": 500})
         yield soon.changed(commit_strategy={"commit_interval": len(BATCH)})
-        ground.calm()
+        servers.calm()
 
 
-def stuck(ground: Ground) -> Happening:
+def stuck(servers: Servers) -> Happening:
     """What a lane's transaction sends next never arrives: a failure of the moment, and of the sink as a whole."""
-    return lambda: ground.stream.trap(PRODUCE, how=Break.HOLD)
+    return lambda: servers.stream.trap(PRODUCE, how=Break.HOLD)
 
 
 def run(copying: Copying, before: Mapping[int, Happening], owner: str | None = None) -> RunSummary:
@@ -104,10 +104,10 @@ def settled_once(copying: Copying) -> None:
     assert copying.replication.ledger.audit(copying.pipeline)["ok"]
 
 
-def test_scenario_1_produce_failure_transient(copying: Copying, ground: Ground) -> None:
+def test_scenario_1_produce_failure_transient(copying: Copying, servers: Servers) -> None:
     copying.put(BATCH, key=b"k")
 
-    summary = run(copying, {1: stuck(ground)})
+    summary = run(copying, {1: stuck(servers)})
 
     assert (summary.records, summary.errors) == (Counts(100, 100, 0, 0), {"KafkaProducer": 1})
     assert (copying.delivered(), copying.checkpoint) == (BATCH, 100)
@@ -132,12 +132,12 @@ def test_scenario_2_produce_failure_exhausted(copying: Copying) -> None:
     assert "too large" in dead_letter.header["x-ckpt-error"]
 
 
-def test_scenario_2_a_sink_that_takes_nothing_exhausts_no_message(copying: Copying, ground: Ground) -> None:
+def test_scenario_2_a_sink_that_takes_nothing_exhausts_no_message(copying: Copying, servers: Servers) -> None:
     """The document's full queue: an outage of the sink as a whole, which must not flood the dead letters."""
     copying.put(BATCH, key=b"k")
 
     with pytest.raises(CkptError) as failed:
-        run(copying, dict.fromkeys((1, 2, 3), stuck(ground)))
+        run(copying, dict.fromkeys((1, 2, 3), stuck(servers)))
 
     assert (failed.value.type, failed.value.is_outage) == (ErrorType.KAFKA_PRODUCER, True)
     assert (copying.delivered(), copying.dead_letters(), copying.checkpoint) == ([], [], 0)
@@ -152,10 +152,10 @@ def test_scenario_2_a_sink_that_takes_nothing_exhausts_no_message(copying: Copyi
     ids=["broken off inside", "the commit is lost", "the answer is lost"],
 )
 def test_scenario_3_commit_failure_transient(
-    copying: Copying, ground: Ground, texts: tuple[bytes, ...], how: Break
+    copying: Copying, servers: Servers, texts: tuple[bytes, ...], how: Break
 ) -> None:
     copying.put(BATCH, key=b"k")
-    failed = ground.books.trap(*texts, how=how)
+    failed = servers.books.trap(*texts, how=how)
 
     copying.replication.run()
 
@@ -164,14 +164,14 @@ def test_scenario_3_commit_failure_transient(
     assert {receipt.attempt for receipt in copying.receipts()} == {1}
 
 
-def test_scenario_4_commit_failure_exhausted(copying: Copying, ground: Ground) -> None:
+def test_scenario_4_commit_failure_exhausted(copying: Copying, servers: Servers) -> None:
     """The document expects messages 100 to 199 twice; here the next run finds their receipts."""
     copying.put(BATCH, key=b"k")
-    failed = ground.books.trap(SETTLING, how=Break.BEFORE, refuse=True)
+    failed = servers.books.trap(SETTLING, how=Break.BEFORE, refuse=True)
 
     with pytest.raises(OffsetCommitError, match="in 3 attempts"):
         run(copying, {}, "the consumer")
-    ground.books.accept()
+    servers.books.accept()
     assert failed.is_set()
     assert (copying.delivered(), copying.checkpoint) == (BATCH, 0)
     again = run(copying, {}, "the consumer")
@@ -180,14 +180,14 @@ def test_scenario_4_commit_failure_exhausted(copying: Copying, ground: Ground) -
     settled_once(copying)
 
 
-def test_scenario_5_crash_after_produce_before_commit(copying: Copying, ground: Ground, tmp_path: Path) -> None:
+def test_scenario_5_crash_after_produce_before_commit(copying: Copying, servers: Servers, tmp_path: Path) -> None:
     """The document expects messages 100 to 199 twice; here the next run finds their receipts."""
     copying.put(BATCH, key=b"k")
     log = tmp_path / "driver.log"
     with closing(Driver(log)) as driver:
         assert driver.wait(), log.read_text()
-        about_to_commit = ground.books.trap(SETTLING, how=Break.HOLD)
-        driver.give(copying.errand())
+        about_to_commit = servers.books.trap(SETTLING, how=Break.HOLD)
+        driver.give(copying.run_spec())
         assert about_to_commit.wait(60), log.read_text()
         assert driver.kill(Part.ALL)
     assert (copying.delivered(), copying.checkpoint) == (BATCH, 0)
@@ -249,10 +249,10 @@ def test_scenario_7_rebalance_during_processing(copying: Copying) -> None:
     assert copying.replication.ledger.audit(copying.pipeline)["ok"]
 
 
-def test_at_least_once_with_produce_retry(copying: Copying, ground: Ground) -> None:
+def test_at_least_once_with_produce_retry(copying: Copying, servers: Servers) -> None:
     copying.put([b"test"])
 
-    run(copying, dict.fromkeys((1, 2), stuck(ground)))
+    run(copying, dict.fromkeys((1, 2), stuck(servers)))
 
     assert [receipt.attempt for receipt in copying.receipts()] == [3]
     assert copying.delivered() == [b"test"]
@@ -270,11 +270,11 @@ def test_bad_message_goes_to_dlq(copying: Copying) -> None:
     assert copying.delivered() == []
 
 
-def test_commit_failure_causes_duplicate(copying: Copying, ground: Ground) -> None:
+def test_commit_failure_causes_duplicate(copying: Copying, servers: Servers) -> None:
     """Two in the document, which commits an offset after it has produced; one here, where the receipt is with it."""
     copying = copying.changed(retry={"max_attempts": 1})
     copying.put(BATCH, key=b"k")
-    ground.books.trap(SETTLING, how=Break.BEFORE)
+    servers.books.trap(SETTLING, how=Break.BEFORE)
 
     with pytest.raises(OffsetCommitError):
         copying.replication.run()

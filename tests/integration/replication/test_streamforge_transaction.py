@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.receipt import Counts
-from tests.chaos.havoc.ground import Ground
+from tests.chaos.crash_points.servers import Servers
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.proxy import Break
 
@@ -26,16 +26,16 @@ END_TRANSACTION = rb"^....\x00\x1a"
 
 
 @pytest.fixture
-def copying(spark: SparkSession, ground: Ground) -> Iterator[Copying]:
+def copying(spark: SparkSession, servers: Servers) -> Iterator[Copying]:
     """A copy of a topic by way of the proxy; who gets no answer gives up soon."""
-    with make_copying(spark, ground.kafka, ground.postgres) as made:
+    with make_copying(spark, servers.kafka, servers.postgres) as made:
         made.put(BATCH, key=b"k")
         yield made.patient(**{"transaction.timeout.ms": 3000, "socket.timeout.ms": 1000, "retries": 2})
-        ground.calm()
+        servers.calm()
 
 
-def test_scenario_3_commit_failure_transient(copying: Copying, ground: Ground) -> None:
-    unanswered = ground.stream.trap(END_TRANSACTION, how=Break.AFTER)
+def test_scenario_3_commit_failure_transient(copying: Copying, servers: Servers) -> None:
+    unanswered = servers.stream.trap(END_TRANSACTION, how=Break.AFTER)
 
     summary = copying.replication.run()
 
@@ -44,12 +44,12 @@ def test_scenario_3_commit_failure_transient(copying: Copying, ground: Ground) -
     assert copying.delivered() == BATCH
 
 
-def test_scenario_4_commit_failure_exhausted(copying: Copying, ground: Ground) -> None:
-    unanswered = ground.stream.trap(END_TRANSACTION, how=Break.AFTER, refuse=True)
+def test_scenario_4_commit_failure_exhausted(copying: Copying, servers: Servers) -> None:
+    unanswered = servers.stream.trap(END_TRANSACTION, how=Break.AFTER, refuse=True)
 
     with pytest.raises(CkptError) as halted:
         copying.replication.run()
-    ground.stream.accept()
+    servers.stream.accept()
     again = copying.replication.run()
 
     assert unanswered.is_set()

@@ -1,17 +1,15 @@
-"""Kills a replication at many moments, runs it again, and counts what was lost or doubled.
+"""Kill a replication at many moments, run it again, and count what was lost or doubled.
 
-``python -m tests.chaos.crash [--moments 20] [--at-once 2]``: 200,000 rows in 100 micro-batches, PostgreSQL to
-PostgreSQL, by ``airflow ckpt run`` as a process of its own. At each moment the driver JVM, a Python worker, the task's
-process or all of them get SIGKILL; nothing of Spark may be left; a plain re-run must succeed; then table, receipts and
-ledger must agree. Writes ``build/crash/summary.json``. The target is slowed by 30 ms a batch (see ``scene.py``).
+200,000 rows in 100 micro-batches, PostgreSQL to PostgreSQL, by ``airflow ckpt run`` as a process of its own. At each
+moment the driver JVM, a Python worker, the task's process or all of them get SIGKILL; nothing of Spark may be left; a
+plain run afterwards must succeed; then table, receipts and ledger must agree. The target is slowed by 30 ms a batch
+(see ``command_runs.py``).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.evidence import Findings, gather, judge
-from tests.chaos.moments import Kind, Moment, When, plan
-from tests.chaos.scene import BATCHES, ROWS, SOURCE, Act, Scene
+from tests.chaos.process_kills.command_runs import BATCHES, ROWS, SOURCE, CommandRun, CommandRuns
+from tests.chaos.process_kills.kill_times import KillTime, Kind, When, plan
 from tests.services.postgres import PostgresServer
 from tests.services.processes import Process, Role, gone, kill, marked, new_token
 
-SUMMARY = Path("build/crash/summary.json")
 _PATIENCE = 240.0
 _GONE_SECONDS = 10.0
 _PAUSE = 0.004
@@ -40,7 +37,7 @@ class MissedError(Exception):
 class Report:
     """The findings of one crash.
 
-    :param moment: what was killed, and when
+    :param kill_time: what was killed, and when
     :param killed: what got the signal
     :param receipts: how many batches were committed when the killed run had ended
     :param status: exit status of the killed run; negative: the signal
@@ -48,7 +45,7 @@ class Report:
     :param findings: after the re-run
     """
 
-    moment: Moment
+    kill_time: KillTime
     killed: list[str] = field(default_factory=list)
     receipts: int = 0
     status: int = 0
@@ -60,41 +57,41 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict."""
-        return {**asdict(self), "moment": str(self.moment)}
+        return {**asdict(self), "moment": str(self.kill_time)}
 
 
-def crash(scene: Scene, moment: Moment) -> Report:
+def crash(command_runs: CommandRuns, kill_time: KillTime) -> Report:
     """Play a moment; again with a fresh pipeline if the run was over before the moment came."""
     for attempt in range(_TRIES):
         try:
-            return _crash(scene, moment)
+            return _crash(command_runs, kill_time)
         except MissedError as missed:
-            _say(f"{moment}: missed ({missed})")
+            _say(f"{kill_time}: missed ({missed})")
             if attempt + 1 == _TRIES:
-                return Report(moment, faults=[f"missed {_TRIES} times: {missed}"])
+                return Report(kill_time, faults=[f"missed {_TRIES} times: {missed}"])
     raise AssertionError("unreachable")
 
 
-def _crash(scene: Scene, moment: Moment) -> Report:
+def _crash(command_runs: CommandRuns, kill_time: KillTime) -> Report:
     started = time.monotonic()
-    act = scene.act(moment)
-    report = Report(moment)
-    if moment.when is When.TAKEOVER:
-        _kill_once(act, report, Kind.ALL, lambda _: act.receipts() >= BATCHES * 2 // 5)
+    command_run = command_runs.command_run(kill_time)
+    report = Report(kill_time)
+    if kill_time.when is When.TAKEOVER:
+        _kill_once(command_run, report, Kind.ALL, lambda _: command_run.receipts() >= BATCHES * 2 // 5)
         _check_gone(report)
-    with act.ledger() as ledger:
-        due = _trigger(act, moment, ledger)
-        _kill_once(act, report, moment.kind, due)
+    with command_run.ledger() as ledger:
+        due = _trigger(command_run, kill_time, ledger)
+        _kill_once(command_run, report, kill_time.kind, due)
         _check_gone(report)
-        report.receipts = act.receipts()
-        _rerun(act, report)
-        report.findings = judge(gather(scene.dsn, ledger, act.pipeline, SOURCE, act.target))
+        report.receipts = command_run.receipts()
+        _rerun(command_run, report)
+        report.findings = judge(gather(command_runs.dsn, ledger, command_run.pipeline, SOURCE, command_run.target))
         report.faults += report.findings.faults
     report.seconds = round(time.monotonic() - started, 1)
     return report
 
 
-def _trigger(act: Act, moment: Moment, ledger: Any) -> Callable[[str], bool]:
+def _trigger(command_run: CommandRun, kill_time: KillTime, ledger: Any) -> Callable[[str], bool]:
     """Return a function that tells, given the run's token, whether the moment has come."""
 
     def roles(token: str) -> set[Role]:
@@ -104,13 +101,13 @@ def _trigger(act: Act, moment: Moment, ledger: Any) -> Callable[[str], bool]:
         When.SECONDS: lambda _: True,
         When.SPARK: lambda token: Role.DRIVER in roles(token),
         When.WORKER: lambda token: Role.WORKER in roles(token),
-        When.BATCHES: lambda _: act.receipts() >= moment.amount,
-        When.RECEIPTED: lambda _: act.receipts() >= BATCHES,
-        When.SETTLED: lambda _: act.committed(ledger) > ROWS,
-        When.TAKEOVER: lambda _: act.epoch(ledger) >= 2,
+        When.BATCHES: lambda _: command_run.receipts() >= kill_time.amount,
+        When.RECEIPTED: lambda _: command_run.receipts() >= BATCHES,
+        When.SETTLED: lambda _: command_run.committed(ledger) > ROWS,
+        When.TAKEOVER: lambda _: command_run.epoch(ledger) >= 2,
     }
-    condition = conditions[moment.when]
-    delay = 0.0 if moment.when is When.BATCHES else moment.amount
+    condition = conditions[kill_time.when]
+    delay = 0.0 if kill_time.when is When.BATCHES else kill_time.amount
 
     def due(token: str) -> bool:
         if not condition(token):
@@ -121,16 +118,18 @@ def _trigger(act: Act, moment: Moment, ledger: Any) -> Callable[[str], bool]:
     return due
 
 
-def _kill_once(act: Act, report: Report, kind: Kind, due: Callable[[str], bool]) -> None:
+def _kill_once(command_run: CommandRun, report: Report, kind: Kind, due: Callable[[str], bool]) -> None:
     """Start the run, wait for the moment, kill, and wait for the run's end."""
     token = new_token()
-    with (act.file.parent / "run.log").open("ab") as log:
-        task = act.command.start("run", str(act.file), "-o", "json", token=token, out=subprocess.DEVNULL, log=log)
+    with (command_run.file.parent / "run.log").open("ab") as log:
+        task = command_run.command.start(
+            "run", str(command_run.file), "-o", "json", token=token, out=subprocess.DEVNULL, log=log
+        )
     try:
         deadline = time.monotonic() + _PATIENCE
         while not due(token):
             if task.poll() is not None or time.monotonic() > deadline:
-                raise MissedError(f"the run ended with {task.poll()} before; see {act.file.parent / 'run.log'}")
+                raise MissedError(f"the run ended with {task.poll()} before; see {command_run.file.parent / 'run.log'}")
             time.sleep(_PAUSE)
         report.killed += [_name(process) for process in _kill(kind, task.pid, token)]
         report.status = task.wait(_PATIENCE)
@@ -171,9 +170,9 @@ def _check_gone(report: Report) -> None:
         report.faults.append(f"{len(report.leftovers)} processes outlived the run")
 
 
-def _rerun(act: Act, report: Report) -> None:
-    done = act.command.run("run", str(act.file), "-o", "json", seconds=_PATIENCE)
-    with (act.file.parent / "run.log").open("a") as log:
+def _rerun(command_run: CommandRun, report: Report) -> None:
+    done = command_run.command.run("run", str(command_run.file), "-o", "json", seconds=_PATIENCE)
+    with (command_run.file.parent / "run.log").open("a") as log:
         log.write(done.stderr)
     if done.returncode:
         report.faults.append(f"the re-run ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
@@ -182,30 +181,29 @@ def _rerun(act: Act, report: Report) -> None:
     report.rerun = {name: summary[name] for name in ("epoch", "batches", "records", "spark_started", "seconds")}
 
 
-def run(count: int = 20, at_once: int = 2, folder: Path = SUMMARY.parent, seed: int = 1) -> dict[str, Any]:
-    """Play all moments and write the summary.
+def run(count: int, folder: Path, *, at_once: int = 2, seed: int = 1) -> dict[str, Any]:
+    """Kill a run at each planned moment.
 
-    :param count: how many moments
-    :param at_once: how many are played at the same time
-    :param folder: where logs and ``summary.json`` go
-    :returns: the summary
+    :param count: number of moments
+    :param folder: folder of the logs, made if it does not exist
+    :param at_once: number of runs at the same time
+    :param seed: draws the moments beyond the twenty planned ones
+    :return: the summary, as JSON values
     """
     started = time.monotonic()
-    folder = folder.absolute()
     moments = plan(count, BATCHES, seed)
     with PostgresServer() as server, ThreadPoolExecutor(at_once) as pool:
-        scene = Scene(server, folder)
-        reports = list(pool.map(lambda moment: _told(scene, moment), moments))
-    summary = _summary(reports, time.monotonic() - started)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / SUMMARY.name).write_text(json.dumps(summary, indent=2) + "\n")
-    return summary
+        command_runs = CommandRuns(server, folder)
+        reports = list(pool.map(lambda kill_time: _told(command_runs, kill_time), moments))
+    return _summary(reports, time.monotonic() - started)
 
 
-def _told(scene: Scene, moment: Moment) -> Report:
-    report = crash(scene, moment)
+def _told(command_runs: CommandRuns, kill_time: KillTime) -> Report:
+    report = crash(command_runs, kill_time)
     said = "; ".join(report.faults) or "nothing lost, nothing doubled"
-    _say(f"{moment}: {report.receipts} of {BATCHES} batches were committed, then re-run: {said} ({report.seconds} s)")
+    _say(
+        f"{kill_time}: {report.receipts} of {BATCHES} batches were committed, then re-run: {said} ({report.seconds} s)"
+    )
     return report
 
 
@@ -215,8 +213,8 @@ def _summary(reports: Sequence[Report], seconds: float) -> dict[str, Any]:
         "moments": len(hits),
         "lost": sum(report.findings.lost for report in reports),
         "doubled": sum(report.findings.doubled for report in reports),
-        "kills": {kind.value: sum(report.moment.kind is kind for report in hits) for kind in Kind},
-        "faults": {str(report.moment): report.faults for report in reports if report.faults},
+        "kills": {kind.value: sum(report.kill_time.kind is kind for report in hits) for kind in Kind},
+        "faults": {str(report.kill_time): report.faults for report in reports if report.faults},
         "rows": ROWS,
         "batches": BATCHES,
         "seconds": round(seconds, 1),
@@ -230,21 +228,3 @@ def _name(process: Process) -> str:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Play, print, and say by the exit status whether everything balanced."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.crash", description=__doc__)
-    parser.add_argument("--moments", type=int, default=20, help="how many moments (default: 20)")
-    parser.add_argument("--at-once", type=int, default=2, help="how many at the same time (default: 2)")
-    parser.add_argument("--seed", type=int, default=1, help="draws the moments beyond the 20 planned ones")
-    options = parser.parse_args(arguments)
-    summary = run(options.moments, options.at_once, seed=options.seed)
-    brief = {name: summary[name] for name in ("moments", "lost", "doubled", "kills", "faults", "seconds")}
-    _say(json.dumps(brief, indent=2))
-    _say(f"details: {SUMMARY}")
-    return 1 if summary["faults"] or summary["moments"] != options.moments else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The ground that runs stand on: a PostgreSQL server and a Kafka broker, and proxies between them and the runs."""
+"""The servers that runs use: a PostgreSQL server and a Kafka broker, and proxies between them and the runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Server(StrEnum):
     KAFKA = "kafka"
 
 
-class Ground:
+class Servers:
     """Servers, proxies and databases; runs and their ledger reach the servers by the proxies alone.
 
     It dies with the thread that started it, so start it from the main thread.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.havoc.campaign import Plan, shortcomings
+from tests.chaos.crash_points.campaign import Plan, shortcomings
 
 PASSED: dict[str, Any] = {
     "crash_points": 30,

@@ -1,4 +1,4 @@
-"""One act: a pipeline of its own is run to its end while things happen to it; then its records are accounted for."""
+"""One trial: a pipeline of its own is run to its end while things happen to it; then its records are accounted for."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, read_contents
-from tests.chaos.havoc.accounts import Balance, Found, balance
-from tests.chaos.havoc.driver import Driver, Part
-from tests.chaos.havoc.ground import Ground
-from tests.chaos.havoc.pairs import Pair
-from tests.chaos.havoc.records import COUNT, PER_BATCH, SELECT, WHERE, Record, draw, id_in
-from tests.chaos.havoc.run_spec import Errand
-from tests.chaos.havoc.runner import Runner
-from tests.chaos.havoc.sinks import SINKS, Sink
-from tests.chaos.havoc.sources import SOURCES, Source
-from tests.chaos.havoc.strikes import Hit, Kind, Striker
+from tests.chaos.crash_points.accounting import Balance, Found, balance
+from tests.chaos.crash_points.driver_process import Driver, Part
+from tests.chaos.crash_points.faults import FaultInjector, Hit, Kind
+from tests.chaos.crash_points.pairs import Pair
+from tests.chaos.crash_points.records import COUNT, PER_BATCH, SELECT, WHERE, Record, draw, id_in
+from tests.chaos.crash_points.run_spec import RunSpec
+from tests.chaos.crash_points.runner import Runner
+from tests.chaos.crash_points.servers import Servers
+from tests.chaos.crash_points.sinks import SINKS, Sink
+from tests.chaos.crash_points.sources import SOURCES, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ _LATEST_KILL = 3.0
 
 @dataclass(slots=True)
 class Report:
-    """The findings of one act."""
+    """The findings of one trial."""
 
     name: str
     pair: str
@@ -69,15 +69,15 @@ class Report:
         return {**asdict(self), "hits": [hit.to_json() for hit in self.hits]}
 
 
-class Act:
+class Trial:
     """A pipeline from a new source to a new target.
 
     :param number: with pair and seed it draws everything that is random here
     :param folder: where the evidence of a fault goes
     """
 
-    def __init__(self, ground: Ground, spark: SparkSession, pair: Pair, number: int, seed: int, folder: Path) -> None:
-        self._ground = ground
+    def __init__(self, servers: Servers, spark: SparkSession, pair: Pair, number: int, seed: int, folder: Path) -> None:
+        self._servers = servers
         self._spark = spark
         self._pair = pair
         self._rng = random.Random(f"{seed}/{pair}/{number}")
@@ -85,7 +85,7 @@ class Act:
         self._copied = pair.copies and self._rng.random() < 0.5
         self._report = Report(f"{pair}-{number}", str(pair), self._copied)
         self._began = time.monotonic()
-        self._errand: Errand | None = None
+        self._run_spec: RunSpec | None = None
 
     def play(self, most: int, driver: Driver | None = None) -> Report:
         """Play it to its end.
@@ -96,33 +96,33 @@ class Act:
         self._began = time.monotonic()
         try:
             self._play(most, driver)
-        except Exception:  # noqa: BLE001  # an act that breaks off is a fault, and the campaign goes on
-            self._report.faults.append(f"the act broke off: {traceback.format_exc()}")
+        except Exception:  # noqa: BLE001  # a trial that breaks off is a fault, and the campaign goes on
+            self._report.faults.append(f"the trial broke off: {traceback.format_exc()}")
             self._keep()
         self._report.seconds = round(time.monotonic() - self._began, 2)
         return self._report
 
     def _play(self, most: int, driver: Driver | None) -> None:
         name, report = self._report.name, self._report
-        source: Source = SOURCES[self._pair.source](self._ground, name, copied=self._copied)
-        sink: Sink = SINKS[self._pair.sink](self._ground, name, copied=self._copied)
+        source: Source = SOURCES[self._pair.source](self._servers, name, copied=self._copied)
+        sink: Sink = SINKS[self._pair.sink](self._servers, name, copied=self._copied)
         records = draw(self._rng, COUNT, source.parts, filtered=not self._copied)
         source.fill(records)
-        errand = Errand(self._document(source, sink), self._ground.ledger, self._ground.connections)
-        self._errand = errand
+        run_spec = RunSpec(self._document(source, sink), self._servers.ledger, self._servers.connections)
+        self._run_spec = run_spec
         if driver is not None:
-            self._kill(driver, errand)
-        runner = Runner(errand, self._spark, len(records))
+            self._kill(driver, run_spec)
+        runner = Runner(run_spec, self._spark, len(records))
         runner.start()
         try:
             servers = frozenset(server for server in (source.server, sink.server) if server)
-            striker = Striker(self._ground, self._spark, servers, self._rng)
-            self._strike(runner, sink, striker, most)
+            injector = FaultInjector(self._servers, self._spark, servers, self._rng)
+            self._strike(runner, sink, injector, most)
         finally:
             done = runner.finish(_PATIENCE)
         report.runs, report.errors = runner.runs, dict(runner.errors)
         report.said = [*report.said[-5:], *runner.said[-20:]]
-        report.balance = balance(records, self._found(errand, sink))
+        report.balance = balance(records, self._found(run_spec, sink))
         report.faults.extend(f"no error of the product's own: {text}" for text in runner.strangers)
         if not done:
             report.faults.append(f"not done {_PATIENCE:.0f} s after the last strike")
@@ -147,14 +147,14 @@ class Act:
             "lease": {"ttl": "20s"},
         }
 
-    def _strike(self, runner: Runner, sink: Sink, striker: Striker, most: int) -> None:
+    def _strike(self, runner: Runner, sink: Sink, injector: FaultInjector, most: int) -> None:
         """Strike at moments spread over the run: most when so many batches were seen, some wherever it stands then."""
         for target in sorted(self._rng.uniform(0, COUNT / PER_BATCH) for _ in range(most)):
             if self._rng.random() >= _ANYWHERE:
                 self._await(runner, sink, target)
             time.sleep(self._rng.uniform(0, _LONGEST_GAP))
             while not runner.done:
-                kind, what = striker.strike() if runner.busy else (Kind.RESET, None)
+                kind, what = injector.strike() if runner.busy else (Kind.RESET, None)
                 if what is not None and not runner.done:
                     self._hit(kind, what)
                     break
@@ -170,9 +170,9 @@ class Act:
                 self._report.said.append(f"no progress to be seen: {error}")
             time.sleep(_GLANCE)
 
-    def _kill(self, driver: Driver, errand: Errand) -> None:
-        """Let a driver begin the errand and kill it; one that is done before the moment comes is spared."""
-        driver.give(errand)
+    def _kill(self, driver: Driver, run_spec: RunSpec) -> None:
+        """Let a driver begin the run spec and kill it; one that is done before the moment comes is spared."""
+        driver.give(run_spec)
         if driver.answer(self._rng.uniform(0.05, _LATEST_KILL)) is not None:
             return
         part = self._rng.choice(list(Part))
@@ -184,9 +184,9 @@ class Act:
     def _hit(self, kind: Kind, what: str) -> None:
         self._report.hits.append(Hit(kind, what, time.monotonic() - self._began))
 
-    def _found(self, errand: Errand, sink: Sink) -> Found:
-        with Ledger.open(errand.ledger) as ledger:
-            setup = errand.setup(ledger, "judge")
+    def _found(self, run_spec: RunSpec, sink: Sink) -> Found:
+        with Ledger.open(run_spec.ledger) as ledger:
+            setup = run_spec.setup(ledger, "judge")
             with closing(setup.open_sink()) as opened:
                 receipts = list(opened.receipts({}))
             dead_letters = sink.dead_letters()
@@ -194,8 +194,8 @@ class Act:
                 dead_letters = [
                     id_in(kept.dead_letter.value) for _, kept in read_contents(setup, load_index(setup).entries)
                 ]
-            audit = ledger.audit(errand.pipeline)
-            partitions = ledger.partitions(errand.pipeline).values()
+            audit = ledger.audit(run_spec.pipeline)
+            partitions = ledger.partitions(run_spec.pipeline).values()
             return Found(
                 sink.rows(),
                 sink.ordered,
@@ -211,7 +211,7 @@ class Act:
         place.mkdir(parents=True, exist_ok=True)
         evidence = {
             **self._report.to_json(),
-            "document": self._errand.document if self._errand else None,
+            "document": self._run_spec.document if self._run_spec else None,
             "records": [[record.id, record.part, record.fate.name] for record in records],
             "events": self._events(),
         }
@@ -219,10 +219,10 @@ class Act:
 
     def _events(self) -> list[Any]:
         """The ledger's audit log of the pipeline."""
-        if self._errand is None:
+        if self._run_spec is None:
             return []
         try:
-            with Ledger.open(self._errand.ledger) as ledger:
-                return list(ledger.events(self._errand.pipeline))
+            with Ledger.open(self._run_spec.ledger) as ledger:
+                return list(ledger.events(self._run_spec.pipeline))
         except CkptError as error:
             return [str(error)]

@@ -1,4 +1,4 @@
-"""A campaign: acts on all pairs in turn, until enough crash points have hit or the time is over; and its summary."""
+"""A campaign: trials on all pairs in turn, until enough crash points have hit or the time is over; and its summary."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.chaos.havoc.act import Act, Report
-from tests.chaos.havoc.driver import Driver
-from tests.chaos.havoc.ground import Ground
-from tests.chaos.havoc.pairs import PAIRS, Pair
-from tests.chaos.havoc.strikes import Hit, Kind
+from tests.chaos.crash_points.driver_process import Driver
+from tests.chaos.crash_points.faults import Hit, Kind
+from tests.chaos.crash_points.pairs import PAIRS, Pair
+from tests.chaos.crash_points.servers import Servers
+from tests.chaos.crash_points.trial import Report, Trial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAILURES = "failures"
-"""Where the evidence of faulty acts goes, below the campaign's folder."""
+"""Where the evidence of faulty trials goes, below the campaign's folder."""
 
 _FEWEST, _MOST = 4, 10
-"""Strikes in one act."""
+"""Strikes in one trial."""
 
 _DRIVERS = 0.065
 """Share of crash points that kill a driver."""
@@ -74,23 +74,23 @@ class Tally:
 
 
 class Campaign:
-    """Plays acts on one ground with one warm session.
+    """Plays trials on one set of servers with one warm session.
 
     :param spark: a local session, warm or not
     :param folder: for logs and evidence
-    :param tell: is told of every act when it is over, and how many points have hit by then
+    :param tell: is told of every trial when it is over, and how many points have hit by then
     """
 
     def __init__(
         self,
-        ground: Ground,
+        servers: Servers,
         spark: SparkSession,
         folder: Path,
         plan: Plan,
         *,
         tell: Callable[[Report, Tally], None] = lambda _, __: None,
     ) -> None:
-        self._ground = ground
+        self._servers = servers
         self._spark = spark
         self._folder = folder
         self._plan = plan
@@ -109,9 +109,9 @@ class Campaign:
             while time.monotonic() < deadline and (left := self._left()) > 0:
                 pair = self._plan.pairs[number % len(self._plan.pairs)]
                 number += 1
-                act = Act(self._ground, self._spark, pair, number, self._plan.seed, self._folder / FAILURES)
+                trial = Trial(self._servers, self._spark, pair, number, self._plan.seed, self._folder / FAILURES)
                 most = min(self._rng.randint(_FEWEST, _MOST), left)
-                report = self._play(act, most)
+                report = self._play(trial, most)
                 self.tally.reports.append(report)
                 self._tell(report, self.tally)
         return self._summary(time.monotonic() - started)
@@ -121,9 +121,9 @@ class Campaign:
         missing = self._plan.driver_kills - self.tally.driver_kills
         return max(self._plan.points - len(self.tally.hits), missing)
 
-    def _play(self, act: Act, most: int) -> Report:
+    def _play(self, trial: Trial, most: int) -> Report:
         driver = self._driver()
-        report = act.play(max(most - (driver is not None), 1), driver)
+        report = trial.play(max(most - (driver is not None), 1), driver)
         if driver is not None:
             if any(hit.kind is Kind.DRIVER for hit in report.hits):
                 driver.close()
@@ -166,7 +166,7 @@ class Campaign:
             "connections": kinds[Kind.RESET] + kinds[Kind.SESSION],
             "servers": kinds[Kind.PAUSE] + kinds[Kind.SERVER],
             "by_kind": {kind.value: kinds[kind] for kind in Kind},
-            "acts": len(reports),
+            "trials": len(reports),
             "runs": sum(report.runs for report in reports),
             "errors": dict(sum((Counter(report.errors) for report in reports), Counter())),
             "faults": {report.name: report.faults for report in reports if report.faults},
@@ -184,7 +184,7 @@ def _of_pair(reports: Sequence[Report], pair: Pair) -> dict[str, Any]:
         "crash_points": sum(kinds.values()),
         "lost": sum(report.balance.lost for report in own),
         "doubled": sum(report.balance.doubled for report in own),
-        "acts": len(own),
+        "trials": len(own),
         "by_kind": dict(kinds),
         "seconds": round(sum(report.seconds for report in own), 1),
     }

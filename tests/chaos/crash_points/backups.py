@@ -1,4 +1,4 @@
-"""Copies of an act's target and ledger, taken at one moment and put back later, as a restored backup would be."""
+"""Copies of a trial's target and ledger, taken at one moment and put back later, as a restored backup would be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg2
 from psycopg2 import sql
 
-from tests.chaos.havoc.ground import Ground
+from tests.chaos.crash_points.servers import Servers
 
 _PIPELINE_OF: Mapping[str, str] = {"ckpt_pipeline": "name"}
 """Tables whose column for the pipeline has another name than ``pipeline``."""
@@ -60,15 +60,15 @@ class Rows:
                     cursor.execute(sql.SQL(statement).format(**parts))
 
 
-def of_table(ground: Ground, name: str) -> Archive:
+def of_table(servers: Servers, name: str) -> Archive:
     """A table sink's rows with its bookkeeping."""
-    books = {table: ("pipeline", name) for table in _tables(ground.dsn) if table.startswith("ckpt_sink_")}
-    return Rows(ground.dsn, {f"{name}-out": None, **books})
+    books = {table: ("pipeline", name) for table in _tables(servers.dsn) if table.startswith("ckpt_sink_")}
+    return Rows(servers.dsn, {f"{name}-out": None, **books})
 
 
-def of_ledger(ground: Ground, name: str) -> Archive:
+def of_ledger(servers: Servers, name: str) -> Archive:
     """All that the ledger knows of a pipeline."""
-    at = urlsplit(ground.ledger)
+    at = urlsplit(servers.ledger)
     dsn = urlunsplit(at._replace(scheme="postgresql"))
     kept = [table for table in _tables(dsn) if table.startswith("ckpt_") and _selects(dsn, table)]
     return Rows(dsn, {table: (_PIPELINE_OF.get(table, "pipeline"), name) for table in kept})
@@ -89,16 +89,16 @@ class Directory:
         self._copy.rename(self._place)
 
 
-def of_delta(ground: Ground, name: str) -> Archive:
+def of_delta(servers: Servers, name: str) -> Archive:
     """A Delta table's directory, bookkeeping included."""
-    return Directory(ground.folder / f"{name}-out")
+    return Directory(servers.folder / f"{name}-out")
 
 
 class IcebergPointer:
     """The catalog's pointer to a table's metadata; files stay where they are."""
 
-    def __init__(self, ground: Ground, name: str) -> None:
-        self._dsn = ground.dsn
+    def __init__(self, servers: Servers, name: str) -> None:
+        self._dsn = servers.dsn
         self._table = name.replace("-", "_")
         self._location = ""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.chaos.havoc.sinks import SINKS
-from tests.chaos.havoc.sources import SOURCES
+from tests.chaos.crash_points.sinks import SINKS
+from tests.chaos.crash_points.sources import SOURCES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The records of an act: each is born with the fate that it must meet, whatever is killed meanwhile."""
+"""The records of a trial: each is born with the fate that it must meet, whatever is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 COUNT, PER_BATCH = 1000, 10
-"""Records of an act, and of each of its batches where the source can count."""
+"""Records of a trial, and of each of its batches where the source can count."""
 
 SCHEMA = "id bigint, part int, kind int"
 WHERE = "kind <> 2"

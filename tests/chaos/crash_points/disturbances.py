@@ -1,4 +1,4 @@
-"""Deceptions: what a run's surroundings may do behind its back, and whether the next run tells or makes good.
+"""Disturbances: what a run's surroundings may do behind its back, and whether the next run tells or makes good.
 
 Between two runs of a pipeline its sink or ledger is set back to an older copy, its target emptied or made anew, the
 source begins to count from 1 again, or a trigger swallows rows. Then the run either fails with an error of the
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.actions import sink_changes
-from tests.chaos.havoc import archive
-from tests.chaos.havoc.ground import Ground
-from tests.chaos.havoc.pairs import Pair
-from tests.chaos.havoc.records import Fate, Record, draw, of_fate, places
-from tests.chaos.havoc.run_spec import Errand
-from tests.chaos.havoc.sinks import SINKS, Sink
-from tests.chaos.havoc.sources import SOURCES, Source, Table
+from tests.chaos.crash_points import backups
+from tests.chaos.crash_points.pairs import Pair
+from tests.chaos.crash_points.records import Fate, Record, draw, of_fate, places
+from tests.chaos.crash_points.run_spec import RunSpec
+from tests.chaos.crash_points.servers import Servers
+from tests.chaos.crash_points.sinks import SINKS, Sink
+from tests.chaos.crash_points.sources import SOURCES, Source, Table
 from tests.services.tables import execute
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.replication.run.summary import RunSummary
 
-_OWNER = "dag:chaos/deception"
+_OWNER = "dag:chaos/disturbance"
 _RECORDS = 120
 """Number of records put into the source at each of three times."""
 _RETRIES = 5
@@ -41,7 +41,7 @@ _PAUSE = 1.0
 """Seconds before a run that an outage ended is started again."""
 
 
-class Deception(StrEnum):
+class Disturbance(StrEnum):
     """An event between two runs that the pipeline is not notified of."""
 
     SINK_SET_BACK = "sink set back to an older copy"
@@ -52,33 +52,33 @@ class Deception(StrEnum):
     ROWS_SWALLOWED = "a trigger swallows rows"
 
 
-RESENT = frozenset({Deception.SINK_SET_BACK, Deception.TARGET_EMPTIED, Deception.TARGET_REPLACED})
+RESENT = frozenset({Disturbance.SINK_SET_BACK, Disturbance.TARGET_EMPTIED, Disturbance.TARGET_REPLACED})
 """Those after which the sink gets again what it has lost, so that told is not the end of it."""
 
-_ALL_SINKS = frozenset({Deception.LEDGER_SET_BACK, Deception.TARGET_REPLACED})
-_OF_SINK: Mapping[str, frozenset[Deception]] = {
-    "postgres": frozenset({Deception.SINK_SET_BACK, Deception.TARGET_EMPTIED, Deception.ROWS_SWALLOWED}),
-    "delta": frozenset({Deception.SINK_SET_BACK}),
-    "iceberg": frozenset({Deception.SINK_SET_BACK}),
+_ALL_SINKS = frozenset({Disturbance.LEDGER_SET_BACK, Disturbance.TARGET_REPLACED})
+_OF_SINK: Mapping[str, frozenset[Disturbance]] = {
+    "postgres": frozenset({Disturbance.SINK_SET_BACK, Disturbance.TARGET_EMPTIED, Disturbance.ROWS_SWALLOWED}),
+    "delta": frozenset({Disturbance.SINK_SET_BACK}),
+    "iceberg": frozenset({Disturbance.SINK_SET_BACK}),
     "kafka": frozenset(),
 }
-_OF_SOURCE: Mapping[str, frozenset[Deception]] = {"postgres": frozenset({Deception.POSITIONS_REUSED})}
-_SINK_ARCHIVES: Mapping[str, Callable[[Ground, str], archive.Archive]] = {
-    "postgres": archive.of_table,
-    "delta": archive.of_delta,
-    "iceberg": archive.IcebergPointer,
+_OF_SOURCE: Mapping[str, frozenset[Disturbance]] = {"postgres": frozenset({Disturbance.POSITIONS_REUSED})}
+_SINK_ARCHIVES: Mapping[str, Callable[[Servers, str], backups.Archive]] = {
+    "postgres": backups.of_table,
+    "delta": backups.of_delta,
+    "iceberg": backups.IcebergPointer,
 }
 
 
-def deceptions(pair: Pair) -> list[Deception]:
-    """Return the deceptions that are possible between a source and a sink."""
+def disturbances(pair: Pair) -> list[Disturbance]:
+    """Return the disturbances that are possible between a source and a sink."""
     possible = _ALL_SINKS | _OF_SINK[pair.sink] | _OF_SOURCE.get(pair.source, frozenset())
-    return [deception for deception in Deception if deception in possible]
+    return [disturbance for disturbance in Disturbance if disturbance in possible]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of one deception.
+    """Result of one disturbance.
 
     :param told: the error that the run ended with, empty if it ended without one
     :param faults: what makes it neither told nor equal; empty if it is one of them
@@ -86,7 +86,7 @@ class Outcome:
 
     name: str
     pair: str
-    deception: Deception
+    disturbance: Disturbance
     told: str = ""
     faults: list[str] = field(default_factory=list)
 
@@ -98,33 +98,33 @@ class Outcome:
         return {
             "name": self.name,
             "pair": self.pair,
-            "deception": self.deception.value,
+            "disturbance": self.disturbance.value,
             "told": self.told,
             "faults": self.faults,
         }
 
 
-class Act:
+class DisturbedRun:
     """One pipeline that is deceived once.
 
-    :param number: with pair, deception and seed it draws everything that is random here
+    :param number: with pair, disturbance and seed it draws everything that is random here
     """
 
-    def __init__(self, ground: Ground, spark: SparkSession, pair: Pair, deception: Deception, seed: int) -> None:
-        name = f"{pair}-{deception.name.lower().replace('_', '-')}-{seed}"
-        self._ground = ground
+    def __init__(self, servers: Servers, spark: SparkSession, pair: Pair, disturbance: Disturbance, seed: int) -> None:
+        name = f"{pair}-{disturbance.name.lower().replace('_', '-')}-{seed}"
+        self._servers = servers
         self._spark = spark
-        self._deception = deception
+        self._disturbance = disturbance
         self._rng = random.Random(name)
         self._name = name
-        self._source: Source = SOURCES[pair.source](ground, name, copied=False)
-        self._sink: Sink = SINKS[pair.sink](ground, name, copied=False)
+        self._source: Source = SOURCES[pair.source](servers, name, copied=False)
+        self._sink: Sink = SINKS[pair.sink](servers, name, copied=False)
         self._sink_archive = _SINK_ARCHIVES.get(pair.sink)
         self._records: list[Record] = []
-        self._outcome = Outcome(name, str(pair), deception)
+        self._outcome = Outcome(name, str(pair), disturbance)
         parts = self._source.declare() | self._sink.declare()
         document = {"name": name, **parts, "delivery": "exactly_once", "commit_strategy": {"commit_interval": 10}}
-        self._errand = Errand(document, ground.ledger, ground.connections)
+        self._run_spec = RunSpec(document, servers.ledger, servers.connections)
 
     def play(self) -> Outcome:
         """Run, deceive, run again, and judge."""
@@ -138,7 +138,7 @@ class Act:
             outcome.faults.append(f"not equal before anything was done: {self._missing()}")
             return outcome
         put_back()
-        if self._deception is not Deception.POSITIONS_REUSED:
+        if self._disturbance is not Disturbance.POSITIONS_REUSED:
             self._fill()
         try:
             self._run()
@@ -148,7 +148,7 @@ class Act:
                 outcome.faults.append(f"the error does not name the pipeline: {error}")
             if not error.hint:
                 outcome.faults.append(f"the error does not say what to do: {error}")
-            if self._deception in RESENT:
+            if self._disturbance in RESENT:
                 self._resend()
         else:
             missing = self._missing()
@@ -158,8 +158,8 @@ class Act:
 
     def _resend(self) -> None:
         """Do what the error says, and hold the target against the source."""
-        with Ledger.open(self._errand.ledger) as ledger:
-            setup = self._errand.setup(ledger, _OWNER)
+        with Ledger.open(self._run_spec.ledger) as ledger:
+            setup = self._run_spec.setup(ledger, _OWNER)
             resending = sink_changes.make_acceptance(setup, resend=True)
             sink_changes.apply_sink_change(setup, resending, actor="os:chaos", reason="the sink was set back")
         self._run()
@@ -185,12 +185,12 @@ class Act:
         """
         for _ in range(_RETRIES):
             try:
-                return self._errand.run(self._spark, _OWNER)
+                return self._run_spec.run(self._spark, _OWNER)
             except CkptError as error:
                 if not error.recoverable:
                     raise
                 time.sleep(_PAUSE)
-        return self._errand.run(self._spark, _OWNER)
+        return self._run_spec.run(self._spark, _OWNER)
 
     def _missing(self) -> str:
         """Return the difference between target and source as text; empty if there is none."""
@@ -200,26 +200,26 @@ class Act:
         return f"{lost} rows lost, {doubled} too many" if lost or doubled else ""
 
     def _saved(self) -> Callable[[], None]:
-        """Take the copies that the deception needs; the deception itself."""
-        if self._deception in (Deception.SINK_SET_BACK, Deception.LEDGER_SET_BACK):
-            make = self._sink_archive if self._deception is Deception.SINK_SET_BACK else archive.of_ledger
+        """Take the copies that the disturbance needs; the disturbance itself."""
+        if self._disturbance in (Disturbance.SINK_SET_BACK, Disturbance.LEDGER_SET_BACK):
+            make = self._sink_archive if self._disturbance is Disturbance.SINK_SET_BACK else backups.of_ledger
             assert make is not None
-            copy = make(self._ground, self._name)
+            copy = make(self._servers, self._name)
             copy.save()
             return copy.put_back
         return {
-            Deception.TARGET_EMPTIED: self._empty,
-            Deception.TARGET_REPLACED: self._replace,
-            Deception.POSITIONS_REUSED: self._reuse,
-            Deception.ROWS_SWALLOWED: self._swallow,
-        }[self._deception]
+            Disturbance.TARGET_EMPTIED: self._empty,
+            Disturbance.TARGET_REPLACED: self._replace,
+            Disturbance.POSITIONS_REUSED: self._reuse,
+            Disturbance.ROWS_SWALLOWED: self._swallow,
+        }[self._disturbance]
 
     def _empty(self) -> None:
-        execute(self._ground.dsn, f'TRUNCATE "{self._name}-out"')
+        execute(self._servers.dsn, f'TRUNCATE "{self._name}-out"')
 
     def _replace(self) -> None:
         self._sink.remove()
-        self._sink = type(self._sink)(self._ground, self._name, copied=False)
+        self._sink = type(self._sink)(self._servers, self._name, copied=False)
 
     def _reuse(self) -> None:
         assert isinstance(self._source, Table)
@@ -227,7 +227,7 @@ class Act:
 
     def _swallow(self) -> None:
         execute(
-            self._ground.dsn,
+            self._servers.dsn,
             "CREATE OR REPLACE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN IF NEW.id % 7 = 0 THEN RETURN NULL; END IF; RETURN NEW; END $$",
             f'CREATE TRIGGER swallow BEFORE INSERT ON "{self._name}-out" FOR EACH ROW EXECUTE FUNCTION swallow()',
@@ -235,16 +235,16 @@ class Act:
 
 
 def play_all(
-    ground: Ground, spark: SparkSession, pairs: Sequence[Pair], seed: int, tell: Callable[[Outcome], None]
+    servers: Servers, spark: SparkSession, pairs: Sequence[Pair], seed: int, tell: Callable[[Outcome], None]
 ) -> list[Outcome]:
-    """Play every deception that is possible on each pair, once.
+    """Play every disturbance that is possible on each pair, once.
 
     :param seed: draws the records
     :param tell: told of each when it is over
     """
     outcomes = []
     for pair in pairs:
-        for deception in deceptions(pair):
-            outcomes.append(Act(ground, spark, pair, deception, seed).play())
+        for disturbance in disturbances(pair):
+            outcomes.append(DisturbedRun(servers, spark, pair, disturbance, seed).play())
             tell(outcomes[-1])
     return outcomes

@@ -1,4 +1,4 @@
-"""Runs an errand again and again until all its records have a receipt, in a thread of its own."""
+"""Runs a run spec again and again until all its records have a receipt, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from tests.chaos.havoc.run_spec import Errand
+from tests.chaos.crash_points.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OWNER = "dag:chaos/act"
+_OWNER = "dag:chaos/trial"
 """Of all runs here, as of a DAG run's tasks: a run that could not give its lease back does not lock out the next."""
 
 _PAUSE = 0.1
 
 
 class Runner:
-    """One errand on a warm session.
+    """One run spec on a warm session.
 
     :param records: how many the source holds
 
@@ -30,8 +30,8 @@ class Runner:
     ``strangers`` holds what failed otherwise than by an error of the product's own.
     """
 
-    def __init__(self, errand: Errand, spark: SparkSession, records: int) -> None:
-        self._errand = errand
+    def __init__(self, run_spec: RunSpec, spark: SparkSession, records: int) -> None:
+        self._run_spec = run_spec
         self._spark = spark
         self._records = records
         self._stop = threading.Event()
@@ -41,7 +41,7 @@ class Runner:
         self.errors: Counter[str] = Counter()
         self.said: list[str] = []
         self.strangers: list[str] = []
-        self._thread = threading.Thread(target=self._work, name=f"run-{errand.pipeline}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"run-{run_spec.pipeline}", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -61,7 +61,7 @@ class Runner:
             self.runs += 1
             self.busy = True
             try:
-                self._errand.run(self._spark, _OWNER)
+                self._run_spec.run(self._spark, _OWNER)
                 self.done = self._settled() >= self._records
             except CkptError as error:
                 self.errors[error.type.value] += 1
@@ -75,5 +75,5 @@ class Runner:
             self._stop.wait(_PAUSE)
 
     def _settled(self) -> int:
-        with Ledger.open(self._errand.ledger) as ledger:
-            return sum(receipt.counts.read for receipt in ledger.receipts(self._errand.pipeline))
+        with Ledger.open(self._run_spec.ledger) as ledger:
+            return sum(receipt.counts.read for receipt in ledger.receipts(self._run_spec.pipeline))

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from tests.chaos.moments import Moment
+from tests.chaos.process_kills.kill_times import KillTime
 from tests.services.command import CkptCommand, write_pipeline
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.tables import execute, make_source, make_target, scalar
@@ -29,7 +29,7 @@ CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_s
 """
 
 
-class Scene:
+class CommandRuns:
     """The server, the source, and a folder for everything that a moment writes.
 
     :param server: running
@@ -43,9 +43,9 @@ class Scene:
         make_source(self.dsn, SOURCE, ROWS)
         execute(self.dsn, _SLOW)
 
-    def act(self, moment: Moment) -> Act:
+    def command_run(self, kill_time: KillTime) -> CommandRun:
         """A target, pipeline, and ledger for a moment: odd ones keep the ledger in PostgreSQL, even ones in SQLite."""
-        name = f"crash-{moment.number}-{os.urandom(2).hex()}"
+        name = f"crash-{kill_time.number}-{os.urandom(2).hex()}"
         target = f'"{name}"'
         make_target(self.dsn, target)
         execute(
@@ -54,21 +54,21 @@ class Scene:
         )
         home = self.folder / name
         sqlite = f"sqlite:///{home / 'ledger.db'}"
-        url = sqlalchemy_url(self._ledger_dsn) if moment.number % 2 else sqlite
+        url = sqlalchemy_url(self._ledger_dsn) if kill_time.number % 2 else sqlite
         command = CkptCommand(
             home,
             {
                 "orders_db": self.dsn,
-                "ckpt_default": self._ledger_dsn if moment.number % 2 else f"ckpt://{home / 'ledger.db'}",
+                "ckpt_default": self._ledger_dsn if kill_time.number % 2 else f"ckpt://{home / 'ledger.db'}",
             },
         )
         _migrate(url)
-        file = write_pipeline(home / "pipeline.yaml", _pipeline(name, target, moment.waves))
-        return Act(name, target, file, command, self.dsn, url)
+        file = write_pipeline(home / "pipeline.yaml", _pipeline(name, target, kill_time.waves))
+        return CommandRun(name, target, file, command, self.dsn, url)
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class CommandRun:
     """The pipeline, data and services of one moment.
 
     :param file: the pipeline's declaration

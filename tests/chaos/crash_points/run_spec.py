@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class RunSpec:
     """The arguments of a run.
 
     :param document: the pipeline's declaration
@@ -54,8 +54,8 @@ class Errand:
         return {"document": dict(self.document), "ledger": self.ledger, "connections": connections}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Errand:
-        """The errand that :meth:`to_json` wrote."""
+    def from_json(cls, data: Mapping[str, Any]) -> RunSpec:
+        """The run spec that :meth:`to_json` wrote."""
         connections = {name: Connection.from_json(item) for name, item in data["connections"].items()}
         return cls(data["document"], data["ledger"], connections)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tests.chaos.havoc.ground import Ground, Server
+from tests.chaos.crash_points.servers import Server, Servers
 from tests.services.processes import Role, below, kill
 from tests.services.proxy import Proxy
 from tests.services.tables import execute
@@ -56,7 +56,7 @@ _GLANCE = 0.005
 class Hit:
     """One crash point that hit something.
 
-    :param at: seconds since the act began
+    :param at: seconds since the trial began
     """
 
     kind: Kind
@@ -68,21 +68,22 @@ class Hit:
         return {"kind": self.kind.value, "what": self.what, "at": round(self.at, 3)}
 
 
-class Striker:
-    """Strikes at what one act's runs use.
+class FaultInjector:
+    """Strikes at what one trial's runs use.
 
     :param spark: of the runs
-    :param servers: that records come from or go to; the ledger's comes with every act
+    :param servers: all servers of the tests
+    :param used: servers that records come from or go to; the ledger's server is used by every trial
     :param rng: draws all that is random, so that a seed tells what was struck
     """
 
-    def __init__(self, ground: Ground, spark: SparkSession, servers: frozenset[Server], rng: random.Random) -> None:
-        self._ground = ground
+    def __init__(self, servers: Servers, spark: SparkSession, used: frozenset[Server], rng: random.Random) -> None:
+        self._servers = servers
         self._tracker = spark.sparkContext.statusTracker()
         gateway: Any = spark.sparkContext._gateway
         self._jvm: int = gateway.proc.pid
         self._rng = rng
-        self._servers = servers
+        self._used = used
         self._steps: dict[Kind, Callable[[], str | None]] = {
             Kind.WORKER: lambda: self._kill([Role.WORKER]),
             Kind.DAEMON: lambda: self._kill([Role.DAEMON, Role.WORKER]),
@@ -124,16 +125,16 @@ class Striker:
         return f"{number} to the {name}" if number else None
 
     def _end_session(self) -> str | None:
-        found = execute(self._ground.postgres.dsn, _END_ONE)
+        found = execute(self._servers.postgres.dsn, _END_ONE)
         return str(found[0][0]) if found else None
 
     def _pause(self) -> str | None:
         seconds = self._rng.uniform(0.05, _LONGEST_PAUSE)
         name, proxy = self._rng.choice(self._proxies())
-        if proxy is self._ground.stream:
-            self._ground.kafka.pause()
+        if proxy is self._servers.stream:
+            self._servers.kafka.pause()
             time.sleep(seconds)
-            self._ground.kafka.resume()
+            self._servers.kafka.resume()
             return f"broker, {seconds:.2f} s"
         number = proxy.pause()
         time.sleep(seconds)
@@ -141,14 +142,14 @@ class Striker:
         return f"{name}, {seconds:.2f} s" if number else None
 
     def _crash(self) -> str:
-        if Server.KAFKA in self._servers and self._rng.random() < 0.5:
-            self._ground.crash_kafka()
+        if Server.KAFKA in self._used and self._rng.random() < 0.5:
+            self._servers.crash_kafka()
             return "broker"
-        self._ground.crash_postgres()
+        self._servers.crash_postgres()
         return "PostgreSQL"
 
     def _proxies(self) -> Sequence[tuple[str, Proxy]]:
-        ground = self._ground
-        wanted = {"ledger": True, "database": Server.POSTGRES in self._servers, "broker": Server.KAFKA in self._servers}
-        proxies = {"ledger": ground.books, "database": ground.rows, "broker": ground.stream}
+        servers = self._servers
+        wanted = {"ledger": True, "database": Server.POSTGRES in self._used, "broker": Server.KAFKA in self._used}
+        proxies = {"ledger": servers.books, "database": servers.rows, "broker": servers.stream}
         return [(name, proxies[name]) for name, used in wanted.items() if used]

@@ -32,7 +32,7 @@ class When(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class KillTime:
     """One crash.
 
     :param number: from 1
@@ -75,7 +75,7 @@ _PLAN: tuple[tuple[Kind, When, float], ...] = (
 )
 
 
-def plan(count: int, batches: int, seed: int = 1) -> list[Moment]:
+def plan(count: int, batches: int, seed: int = 1) -> list[KillTime]:
     """The moments of a test.
 
     :param count: how many
@@ -91,5 +91,5 @@ def plan(count: int, batches: int, seed: int = 1) -> list[Moment]:
             if index < len(_PLAN)
             else (kinds[index % len(kinds)], When.BATCHES, float(draw.randrange(1, batches - 1)))
         )
-        moments.append(Moment(index + 1, kind, when, amount, waves=index % 3 == 1))
+        moments.append(KillTime(index + 1, kind, when, amount, waves=index % 3 == 1))
     return moments

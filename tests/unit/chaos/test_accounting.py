@@ -1,4 +1,4 @@
-"""The accounts of an act: they balance for what is right, and say what is wrong."""
+"""The accounts of a trial: they balance for what is right, and say what is wrong."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from tests.chaos.havoc.accounts import Found, balance
-from tests.chaos.havoc.records import Fate, Record, id_in
+from tests.chaos.crash_points.accounting import Found, balance
+from tests.chaos.crash_points.records import Fate, Record, id_in
 
 RECORDS = [
     Record(1, 0, Fate.DELIVERED),

@@ -1,7 +1,7 @@
-"""A process with a warm Spark in it that runs errands, and is there to be killed: the lease holder, its JVM, or both.
+"""A process with a warm Spark in it that runs run specs, and is there to be killed: the lease holder, its JVM, or both.
 
-Started ahead, it waits for its first errand on standard input, one JSON line each, and says on standard output when
-Spark is up and what became of an errand.
+Started ahead, it waits for its first run spec on standard input, one JSON line each, and says on standard output when
+Spark is up and what became of a run spec.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import IO, Any
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.spark.driver import python_daemon
 from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
-from tests.chaos.havoc.run_spec import Errand
+from tests.chaos.crash_points.run_spec import RunSpec
 from tests.services.processes import TOKEN, Process, Role, gone, kill, marked, new_token
 
 PRELOADED = python_daemon.properties(
@@ -53,7 +53,7 @@ class Driver:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                killed_with_caller([sys.executable, "-m", "tests.chaos.havoc.driver"]),
+                killed_with_caller([sys.executable, "-m", "tests.chaos.crash_points.driver_process"]),
                 cwd=_ROOT,
                 env={**os.environ, TOKEN: self._token},
                 stdin=subprocess.PIPE,
@@ -76,15 +76,15 @@ class Driver:
             self._ready = self._answer(seconds) is not None
         return self._ready
 
-    def give(self, errand: Errand) -> None:
-        """Have it begin an errand."""
+    def give(self, run_spec: RunSpec) -> None:
+        """Have it begin a run spec."""
         assert self._process.stdin is not None
         self.busy = True
-        self._process.stdin.write(json.dumps(errand.to_json()).encode() + b"\n")
+        self._process.stdin.write(json.dumps(run_spec.to_json()).encode() + b"\n")
         self._process.stdin.flush()
 
     def answer(self, seconds: float) -> dict[str, Any] | None:
-        """Return the result of the errand; None if it is not finished in time, or the process is dead."""
+        """Return the result of the run spec; None if it is not finished in time, or the process is dead."""
         found = self._answer(seconds)
         self.busy = self.busy and found is None
         return found
@@ -127,7 +127,7 @@ def _say(document: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run errands until standard input ends."""
+    """Run run specs until standard input ends."""
     from airflow_provider_ckpt.replication.owner import of_this_process
     from tests.services.spark import local_session
 
@@ -135,7 +135,7 @@ def main() -> None:
     _say({"ready": time.time()})
     for line in sys.stdin:
         try:
-            summary = Errand.from_json(json.loads(line)).run(spark, of_this_process())
+            summary = RunSpec.from_json(json.loads(line)).run(spark, of_this_process())
         except CkptError as error:
             _say({"error": str(error)})
         else:

@@ -1,4 +1,4 @@
-"""Sinks of the acts, and readers of their content that do not use the product."""
+"""Sinks of the trials, and readers of their content that do not use the product."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from pyarrow.parquet import ParquetFile
 
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
-from tests.chaos.havoc.ground import DATABASE, LAKE, STREAM, Ground, Server
-from tests.chaos.havoc.records import PER_BATCH, id_in
-from tests.chaos.havoc.sources import TOO_LARGE
+from tests.chaos.crash_points.records import PER_BATCH, id_in
+from tests.chaos.crash_points.servers import DATABASE, LAKE, STREAM, Server, Servers
+from tests.chaos.crash_points.sources import TOO_LARGE
 from tests.integration.connectors.kafka.kafka_sink_support import Stored, stored
 from tests.services.delta import read_delta
 from tests.services.postgres import sqlalchemy_url
@@ -26,7 +26,7 @@ Place = tuple[int, int]
 class Sink(Protocol):
     """One target.
 
-    :param name: of the act, and of its pipeline
+    :param name: of the trial, and of its pipeline
     :param copied: whether records come unchanged, so that it must refuse the bad ones itself
 
     ``ordered`` says whether the target shows in which order the records of a source partition came, ``server`` what
@@ -36,7 +36,7 @@ class Sink(Protocol):
     ordered: bool
     server: Server | None
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None: ...
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None: ...
 
     def declare(self) -> dict[str, Any]:
         """The parts of the declaration that are about it."""
@@ -60,8 +60,8 @@ class Topic:
     ordered = True
     server: Server | None = Server.KAFKA
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
-        self._broker = ground.kafka
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._broker = servers.kafka
         self._copied = copied
         config = {"max.message.bytes": str(TOO_LARGE)} if copied else {}
         self._topic = self._broker.new_topic(3, config, name=f"{name}-out")
@@ -103,8 +103,8 @@ class Table:
     ordered = False
     server: Server | None = Server.POSTGRES
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
-        self._dsn = ground.dsn
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._dsn = servers.dsn
         self._pipeline = name
         self._table = f'"{name}-out"'
         execute(
@@ -139,8 +139,8 @@ class Delta:
     ordered = False
     server: Server | None = None
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
-        self._place: Path = ground.folder / f"{name}-out"
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._place: Path = servers.folder / f"{name}-out"
 
     def declare(self) -> dict[str, Any]:
         return {"sink": {"type": "delta", "path": str(self._place)}}
@@ -164,10 +164,10 @@ class Iceberg:
     ordered = False
     server: Server | None = Server.POSTGRES
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
-        self._properties = {**ground.lake, "uri": sqlalchemy_url(ground.lake["uri"])}
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._properties = {**servers.lake, "uri": sqlalchemy_url(servers.lake["uri"])}
         self._name = name.replace("-", "_")
-        self._place = ground.folder / "warehouse" / "chaos" / self._name
+        self._place = servers.folder / "warehouse" / "chaos" / self._name
 
     def declare(self) -> dict[str, Any]:
         return {"sink": {"type": "iceberg", "connection": LAKE, "table": f"chaos.{self._name}"}}

@@ -1,4 +1,4 @@
-"""Sources of the acts: files, a topic, a table. Each is made for one act and removed after it."""
+"""Sources of the trials: files, a topic, a table. Each is made for one trial and removed after it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tests.chaos.havoc.ground import DATABASE, STREAM, Ground, Server
-from tests.chaos.havoc.records import SCHEMA, Fate, Record
+from tests.chaos.crash_points.records import SCHEMA, Fate, Record
+from tests.chaos.crash_points.servers import DATABASE, STREAM, Server, Servers
 from tests.integration.connectors.kafka.kafka_support import producer
 from tests.services.tables import execute
 
@@ -18,7 +18,7 @@ TOO_LARGE = 3000
 class Source(Protocol):
     """One source.
 
-    :param name: of the act; no other has it
+    :param name: of the trial; no other has it
     :param copied: whether records go on unchanged, so that only the sink can find a bad one
 
     ``parts`` is how many partitions it has, ``server`` what holds it.
@@ -27,7 +27,7 @@ class Source(Protocol):
     parts: int
     server: Server | None
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None: ...
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None: ...
 
     def fill(self, records: Sequence[Record]) -> None:
         """Put records there; may be called again, with later ids."""
@@ -45,9 +45,9 @@ class Files:
     parts = 1
     server: Server | None = None
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
         assert not copied, "bytes have to be decoded"
-        self._place = ground.folder / f"{name}-in"
+        self._place = servers.folder / f"{name}-in"
         self._place.mkdir()
         self._files = 0
 
@@ -73,8 +73,8 @@ class Topic:
     parts = 3
     server: Server | None = Server.KAFKA
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
-        self._broker = ground.kafka
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._broker = servers.kafka
         self._copied = copied
         self._topic = self._broker.new_topic(self.parts, name=f"{name}-in")
 
@@ -100,8 +100,8 @@ class Table:
     parts = 1
     server: Server | None = Server.POSTGRES
 
-    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
-        self._dsn = ground.dsn
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._dsn = servers.dsn
         self._table = f'"{name}-in"'
 
         execute(

@@ -1,4 +1,4 @@
-"""Holds what was found after an act against the fates of its records. Pure, so that a test can show it every fault."""
+"""Holds what was found after a trial against the fates of its records. Pure, so that a test can show it every fault."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from tests.chaos.havoc.records import Fate, Record, by_part, of_fate, places
+from tests.chaos.crash_points.records import Fate, Record, by_part, of_fate, places
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The results of an act.
+    """The results of a trial.
 
     :param rows: source partition and id of every row of the target, in its order
     :param ordered: whether that order means anything
@@ -33,7 +33,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance of an act: records lost and doubled, and faults.
+    """The balance of a trial: records lost and doubled, and faults.
 
     :param lost: records of which nothing is found where they ought to be
     :param doubled: rows and dead letters beyond the one of each record

@@ -1,1 +1,0 @@
-"""Crashes of everything that a replication stands on, at random moments; see ``tests/chaos/chaos.py``."""

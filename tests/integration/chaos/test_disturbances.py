@@ -1,0 +1,23 @@
+"""Whatever the surroundings do behind a pipeline's back, its next run tells, or the target is as it has to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.crash_points.disturbances import Disturbance, DisturbedRun, disturbances
+from tests.chaos.crash_points.pairs import PAIRS, Pair
+from tests.chaos.crash_points.servers import Servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = [(pair, disturbance) for pair in PAIRS for disturbance in disturbances(pair)]
+
+
+@pytest.mark.parametrize(("pair", "disturbance"), CASES, ids=lambda item: str(item).replace(" ", "-"))
+def test_it_is_told_or_made_good(spark: SparkSession, servers: Servers, pair: Pair, disturbance: Disturbance) -> None:
+    outcome = DisturbedRun(servers, spark, pair, disturbance, seed=1).play()
+
+    assert outcome.faults == []
