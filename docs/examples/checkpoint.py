@@ -11,7 +11,7 @@ orders = Partition("orders")
 for start in (0, 10, 20):
     orders.plan(Range(start, start + 10))
 for seq in (0, 1, 2):
-    orders.begin(orders.planned(seq), epoch=1, now=now)
+    orders.begin(orders.planned_ticket(seq), epoch=1, now=now)
 
 
 def delivered(seq: int) -> Receipt:

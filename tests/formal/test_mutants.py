@@ -60,8 +60,8 @@ def test_what_is_no_defect_survives(tmp_path: Path) -> None:
         "the same, said twice",
         "core/lease.py",
         "check",
-        "held.epoch == epoch and held.owner == owner",
-        "held.epoch == epoch and held.owner == owner and held.owner == owner",
+        "lease.epoch == epoch and lease.owner == owner",
+        "lease.epoch == epoch and lease.owner == owner and lease.owner == owner",
         "at most once",
         PROPERTIES[0],
     )

@@ -22,6 +22,7 @@ class MortalEngine(SessionEngine):
 
     def __init__(self, replication: Replication) -> None:
         super().__init__(replication.spark)
+        self.counts_deaths = True
         self.deaths: list[list[BatchKey]] = []
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
