@@ -120,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary["told_or_equal"] = f"{sum(not outcome.faults for outcome in outcomes)} of {len(outcomes)} disturbances"
         spark.stop()
     summary["process_kills"] = killed = kill_runs.run(options.kills, folder / "process_kills", seed=plan.seed)
+    summary["killed_processes"] = killed["kills"]
     missed = shortcomings(summary) + [f"{found.name}: {'; '.join(found.faults)}" for found in outcomes if found.faults]
     missed += [f"{moment}: {'; '.join(faults)}" for moment, faults in killed["faults"].items()]
     if killed["moments"] != options.kills:
@@ -128,8 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     if not missed:
         shutil.rmtree(folder / "data")
-    summary["killed_processes"] = killed["kills"]
-    brief = (
+    figures = (
         "crash_points",
         "lost",
         "doubled_on_transactional",
@@ -139,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "seconds",
         "seed",
     )
+    brief = {name: summary[name] for name in figures}
     if is_whole(parser, options):
         record("chaos", brief | {"failures": missed})
     print(json.dumps(brief, indent=2))
