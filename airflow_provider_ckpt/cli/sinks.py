@@ -10,7 +10,7 @@ from airflow_provider_ckpt.cli.actions import action_context, write_result
 from airflow_provider_ckpt.cli.arguments import position as parse_position
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions.accept_sink import make_acceptance, make_move
 from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
 from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
 
@@ -24,14 +24,14 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
         raise ConfigError("--from requires --resend.", hint="Leave it out, or replace --keep by --resend.")
     with action_context(args, required_by="accept-sink") as context:
         start = _positions(context, args.start or ())
-        return change_sink(context, sink_changes.make_acceptance(context.setup(), resend=args.resend, start=start))
+        return change_sink(context, make_acceptance(context.setup(), resend=args.resend, start=start))
 
 
 @command(write_result)
 def move(args: Namespace) -> dict[str, Any]:
     """Settle the previous sink's receipts; the next run delivers to the sink that it declares."""
     with action_context(args, required_by="move") as context:
-        return change_sink(context, sink_changes.make_move(context.setup(), unreachable=args.unreachable))
+        return change_sink(context, make_move(context.setup(), unreachable=args.unreachable))
 
 
 def _positions(context: ActionContext, texts: Iterable[str]) -> dict[str, int]:

@@ -20,8 +20,8 @@ from airflow_provider_ckpt.connectors.sink_protocol import Claims, FileBasedSink
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, StoredDeadLetter
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_ckpt.core.batch_key import SideKind, side_partition
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.tickets import Event

@@ -26,7 +26,7 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourcePartition
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch
-from airflow_provider_ckpt.core.policy import DeliveryPolicy
+from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.recovery import RangeReading, UnreadRecords

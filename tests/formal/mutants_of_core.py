@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_PARTITION = "core/partition.py"
+_PARTITION = "core/batch_transitions.py"
 _CHECKPOINT = "core/checkpoint.py"
 _PASSABLE = "batch.state in RESOLVED and (watermark is None or seq < watermark) and batch.range.end > committed"
 _UNIT = "tests/unit/core"
@@ -292,11 +292,11 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a replay that waits is not told from one that is done when its records are read again",
-        "core/dead_letters.py",
+        "core/dead_letter_index.py",
         "replaying_within",
         "entry.state is DeadLetterState.REPLAYING",
         "entry.state is DeadLetterState.REPLAYED",
-        test=f"{_UNIT}/test_dead_letters.py::test_only_letters_whose_replay_is_not_done_are_taken_back",
+        test=f"{_UNIT}/test_dead_letter_index.py::test_only_letters_whose_replay_is_not_done_are_taken_back",
     ),
     Mutant(
         "what is still to be delivered may be replayed",
@@ -352,15 +352,15 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an error that halts ends in a drop when its attempts are used up",
-        "core/policy.py",
+        "core/error_policy.py",
         "decide",
         "error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT",
         "error.type in _HALT_WHEN_EXHAUSTED",
-        test=f"{_UNIT}/test_policy.py::test_no_override_turns_a_halt_into_a_drop",
+        test=f"{_UNIT}/test_error_policy.py::test_no_override_turns_a_halt_into_a_drop",
     ),
     Mutant(
         "the sink's fence is not compared with the ledger's",
-        "core/sink_state.py",
+        "core/changed_sink.py",
         "differences",
         "known.epoch is not None and found.epoch < known.epoch",
         "False",
@@ -369,7 +369,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "receipts that the sink does not hold any more are not minded",
-        "core/sink_state.py",
+        "core/changed_sink.py",
         "differences",
         "bool(found.missing)",
         "False",

@@ -87,7 +87,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     ),
     Mutant(
         "files: a receipt counts though its file is gone",
-        "connectors/files/set_back.py",
+        "connectors/files/restored_target.py",
         "receipts_without_file",
         "entry.file not in there",
         "False",

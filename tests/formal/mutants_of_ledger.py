@@ -98,7 +98,7 @@ OF_LEDGER: Sequence[Mutant] = (
         "expected_receipts",
         "found.update(BatchKey(known.generation, partition, number) for number in numbers)",
         "known.generation",
-        test=f"{_LEDGER}/test_sink_state.py"
+        test=f"{_LEDGER}/test_expected_sink_state.py"
         "::test_every_receipt_of_the_newest_epoch_is_expected_below_the_checkpoint_and_beyond[sqlite]",
     ),
     Mutant(
@@ -107,6 +107,6 @@ OF_LEDGER: Sequence[Mutant] = (
         "store_state",
         '{"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}',
         '{"sink_target": now.target, "sink_location": now.location}',
-        test=f"{_LEDGER}/test_sink_state.py::test_what_was_noted_is_known_once_a_batch_was_begun[sqlite]",
+        test=f"{_LEDGER}/test_expected_sink_state.py::test_what_was_noted_is_known_once_a_batch_was_begun[sqlite]",
     ),
 )

@@ -86,18 +86,18 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "a pipeline skips a record at whose error it has to halt",
-        "core/policy.py",
+        "core/error_policy.py",
         "DeliveryPolicy.action",
         "chosen in (ErrorAction.SKIP_AND_LOG, ErrorAction.DEAD_LETTER)",
         "chosen is ErrorAction.DEAD_LETTER",
-        test="tests/unit/core/test_policy.py::test_no_override_turns_a_halt_into_a_drop_of_a_record",
+        test="tests/unit/core/test_error_policy.py::test_no_override_turns_a_halt_into_a_drop_of_a_record",
     ),
     Mutant(
         "a whole batch is dropped for one record that nobody could tell",
-        "core/policy.py",
+        "core/error_policy.py",
         "decide",
         "action is ErrorAction.SKIP_AND_LOG and (not about_records)",
         "action is ErrorAction.SKIP_AND_LOG",
-        test="tests/unit/core/test_policy.py::test_a_batch_is_not_let_go_for_a_record_that_nobody_could_tell",
+        test="tests/unit/core/test_error_policy.py::test_a_batch_is_not_let_go_for_a_record_that_nobody_could_tell",
     ),
 )

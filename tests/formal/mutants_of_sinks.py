@@ -13,7 +13,7 @@ _TWO_PHASE = "tests/integration/connectors/two_phase"
 _TABLE = f"{_TWO_PHASE}/test_conformance.py::TestNewTable"
 _STREAMFORGE = "tests/integration/replication/test_streamforge.py"
 _TABLE_FENCE = f"{_TWO_PHASE}/test_fence.py::TestFence"
-_TABLE_RESTORE = f"{_TWO_PHASE}/test_set_back.py::TestRestore"
+_TABLE_RESTORE = f"{_TWO_PHASE}/test_restored_target.py::TestRestore"
 _LOST_NODE = f"{_TWO_PHASE}/test_receipt_chain.py::TestAnOlderNodeThatIsLost"
 
 OF_SINKS: Sequence[Mutant] = (
@@ -106,19 +106,19 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a truncated target counts as a rewritten one",
-        "connectors/postgres/set_back.py",
+        "connectors/postgres/restored_target.py",
         "find_loss",
         "delivered and (not any(part.size for part in parts.values()))",
         "False",
-        test="tests/integration/connectors/postgres/test_set_back.py::test_a_truncated_target_is_set_back[append-1]",
+        test="tests/integration/connectors/postgres/test_restored_target.py::test_a_truncated_target_is_set_back[append-1]",
     ),
     Mutant(
         "postgres: a target that was filled again counts as whole though rows are missing",
-        "connectors/postgres/set_back.py",
+        "connectors/postgres/restored_target.py",
         "_describe_missing",
         "wanted <= present",
         "wanted & present",
-        test="tests/integration/connectors/postgres/test_set_back.py"
+        test="tests/integration/connectors/postgres/test_restored_target.py"
         "::test_a_truncated_target_into_which_an_older_copy_is_put_back_is_set_back[append-id <= {many} - 10-300]",
     ),
     Mutant(
@@ -187,16 +187,16 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "audit: sums are not compared with the sink's receipts",
-        "core/sink_comparison.py",
+        "core/sink_audit.py",
         "_RangeReceipts._differences_of",
         "sums != item.counts",
         "sums.read != item.counts.read",
-        test="tests/unit/core/test_sink_comparison.py::"
+        test="tests/unit/core/test_sink_audit.py::"
         "test_changed_counts_are_found_in_a_sum_and_named_where_it_is_of_one_batch",
     ),
     Mutant(
         "audit: an accepted loss excuses every later one",
-        "core/sink_comparison.py",
+        "core/sink_audit.py",
         "_RangeReceipts.differences",
         "found = list(self._differences_of(item.without(lost), receipts))",
         "found = []",
@@ -205,11 +205,11 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "audit: dead letters are believed, not counted",
-        "core/sink_comparison.py",
+        "core/sink_audit.py",
         "compare_dead_letters",
         "stored != counted",
         "stored > counted",
-        test="tests/unit/core/test_sink_comparison.py::test_dead_letters_are_as_many_as_the_receipt_tells",
+        test="tests/unit/core/test_sink_audit.py::test_dead_letters_are_as_many_as_the_receipt_tells",
     ),
     Mutant(
         "delta: the fence is a file alone, and no commit",
@@ -253,7 +253,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "delta: a table that was restored is taken for whole",
-        "connectors/two_phase/set_back.py",
+        "connectors/two_phase/restored_target.py",
         "find_loss",
         "restored is None or committed <= restored",
         "committed",
@@ -269,7 +269,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "delta: a fence accepts a restore that nobody has seen",
-        "connectors/two_phase/set_back.py",
+        "connectors/two_phase/restored_target.py",
         "start_new_chain",
         "found is not None and not accepting",
         "False",

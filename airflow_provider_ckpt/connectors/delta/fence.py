@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
-from airflow_provider_ckpt.connectors.two_phase.set_back import record_accepted, start_new_chain
+from airflow_provider_ckpt.connectors.two_phase.restored_target import record_accepted, start_new_chain
 from airflow_provider_ckpt.connectors.two_phase.staging import remove_files
 
 

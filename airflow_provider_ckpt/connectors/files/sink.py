@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.files.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
 from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX, FilesLayout
 from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
-from airflow_provider_ckpt.connectors.files.set_back import (
+from airflow_provider_ckpt.connectors.files.restored_target import (
     create_identity,
     describe_gone_files,
     read_identity,
@@ -26,8 +26,8 @@ from airflow_provider_ckpt.connectors.local.filesystem import check_writable, io
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 

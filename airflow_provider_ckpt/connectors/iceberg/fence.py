@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
-from airflow_provider_ckpt.connectors.two_phase.set_back import record_accepted, start_new_chain
+from airflow_provider_ckpt.connectors.two_phase.restored_target import record_accepted, start_new_chain
 
 
 def fence(address: TableAddress, epoch: int, contention: CommitRetries, *, accepting: bool = False) -> None:

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.kafka.receipts import (
     time_value,
     transactional_id,
 )
-from airflow_provider_ckpt.connectors.kafka.set_back import TargetLogEnds
+from airflow_provider_ckpt.connectors.kafka.restored_target import TargetLogEnds
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 
 _PARALLEL_FENCES = 8

@@ -30,14 +30,14 @@ from airflow_provider_ckpt.connectors.kafka.receipts import (
     replay_value,
 )
 from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader
+from airflow_provider_ckpt.connectors.kafka.restored_target import TargetLogEnds, TargetLogReader
 from airflow_provider_ckpt.connectors.kafka.serialize import refuse_unfit_columns
-from airflow_provider_ckpt.connectors.kafka.set_back import TargetLogEnds, TargetLogReader
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.postgres import set_back
+from airflow_provider_ckpt.connectors.postgres import restored_target
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_setup import create_tables, lacks_columns, lacks_tables
 from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
@@ -32,8 +32,8 @@ from airflow_provider_ckpt.connectors.postgres.target_rules import refuse_alteri
 from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unsuitable_key
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
@@ -129,7 +129,7 @@ class PostgresSink:
             bookkeeping = BookkeepingTables(table.schema)
             create_tables(fetch, bookkeeping, self._connection.id, self._pipeline)
             if fence(fetch, bookkeeping, self._context, epoch, self._name):
-                witness = set_back.take_witness(fetch, table, self._upsert)
+                witness = restored_target.take_witness(fetch, table, self._upsert)
                 self._warn_of_removed_partitions(fetch, bookkeeping, witness)
                 self._store_witness(fetch, bookkeeping, epoch, witness)
 
@@ -143,7 +143,7 @@ class PostgresSink:
             bookkeeping = BookkeepingTables(table.schema)
             if lacks_columns(fetch, bookkeeping):
                 return
-            witness = set_back.take_witness(
+            witness = restored_target.take_witness(
                 fetch, table, self._upsert
             )  # first, so that a later TRUNCATE differs from it
             if self._find_loss(fetch, table, bookkeeping) is None:
@@ -282,7 +282,7 @@ class PostgresSink:
         if self._declared.sink.may_be_emptied or lacks_columns(fetch, bookkeeping):
             return None
         for stored, delivered in fetch(bookkeeping.witness, [self._context.ledger, self._context.pipeline]):
-            loss = set_back.find_loss(fetch, table, stored, delivered=delivered)
+            loss = restored_target.find_loss(fetch, table, stored, delivered=delivered)
             return loss and f"{loss} (if it is emptied on purpose, write sink.may_be_emptied: true)"
         return None
 
@@ -298,7 +298,7 @@ class PostgresSink:
     ) -> None:
         """Log a warning about partitions that were detached from the target; a run is not refused for them."""
         for stored, _ in fetch(bookkeeping.witness, [self._context.ledger, self._context.pipeline]):
-            names = set_back.removed_partitions(stored, witness)
+            names = restored_target.removed_partitions(stored, witness)
             if names and not self._declared.sink.may_be_emptied:
                 log.warning(
                     "Pipeline %s, target %s: %s was removed from it since a run last looked, with the rows that it "

@@ -32,7 +32,7 @@ from airflow_provider_ckpt.connectors.postgres.column_types import (
     value_sql,
 )
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity, tree_identities
-from airflow_provider_ckpt.connectors.postgres.late_rows import LateRows
+from airflow_provider_ckpt.connectors.postgres.late_row_refusal import LateRows
 from airflow_provider_ckpt.connectors.postgres.split import Splitter
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt, ReceiptChain
-from airflow_provider_ckpt.connectors.two_phase.set_back import refuse_loss
+from airflow_provider_ckpt.connectors.two_phase.restored_target import refuse_loss
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, StagedWave
 from airflow_provider_ckpt.connectors.two_phase.version import TableOpener, TableVersion
 from airflow_provider_ckpt.core.batch_key import BatchKey

@@ -22,7 +22,7 @@ from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerStateError
 from airflow_provider_ckpt.core.lease import assume_alive
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.ledger.commands import actions, proposals, reconcile, retention, sink_state
+from airflow_provider_ckpt.ledger.commands import proposals, reconcile, retention, sink_state, stored_actions
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
@@ -73,7 +73,7 @@ class AdminCommands(Session):
                 lease, _, _ = lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=True)
                 if found := list(receipts):
                     reconcile.reconcile(UnitOfWork(connection, lease, datetime.now(UTC)), found, LostReplays())
-                result = actions.apply(
+                result = stored_actions.apply(
                     UnitOfWork(connection, lease, datetime.now(UTC)), action, actor=actor, reason=reason
                 )
                 connection.rollback()
@@ -101,17 +101,21 @@ class AdminCommands(Session):
     ) -> ActionResult:
         if action.kind in NEED_RECEIPTS_READ:
             return ActionResult(
-                action, False, actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC))
+                action,
+                False,
+                stored_actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC)),
             )
         try:
             lease, _, _ = lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
         except LeaseBusyError:
             return ActionResult(
-                action, False, actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC))
+                action,
+                False,
+                stored_actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC)),
             )
         work = UnitOfWork(connection, lease, datetime.now(UTC))
-        actions.apply_stored_actions(work, skip=NEED_RECEIPTS_READ, keep_refused=True)
-        result = actions.apply(work, action, actor=actor, reason=reason)
+        stored_actions.apply_stored_actions(work, skip=NEED_RECEIPTS_READ, keep_refused=True)
+        result = stored_actions.apply(work, action, actor=actor, reason=reason)
         lease_store.release(connection, lease)
         return result
 
@@ -138,7 +142,7 @@ class AdminCommands(Session):
         """
         require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON)
         with self._command(lease) as work:
-            result = actions.apply(work, action, actor=actor, reason=reason)
+            result = stored_actions.apply(work, action, actor=actor, reason=reason)
             if accepted is not None:
                 sink_state.store_accepted(work, accepted, actor)
             if proposal is not None:
@@ -153,7 +157,7 @@ class AdminCommands(Session):
         :param behind_fence: whether the sink has just been fenced and reconciled under this epoch
         """
         with self._command(lease, now) as work:
-            return actions.apply_stored_actions(work, skip=frozenset() if behind_fence else NEED_NEW_EPOCH)
+            return stored_actions.apply_stored_actions(work, skip=frozenset() if behind_fence else NEED_NEW_EPOCH)
 
     def break_lease(self, pipeline: str, *, actor: str, reason: str) -> Lease:
         """Take the lease from its holder and release it; the holder's commands are refused from then on.
@@ -263,7 +267,7 @@ class AdminCommands(Session):
         """Return the stored actions that have not been applied yet, oldest first."""
         with self._reading() as connection:
             status.require_pipeline(connection, pipeline)
-            return actions.stored_actions(connection, pipeline)
+            return stored_actions.stored_actions(connection, pipeline)
 
 
 def _use_proposal(

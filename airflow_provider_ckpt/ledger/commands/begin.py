@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.ledger.store import dead_letters
+from airflow_provider_ckpt.ledger.store import dead_letter_index
 from airflow_provider_ckpt.ledger.store import events as trail
 from airflow_provider_ckpt.ledger.store import partitions as store
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
@@ -34,7 +34,7 @@ def begin_attempts(work: UnitOfWork, keys: Sequence[BatchKey], *, run: str, at_m
         work.events += events
         started.append(partition.batches[key.seq])
     if at_most_once:
-        dead_letters.resolve_at_most_once(work.connection, work.lease.pipeline, started, work.replays)
+        dead_letter_index.resolve_at_most_once(work.connection, work.lease.pipeline, started, work.replays)
         work.advance()
     store.open_attempts(work.connection, work.lease.pipeline, started, run, work.now)
     work.write("begun", {"batches": len(started), "ranges": trail.merged_ranges(started), "run": run})

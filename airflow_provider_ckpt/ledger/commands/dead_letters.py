@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, IndexEntry, RereadRange
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, IndexEntry, RereadRange
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
-from airflow_provider_ckpt.ledger.store import dead_letters
+from airflow_provider_ckpt.ledger.store import dead_letter_index
 from airflow_provider_ckpt.ledger.store import lease as lease_store
 
 
@@ -35,7 +35,7 @@ class DeadLetterCommands(Session):
         with self._reading() as connection:
             status.require_pipeline(connection, pipeline)
             return DeadLetterIndex(
-                dead_letters.load(connection, pipeline), dead_letters.load_rereads(connection, pipeline)
+                dead_letter_index.load(connection, pipeline), dead_letter_index.load_rereads(connection, pipeline)
             )
 
     def unknown_replays(self, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
@@ -44,7 +44,7 @@ class DeadLetterCommands(Session):
         :param partitions: generation of each side partition, by id
         """
         with self._reading() as connection:
-            return dead_letters.unknown_side_partitions(connection, pipeline, partitions)
+            return dead_letter_index.unknown_side_partitions(connection, pipeline, partitions)
 
     def set_error_types(self, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
         """Replace the error type ``unknown`` by the types that the sink reports.
@@ -56,4 +56,4 @@ class DeadLetterCommands(Session):
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)
             lease_store.lock_row(connection, pipeline)
-            dead_letters.set_error_types(connection, pipeline, types)
+            dead_letter_index.set_error_types(connection, pipeline, types)

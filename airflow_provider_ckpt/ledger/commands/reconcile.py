@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.side_partitions import restore_replay
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import generations
-from airflow_provider_ckpt.ledger.store import dead_letters, partitions
+from airflow_provider_ckpt.ledger.store import dead_letter_index, partitions
 from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import Reconciliation
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
@@ -41,7 +41,7 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostRepl
         _reconcile_partition(work, item, by_partition.get(item.partition.id, []), result)
     _give_up_unconfirmed(work)
     new_receipts = [*result.acked, *result.imported]
-    dead_letters.update_index(
+    dead_letter_index.update_index(
         work.connection, work.lease.pipeline, [(receipt, {}) for receipt in new_receipts], work.replays, forgotten
     )
     work.write(

@@ -24,7 +24,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile, SourcePartition
-    from airflow_provider_ckpt.core.policy import DeliveryPolicy
+    from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
     from airflow_provider_ckpt.core.wave import Outcome
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.policy import (
+from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.error_policy import (
     Decision,
     DeliveryPolicy,
     FailRun,
@@ -25,11 +24,12 @@ from airflow_provider_ckpt.core.policy import (
     SkipBatch,
     decide,
 )
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
-from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, low_watermark, partitions, tables
+from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letter_index, low_watermark, partitions, tables
 from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
@@ -191,7 +191,7 @@ def _move_low_watermark(work: UnitOfWork, window: timedelta | None, *, idle: boo
 
 def store_result(work: UnitOfWork, kind: str, fresh: NewReceipts, window: timedelta | None) -> None:
     work.events += _move_low_watermark(work, window)
-    dead_letters.update_index(work.connection, work.lease.pipeline, fresh, work.replays)
+    dead_letter_index.update_index(work.connection, work.lease.pipeline, fresh, work.replays)
     receipts = [receipt for receipt, _ in fresh]
     detail = {
         "receipts": event_store.merged_ranges(receipts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
-from airflow_provider_ckpt.core.sink_state import ExpectedSinkState, UnfinishedAcceptance
+from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState, UnfinishedAcceptance
 from airflow_provider_ckpt.ledger.queries.sink_state import ACCEPTED, load_expected_state, to_json
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork

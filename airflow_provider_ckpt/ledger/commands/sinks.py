@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState, UnfinishedAcceptance
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_state import ExpectedSinkState, UnfinishedAcceptance
 from airflow_provider_ckpt.ledger.commands.sink_state import store_state, store_unaccepted
 from airflow_provider_ckpt.ledger.queries import sink_state
 from airflow_provider_ckpt.ledger.session import Session

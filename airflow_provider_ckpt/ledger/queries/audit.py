@@ -15,13 +15,13 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, Violation, state_violations
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import Counts
-from airflow_provider_ckpt.core.sink_comparison import LedgerSnapshot
+from airflow_provider_ckpt.core.sink_audit import LedgerSnapshot
 from airflow_provider_ckpt.ledger.queries import range_receipts, sink_state, status
-from airflow_provider_ckpt.ledger.store import dead_letters, partitions, tables
+from airflow_provider_ckpt.ledger.store import dead_letter_index, partitions, tables
 
 ATTEMPTS_MATCH_BATCHES = "AttemptsMatchBatches"
 """Invariant: every batch in flight has exactly one open attempt, and no other batch has one."""
@@ -79,7 +79,7 @@ def load_snapshot(connection: Connection, pipeline: str) -> LedgerSnapshot:
     status.require_pipeline(connection, pipeline)
     stored = status.partitions(connection, pipeline).values()
     named: Counter[AttemptKey] = Counter()
-    for entry in dead_letters.load(connection, pipeline):
+    for entry in dead_letter_index.load(connection, pipeline):
         named[entry.dead_letters.source] += entry.dead_letters.records
     return LedgerSnapshot(
         range_receipts.load(connection, pipeline),

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.ledger.types import Measures, PartitionRecord
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.source_protocol import SourceFile
     from airflow_provider_ckpt.core.ranges import Range
-    from airflow_provider_ckpt.core.sink_comparison import LedgerSnapshot
+    from airflow_provider_ckpt.core.sink_audit import LedgerSnapshot
 
 
 class Queries(Session):

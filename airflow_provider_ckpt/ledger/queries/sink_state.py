@@ -1,6 +1,6 @@
 """Read the state in which a run left the sink: fence, target, location, and receipts that must still be there.
 
-``core/sink_state.py`` compares that state with the sink. A partition stores the numbers of batches whose receipt is
+``core/changed_sink.py`` compares that state with the sink. A partition stores the numbers of batches whose receipt is
 of its newest epoch, so a run asks the sink for no more receipts than the run before it delivered.
 """
 
@@ -14,8 +14,8 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.batch import RESOLVED, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState, UnfinishedAcceptance
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_state import ExpectedSinkState, UnfinishedAcceptance
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.receipted_batches import ReceiptedBatches
 

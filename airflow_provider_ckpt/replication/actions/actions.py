@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.actions import PHASE_ACTIONS, Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, Selection
+from airflow_provider_ckpt.core.dead_letter_index import UNKNOWN_TYPE, Selection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
 from airflow_provider_ckpt.core.ranges import START, position_text
-from airflow_provider_ckpt.replication.actions import dead_letters, sink_changes
+from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
 from airflow_provider_ckpt.replication.owner import is_dead, is_held
 
@@ -108,8 +108,8 @@ def force_stop(context: ActionContext) -> dict[str, Any]:
 def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
     """Accept the sink as it is, or move to another one; such an action is never stored. Return the result document.
 
-    :param action: action that :func:`~airflow_provider_ckpt.replication.actions.sink_changes.make_acceptance` or
-        :func:`~airflow_provider_ckpt.replication.actions.sink_changes.make_move` returned
+    :param action: action that :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_acceptance` or
+        :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_move` returned
     :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
     :raises LedgerStateError: if the action no longer fits; nothing was changed
     """
@@ -117,7 +117,7 @@ def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
         return preview_sink_change(context, action) | {"waits_for": None, "next": _describe_resend(action)}
     result = result_document(
         context,
-        sink_changes.apply_sink_change(
+        accept_sink.apply_sink_change(
             context.setup(), action, actor=context.actor, reason=context.reason, proposal=context.proposal
         ),
     )
@@ -132,7 +132,7 @@ def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any
     if action.kind is ActionKind.MOVE:
         return apply_in_ledger(context, action)
     return result_document(
-        context, sink_changes.try_acceptance(context.setup(), action, actor=context.actor, reason=context.reason)
+        context, accept_sink.try_acceptance(context.setup(), action, actor=context.actor, reason=context.reason)
     )
 
 

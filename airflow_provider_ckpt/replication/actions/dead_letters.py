@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
-from airflow_provider_ckpt.connectors.dead_letters import count_by_error_type, read_dead_letters
+from airflow_provider_ckpt.connectors.dead_letter_lookup import count_by_error_type, read_dead_letters
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.dead_letters import (
+from airflow_provider_ckpt.core.dead_letter_index import (
     UNKNOWN_TYPE,
     DeadLetters,
     IndexEntry,

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.replication.actions import dead_letters, fenced_actions, sink_changes
+from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters, fenced_actions
 from airflow_provider_ckpt.replication.actions.actions import (
     ActionContext,
     apply_behind_fence,
@@ -175,15 +175,15 @@ def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
     start = {}
     if request.to_position is not None:
         start = resolve_positions(context, RewindTarget(position=request.to_position), request.partition)
-    return sink_changes.make_acceptance(context.setup(), resend=True, start=start)
+    return accept_sink.make_acceptance(context.setup(), resend=True, start=start)
 
 
 def _keep_sink(context: ActionContext, _: ActionRequest) -> Action | None:
-    return sink_changes.make_acceptance(context.setup(), resend=False)
+    return accept_sink.make_acceptance(context.setup(), resend=False)
 
 
 def _move(context: ActionContext, _: ActionRequest) -> Action | None:
-    return sink_changes.make_move(context.setup())
+    return accept_sink.make_move(context.setup())
 
 
 def _held_batches(context: ActionContext) -> tuple[BatchKey, ...]:

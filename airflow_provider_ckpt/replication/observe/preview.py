@@ -11,13 +11,13 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
 from airflow_provider_ckpt.connectors.source_protocol import Plan, Source, SourceFile
 from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.types import PartitionRecord
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
-from airflow_provider_ckpt.replication.run import sink_checks
+from airflow_provider_ckpt.replication.run import refuse_sink
 from airflow_provider_ckpt.replication.run.late_records import unread_by
 from airflow_provider_ckpt.replication.run.plan import Planner
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
@@ -95,7 +95,7 @@ def preview(setup: PipelineContext) -> dict[str, Any]:
     try:
         opened.check(create=False)
         _refuse_other_ledgers(setup, opened.sink)
-        sink_checks.refuse_changed(setup, opened.sink)
+        refuse_sink.refuse_changed(setup, opened.sink)
         return _preview_document(setup, opened)
     except CkptError as error:
         error.pipeline = error.pipeline or setup.pipeline.name

@@ -12,8 +12,10 @@ from contextlib import closing
 from typing import Any
 
 from airflow_provider_ckpt.connectors.sink_protocol import FileBasedSink, Sink
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.sink_comparison import (
+from airflow_provider_ckpt.core.changed_sink import SinkDifference, describe_differences
+from airflow_provider_ckpt.core.changed_sink import differences as find_differences
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.sink_audit import (
     Difference,
     DifferenceKind,
     attempt_of,
@@ -23,10 +25,8 @@ from airflow_provider_ckpt.core.sink_comparison import (
     compare_target_files,
     knows_batch,
 )
-from airflow_provider_ckpt.core.sink_state import SinkDifference, describe_differences
-from airflow_provider_ckpt.core.sink_state import differences as find_differences
 from airflow_provider_ckpt.replication.run.file_lists import compare_files
-from airflow_provider_ckpt.replication.run.sink_checks import compare_states
+from airflow_provider_ckpt.replication.run.refuse_sink import compare_states
 from airflow_provider_ckpt.replication.setup import PipelineContext
 
 STEPS = 4
@@ -46,7 +46,7 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
     recorded = setup.ledger.ledger_snapshot(name)
     tell(f"{len(recorded.passed) + len(recorded.batches):,} batches and range receipts in the ledger")
     with closing(setup.open_sink()) as sink:
-        changed = _sink_changes(setup, sink)
+        changed = _changed_sink(setup, sink)
         receipts = list(sink.receipts({}))
         tell(f"{len(receipts):,} receipts in the sink")
         found = compare_receipts(recorded, receipts)
@@ -92,7 +92,7 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
     }
 
 
-def _sink_changes(setup: PipelineContext, sink: Sink) -> list[Difference]:
+def _changed_sink(setup: PipelineContext, sink: Sink) -> list[Difference]:
     """Return how the sink differs from how the ledger left it; missing receipts are reported one by one elsewhere."""
     known, state = compare_states(setup.ledger, setup.pipeline.name, sink)
     found_differences = [

@@ -10,12 +10,12 @@ import time
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.source_protocol import SourcePartition, Start
+from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.core.sink_state import ExpectedSinkState
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
-from airflow_provider_ckpt.replication.run import file_lists, sink_checks
+from airflow_provider_ckpt.replication.run import file_lists, refuse_sink
 from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
@@ -102,8 +102,8 @@ def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: b
 
 def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with its receipts."""
-    state = None if accepting else sink_checks.refuse_changed(run.setup, run.sink)
-    unfinished_acceptance = sink_checks.acceptance_evidence(run.setup, run.sink) if accepting else None
+    state = None if accepting else refuse_sink.refuse_changed(run.setup, run.sink)
+    unfinished_acceptance = refuse_sink.acceptance_evidence(run.setup, run.sink) if accepting else None
     first = _first_starts(run)  # before the fence, so that a refusal leaves nothing in the sink
     if unfinished_acceptance is not None:
         run.ledger.store_unaccepted(run.lease, unfinished_acceptance)  # the fence destroys the evidence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.file_lists import continuing_lists, split_into_lists
 from airflow_provider_ckpt.connectors.source_protocol import Plan, Start
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.core.sink_comparison import Difference, DifferenceKind
+from airflow_provider_ckpt.core.sink_audit import Difference, DifferenceKind
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import Sink

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.sink_protocol import SinkWithWitness
+from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
 from airflow_provider_ckpt.core.errors import SinkChangedError
-from airflow_provider_ckpt.core.sink_state import ExpectedSinkState
-from airflow_provider_ckpt.replication.run import sink_checks
+from airflow_provider_ckpt.replication.run import refuse_sink
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import Sink
@@ -34,7 +34,7 @@ def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
     :param sink: the pipeline's sink
     :raises SinkChangedError: if the sink has lost meanwhile what was delivered
     """
-    found = sink_checks.refuse_changed(setup, sink, sent=True)
+    found = refuse_sink.refuse_changed(setup, sink, sent=True)
     if isinstance(sink, SinkWithWitness):
         sink.store_witness(lease.epoch)
     known = setup.ledger.expected_sink_state(setup.pipeline.name)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
-from airflow_provider_ckpt.core.policy import Decision, RetryBatch
+from airflow_provider_ckpt.core.error_policy import Decision, RetryBatch
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.replication.metrics import Meter, Metric

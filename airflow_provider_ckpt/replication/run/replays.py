@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.dead_letters import count_by_error_type
+from airflow_provider_ckpt.connectors.dead_letter_lookup import count_by_error_type
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import replay_detail

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.cadence import movable
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError, OffsetCommitError
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import Outcome

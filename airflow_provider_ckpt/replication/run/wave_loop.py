@@ -12,6 +12,7 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.error_policy import RetryBatch
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     DeadlineError,
@@ -20,7 +21,6 @@ from airflow_provider_ckpt.core.errors import (
     ErrorInfo,
     LedgerUnavailableError,
 )
-from airflow_provider_ckpt.core.policy import RetryBatch
 from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.core.wave import Outcome, Wave, distribute, first_of_each_partition, without_blocked

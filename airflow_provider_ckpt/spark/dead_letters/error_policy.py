@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorAction, ErrorInfo
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-    from airflow_provider_ckpt.core.policy import DeliveryPolicy
+    from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
     from airflow_provider_ckpt.core.wave import BatchTask
 
 log = logging.getLogger(__name__)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow_provider_ckpt.connectors import extreme_times
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.dead_letters import read_dead_letters
+from airflow_provider_ckpt.connectors.dead_letter_lookup import read_dead_letters
 from airflow_provider_ckpt.connectors.kafka.deserialize import parse_time_text
 from airflow_provider_ckpt.connectors.sink_protocol import Sink
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader, RecordShape, SparkFedReader
+from airflow_provider_ckpt.core.dead_letter_index import DeadLetters
 from airflow_provider_ckpt.core.dead_letter_replay import PositionedDeadLetters
-from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:

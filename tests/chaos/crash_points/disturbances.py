@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions import accept_sink
 from tests.chaos.crash_points import backups
 from tests.chaos.crash_points.pairs import Pair
 from tests.chaos.crash_points.records import Fate, Record, draw, of_fate, places
@@ -160,8 +160,8 @@ class DisturbedRun:
         """Do what the error says, and hold the target against the source."""
         with Ledger.open(self._run_spec.ledger) as ledger:
             setup = self._run_spec.setup(ledger, _OWNER)
-            resending = sink_changes.make_acceptance(setup, resend=True)
-            sink_changes.apply_sink_change(setup, resending, actor="os:chaos", reason="the sink was set back")
+            resending = accept_sink.make_acceptance(setup, resend=True)
+            accept_sink.apply_sink_change(setup, resending, actor="os:chaos", reason="the sink was set back")
         self._run()
         if self._missing():
             self._outcome.faults.append(f"told, but not made good by what the error says: {self._missing()}")

@@ -17,15 +17,15 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
-from airflow_provider_ckpt.connectors.dead_letters import read_dead_letters
+from airflow_provider_ckpt.connectors.dead_letter_lookup import read_dead_letters
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.row_filter import without_refused
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Committer, Refused, Sink, SinkContext, Writer
 from airflow_provider_ckpt.connectors.source_protocol import SourceFile
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Receipt, Verdict

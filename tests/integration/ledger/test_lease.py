@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourcePartition
+from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.core.policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease

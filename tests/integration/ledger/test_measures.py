@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from airflow_provider_ckpt.core.batch import BatchState
 from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed
-from tests.integration.ledger.test_dead_letters import replay, send
+from tests.integration.ledger.test_dead_letter_index import replay, send
 
 
 def test_a_checkpoint_with_nothing_beyond_it_does_not_stand_still(acts: Acts) -> None:

@@ -9,8 +9,8 @@ import pytest
 from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.error_policy import DeliveryPolicy, RetryPolicy
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
-from airflow_provider_ckpt.core.policy import DeliveryPolicy, RetryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed
 

@@ -10,8 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Instruction
-from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, LedgerUnavailableError
-from airflow_provider_ckpt.core.policy import (
+from airflow_provider_ckpt.core.error_policy import (
     DeliveryPolicy,
     FailRun,
     HaltRun,
@@ -22,6 +21,7 @@ from airflow_provider_ckpt.core.policy import (
     RetryPolicy,
     SkipBatch,
 )
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, LedgerUnavailableError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.wave import Outcome

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.dead_letters import Selection
+from airflow_provider_ckpt.core.dead_letter_index import Selection
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.operators.batches import CkptReleaseOperator, CkptSkipOperator

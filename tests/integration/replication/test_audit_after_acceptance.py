@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions import accept_sink
 from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
-from tests.integration.replication.test_sink_set_back import back_up, counted, refused, restore
+from tests.integration.replication.test_restored_sink import back_up, counted, refused, restore
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute
 
@@ -32,7 +32,7 @@ def accept(orders: Replication, *, resend: bool, start: dict[str, int] | None = 
     """Accept the sink as a person would."""
     refused(orders)
     setup = orders.setup()
-    action = sink_changes.make_acceptance(setup, resend=resend, start=start)
+    action = accept_sink.make_acceptance(setup, resend=resend, start=start)
     assert change_sink(ActionContext(orders.ledger, "orders", lambda: setup, "ann", "seen"), action)["applied"]
 
 
@@ -143,7 +143,7 @@ def test_a_pipeline_that_moved_is_not_asked_for_what_the_sink_so_far_keeps(order
     moved = orders.changed(sink={"table": "archive.orders"})
     setup = orders.setup()
     asked = ActionContext(orders.ledger, "orders", lambda: setup, "ann", "another table")
-    assert change_sink(asked, sink_changes.make_move(setup))["applied"]
+    assert change_sink(asked, accept_sink.make_move(setup))["applied"]
     moved.run()
 
     audited(moved)

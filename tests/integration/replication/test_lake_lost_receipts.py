@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkChangedError
-from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions import accept_sink
 from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.preview import preview
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
@@ -47,7 +47,7 @@ class Lake:
         """Accept the sink as a person would."""
         setup = self.orders.setup()
         asked = ActionContext(self.orders.ledger, "orders", lambda: setup, "test:person", "cleaned up")
-        action = sink_changes.make_acceptance(setup, resend=resend)
+        action = accept_sink.make_acceptance(setup, resend=resend)
         assert change_sink(asked, action)["applied"]
         return action
 

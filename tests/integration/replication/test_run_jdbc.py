@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
-from airflow_provider_ckpt.core.dead_letters import Selection
+from airflow_provider_ckpt.core.dead_letter_index import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute

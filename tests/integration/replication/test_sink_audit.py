@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.sink_comparison import DifferenceKind
+from airflow_provider_ckpt.core.sink_audit import DifferenceKind
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.services.replication import Replication
 from tests.services.tables import execute

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ckpt.connectors.kafka.receipts import receipt_key, receipt_value, receipts_topic
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
-from airflow_provider_ckpt.core.sink_comparison import DifferenceKind
+from airflow_provider_ckpt.core.sink_audit import DifferenceKind
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.kafka.kafka_support import put
 from tests.integration.replication.copying import Copying, make_copying

@@ -13,8 +13,8 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.postgres.client import error_info as postgres_error
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.error_policy import DeliveryPolicy, FailRun, HaltRun, RejectBatch, RetryBatch, decide
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
-from airflow_provider_ckpt.core.policy import DeliveryPolicy, FailRun, HaltRun, RejectBatch, RetryBatch, decide
 from airflow_provider_ckpt.core.ranges import Range
 from tests.unit.core.machines import NOW
 

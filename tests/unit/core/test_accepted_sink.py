@@ -11,8 +11,8 @@ from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_rec
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Verdict
-from airflow_provider_ckpt.core.sink_comparison import DifferenceKind, LedgerSnapshot, compare_receipts, compare_rows
-from tests.unit.core.test_sink_comparison import EACH, receipt, recorded, settled, total
+from airflow_provider_ckpt.core.sink_audit import DifferenceKind, LedgerSnapshot, compare_receipts, compare_rows
+from tests.unit.core.test_sink_audit import EACH, receipt, recorded, settled, total
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.receipt import Receipt

@@ -15,22 +15,22 @@ from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_rec
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import DeadLetters
-from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
-from airflow_provider_ckpt.core.ranges import Range, position_text
-from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.resending import ResendPlan, find_lost
-from airflow_provider_ckpt.core.sink_state import (
+from airflow_provider_ckpt.core.changed_sink import (
     ExpectedSinkState,
     SinkDifference,
     UnfinishedAcceptance,
     describe_differences,
     differences,
 )
+from airflow_provider_ckpt.core.dead_letter_index import DeadLetters
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
+from airflow_provider_ckpt.core.ranges import Range, position_text
+from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.resend_lost import ResendPlan, find_lost
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.run.acquire import acquire
-from airflow_provider_ckpt.replication.run.sink_checks import (
+from airflow_provider_ckpt.replication.run.refuse_sink import (
     compare_states,
     nothing_to_accept,
     read_receipts,

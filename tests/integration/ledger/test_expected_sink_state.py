@@ -10,8 +10,8 @@ import pytest
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_state import ExpectedSinkState
 from tests.integration.ledger.ledger_driver import Acts, delivered, failed, receipt_of
 
 

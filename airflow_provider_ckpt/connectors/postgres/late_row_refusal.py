@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
+from airflow_provider_ckpt.connectors.postgres.lower_positions import Watch
 from airflow_provider_ckpt.connectors.postgres.origin_tables import WRITTEN_ELSEWHERE, origin_columns, origins
 from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states
 from airflow_provider_ckpt.connectors.postgres.source_witness import LateRowSign, Witness
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
-from airflow_provider_ckpt.connectors.postgres.watch import Watch
 from airflow_provider_ckpt.connectors.source_protocol import (
     WITNESS,
     FindUnreceipted,

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
-from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.policy import (
+from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.error_policy import (
     DeliveryPolicy,
     FailRun,
     HaltRun,
@@ -25,6 +24,7 @@ from airflow_provider_ckpt.core.policy import (
     SkipBatch,
     decide,
 )
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
 from airflow_provider_ckpt.core.ranges import Range
 from tests.unit.core.machines import BROKEN, NOW
 

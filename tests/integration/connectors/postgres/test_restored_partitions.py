@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.integration.connectors.conformance_sink import Run, content, task
-from tests.integration.connectors.postgres.test_set_back import Made, look_again, seen
+from tests.integration.connectors.postgres.test_restored_target import Made, look_again, seen
 from tests.services.tables import execute, scalar
 
 LOW, HIGH = "FOR VALUES FROM (0) TO (10)", "FOR VALUES FROM (10) TO (1000)"

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.sink_protocol import ComparesTargets
-from airflow_provider_ckpt.core.errors import (
-    IoError,
-    LedgerStateError,
-    ReceiptsUnreadableError,
-    SinkChangedError,
-    SinkError,
-)
-from airflow_provider_ckpt.core.sink_state import (
+from airflow_provider_ckpt.core.changed_sink import (
     ExpectedSinkState,
     SinkDifference,
     SinkState,
     UnfinishedAcceptance,
     describe_differences,
     differences,
+)
+from airflow_provider_ckpt.core.errors import (
+    IoError,
+    LedgerStateError,
+    ReceiptsUnreadableError,
+    SinkChangedError,
+    SinkError,
 )
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def compare_states(
     missing = sink.batches_without_receipt(expected) if expected else ()
     wrong = all_receipts or bool(missing) or claims.loss_evidence is not None
     unreadable = _unreadable(sink) if wrong else None
-    set_back = claims.loss_evidence if claims.loss_evidence != unreadable else None
+    loss_evidence = claims.loss_evidence if claims.loss_evidence != unreadable else None
     other = None
     if isinstance(sink, ComparesTargets) and known.target is not None and claims.target is not None:
         other = sink.compare_targets(known.target, claims.target)
     found = SinkState(
-        claims.epoch, claims.target, sink.location, set_back, missing, unreadable, claims.lost_batches, other
+        claims.epoch, claims.target, sink.location, loss_evidence, missing, unreadable, claims.lost_batches, other
     )
     return known, found
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_provider_ckpt.core.errors import IoError, SinkChangedError
-from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions import accept_sink
 from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.services.delta import read_delta
@@ -71,7 +71,7 @@ def accept(orders: Replication, *, resend: bool) -> None:
     """Accept the sink as a person would."""
     setup = orders.setup()
     asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "restored")
-    assert change_sink(asked, sink_changes.make_acceptance(setup, resend=resend))["applied"]
+    assert change_sink(asked, accept_sink.make_acceptance(setup, resend=resend))["applied"]
 
 
 def test_a_restored_table_is_refused_and_gets_again_exactly_what_it_lost(lake: Lake) -> None:

@@ -1,7 +1,7 @@
 """Load and store the index of dead letters: one entry per run of a batch's dead letters with one error type and state.
 
-``core/dead_letters.py`` decides; this module loads and stores. The index is written in the transaction that stores a
-receipt, so it holds every dead letter that counts. The receipts of replays then change the state of its entries.
+``core/dead_letter_index.py`` decides; this module loads and stores. The index is written in the transaction that stores
+a receipt, so it holds every dead letter that counts. The receipts of replays then change the state of its entries.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
-from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
-from airflow_provider_ckpt.core.dead_letters import (
+from airflow_provider_ckpt.core.dead_letter_index import (
     REPLAYABLE,
     UNKNOWN_TYPE,
     AttemptKey,
@@ -26,6 +25,7 @@ from airflow_provider_ckpt.core.dead_letters import (
     newest_reread,
     update_entries,
 )
+from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables

@@ -17,15 +17,15 @@ from airflow_provider_ckpt.core import actions
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState, IndexEntry, find_replayed, replaying_within
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import DeadLetterState, IndexEntry, find_replayed, replaying_within
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import generations
 from airflow_provider_ckpt.ledger.commands.sink_state import clear_state
 from airflow_provider_ckpt.ledger.queries import sink_state
-from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, tables
+from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letter_index, tables
 from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import ActionResult, StoredAction
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
@@ -82,7 +82,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
     pipeline = work.lease.pipeline
     if action.kind in actions.DEAD_LETTER_ACTIONS:
         action = replace(
-            action, dead_letters=tuple(dead_letters.select_open(work.connection, pipeline, action.dead_letters))
+            action, dead_letters=tuple(dead_letter_index.select_open(work.connection, pipeline, action.dead_letters))
         )
     _refuse_duplicates(work, action)
     if action.kind in _READ_ON:
@@ -154,8 +154,8 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
         or sink_state.replaces_by_key(work.connection, pipeline)
     ):
         return
-    entries = dead_letters.load(work.connection, pipeline)
-    found = find_replayed(entries, action.ranges, dead_letters.load_rereads(work.connection, pipeline))
+    entries = dead_letter_index.load(work.connection, pipeline)
+    found = find_replayed(entries, action.ranges, dead_letter_index.load_rereads(work.connection, pipeline))
     if not found:
         return
     records = sum(entry.dead_letters.records for entry in found)
@@ -180,7 +180,7 @@ def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
     for name, start in action.positions.items():
         end = partitions[name].planned_end if name in partitions else start
         ranges += [(name, Range(start, end))] if start < end else []
-    waiting = dead_letters.load(work.connection, work.lease.pipeline) if ranges else ()
+    waiting = dead_letter_index.load(work.connection, work.lease.pipeline) if ranges else ()
     return tuple(sorted({entry.replay for entry in replaying_within(waiting, ranges) if entry.replay in partitions}))
 
 
@@ -193,7 +193,7 @@ def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
         batches[str(key)] = None if batch is None else batch.state.value
     touched = {*action.positions, *(name for name, _ in action.ranges)} & set(partitions)
     found = (
-        dead_letters.load(work.connection, work.lease.pipeline, {item.key for item in action.dead_letters})
+        dead_letter_index.load(work.connection, work.lease.pipeline, {item.key for item in action.dead_letters})
         if action.dead_letters
         else []
     )
@@ -232,19 +232,19 @@ def _update_dead_letter_index(work: UnitOfWork, action: Action, events: Sequence
     """Update the index of dead letters after an action."""
     connection, pipeline = work.connection, work.lease.pipeline
     if action.kind is ActionKind.RESEND_TO_SINK:
-        dead_letters.park_lost_replays(connection, pipeline, action.dead_letters)
+        dead_letter_index.park_lost_replays(connection, pipeline, action.dead_letters)
     if action.kind is ActionKind.DISCARD_DEAD_LETTERS:
-        dead_letters.set_state(connection, pipeline, action.dead_letters, DeadLetterState.DISCARDED)
+        dead_letter_index.set_state(connection, pipeline, action.dead_letters, DeadLetterState.DISCARDED)
     for event in events:
         if event.kind == "side_partition_started" and "state" in event.detail:
             replay = Replay.from_json(event.detail["state"])
-            dead_letters.set_state(
+            dead_letter_index.set_state(
                 connection, pipeline, replay.dead_letters, DeadLetterState.REPLAYING, event.partition
             )
         elif event.kind == "skipped" and event.seq is not None and event.partition in work.replays:
             span = Range(*event.detail["range"])
             replay = work.replays[event.partition]
-            dead_letters.park_again(connection, pipeline, [placed.dead_letters for placed in replay.within(span)])
+            dead_letter_index.park_again(connection, pipeline, [placed.dead_letters for placed in replay.within(span)])
 
 
 _ATTEMPT_OUTCOMES = {

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError, SourceError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.store import tables
-from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions import accept_sink
 from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.acquire import acquire
@@ -290,7 +290,7 @@ def accept(orders: Replication, *, resend: bool, start: dict[str, int] | None = 
     """Accept the sink as a person would; what the answer says comes next."""
     setup = orders.setup()
     asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "restored")
-    answer = change_sink(asked, sink_changes.make_acceptance(setup, resend=resend, start=start))
+    answer = change_sink(asked, accept_sink.make_acceptance(setup, resend=resend, start=start))
     assert answer["applied"]
     [event] = [
         event
@@ -416,7 +416,7 @@ def test_a_move_settles_with_the_old_sink_and_the_next_run_delivers_to_the_new_o
 
     setup = orders.setup()
     asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "another server")
-    answer = change_sink(asked, sink_changes.make_move(setup))
+    answer = change_sink(asked, accept_sink.make_move(setup))
 
     assert answer["before"]["sink"]["location"] != answer["after"]["sink"]["location"]
     assert moved.run().records.delivered == 100
@@ -436,7 +436,7 @@ def test_a_dry_run_says_what_would_be_sent_again_and_changes_nothing(orders: Rep
     setup = orders.setup()
     asked = ActionContext(orders.ledger, "orders", lambda: setup, "test:person", "restored", dry_run=True)
 
-    answer = change_sink(asked, sink_changes.make_acceptance(setup, resend=True))
+    answer = change_sink(asked, accept_sink.make_acceptance(setup, resend=True))
 
     assert (answer["applied"], answer["next"]) == (False, "public.orders is sent again from 901 on")
     refused(orders)
@@ -574,7 +574,7 @@ def test_an_act_that_does_not_fit_is_refused_before_a_truncated_sink_is_fenced(o
     action = Action(ActionKind.KEEP_SINK, batches=(BatchKey(1, "public.orders", 9),))
 
     with pytest.raises(LedgerStateError):
-        sink_changes.apply_sink_change(orders.setup(), action, actor="test:person", reason="restored")
+        accept_sink.apply_sink_change(orders.setup(), action, actor="test:person", reason="restored")
 
     told = refused(orders)
     assert "was truncated" in told
@@ -584,11 +584,11 @@ def test_an_act_that_does_not_fit_is_refused_before_a_truncated_sink_is_fenced(o
 def test_a_resend_that_is_not_what_was_shown_is_refused_and_so_are_runs(orders: Replication) -> None:
     orders.run()
     execute(orders.dsn, "DELETE FROM target WHERE id > 900", "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
-    shown = sink_changes.make_acceptance(orders.setup(), resend=True)
+    shown = accept_sink.make_acceptance(orders.setup(), resend=True)
     execute(orders.dsn, "DELETE FROM target WHERE id > 800", "DELETE FROM ckpt_sink_receipt WHERE seq = 8")
 
     with pytest.raises(LedgerStateError, match="not what was shown"):
-        sink_changes.apply_sink_change(orders.setup(), shown, actor="test:person", reason="restored")
+        accept_sink.apply_sink_change(orders.setup(), shown, actor="test:person", reason="restored")
     refused(orders)
     accept(orders, resend=True)
     orders.run()

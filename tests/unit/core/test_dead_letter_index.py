@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind, apply
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import (
+from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.dead_letter_index import (
     REPLAYABLE,
     DeadLetters,
     DeadLetterState,
@@ -28,8 +28,8 @@ from airflow_provider_ckpt.core.dead_letters import (
     take_first,
     update_entries,
 )
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.pipeline_phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.side_partitions import restore_replay

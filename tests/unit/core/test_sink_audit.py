@@ -10,11 +10,11 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.sink_comparison import (
+from airflow_provider_ckpt.core.sink_audit import (
     Difference,
     DifferenceKind,
     LedgerSnapshot,

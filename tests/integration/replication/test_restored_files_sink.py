@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_ckpt.core.errors import SinkChangedError
-from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions import accept_sink
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.files.files_sink_support import ids, visible
@@ -71,8 +71,8 @@ def test_an_emptied_directory_is_refused_and_agrees_once_it_was_sent_all_again(
     (tmp_path / "out").mkdir()
 
     assert "its fence is at epoch 0, and this ledger raised it to 1" in refused(inbox)
-    action = sink_changes.make_acceptance(inbox.setup(), resend=True)
-    sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="the disk is gone")
+    action = accept_sink.make_acceptance(inbox.setup(), resend=True)
+    accept_sink.apply_sink_change(inbox.setup(), action, actor="ann", reason="the disk is gone")
     inbox.run()
     assert ids(tmp_path / "out") == [*range(30)]
     assert audit_sink(inbox.setup(), lambda _: None)["differences"] == []
@@ -112,8 +112,8 @@ def test_files_that_were_removed_are_sent_again_once_a_person_says_so(
     newest = visible(tmp_path / "out")[-1]
     newest.rename(tmp_path / "aside")
     assert "the file of delivered batches" in refused(inbox)
-    action = sink_changes.make_acceptance(inbox.setup(), resend=True)
-    sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took them")
+    action = accept_sink.make_acceptance(inbox.setup(), resend=True)
+    accept_sink.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took them")
 
     inbox.run()
 
@@ -134,8 +134,8 @@ def test_a_file_that_went_before_the_ledger_heard_of_its_batch_is_sent_again_onc
     for file in visible(tmp_path / "out")[gone]:
         file.unlink()
     assert "of delivered batches" in refused(inbox)
-    action = sink_changes.make_acceptance(inbox.setup(), resend=True)
-    sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took it")
+    action = accept_sink.make_acceptance(inbox.setup(), resend=True)
+    accept_sink.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took it")
 
     assert inbox.run().route == ["done"]
 
@@ -151,8 +151,8 @@ def test_a_settled_file_that_went_alone_is_sent_again_once_a_person_says_so(inbo
     by_time = sorted(visible(tmp_path / "out"), key=lambda file: file.stat().st_mtime_ns)
     by_time[-2].unlink()
     refused(inbox)
-    action = sink_changes.make_acceptance(inbox.setup(), resend=True)
-    sink_changes.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took it")
+    action = accept_sink.make_acceptance(inbox.setup(), resend=True)
+    accept_sink.apply_sink_change(inbox.setup(), action, actor="ann", reason="a clean-up job took it")
 
     assert inbox.run().route == ["done"]
 
