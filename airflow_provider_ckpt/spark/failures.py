@@ -24,6 +24,7 @@ def to_error_info(error: Exception, *, traced: bool, otherwise: ErrorType = Erro
 
 
 def _format_traceback(error: BaseException, info: ErrorInfo) -> str:
+    """Return the traceback of an error and of its causes, without the messages of the causes."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in chain:

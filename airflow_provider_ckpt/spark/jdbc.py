@@ -46,7 +46,7 @@ _READ_INSTRUCTIONS = frozenset({Instruction.DELIVER, Instruction.REJECT})
 
 
 def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> DataFrame | None:
-    """Return the records of a wave with their control columns, or None if Spark has nothing to read for it.
+    """Return a data frame of a wave's records with their control columns; None if no batch of the wave needs a query.
 
     :param spark: the session
     :param job: the run
@@ -93,12 +93,12 @@ def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) ->
 
 
 def driver_error(job: Job, error: Exception) -> ErrorInfo:
-    """Return the driver's error that made Spark give up a wave.
+    """Return the JDBC driver's error that made Spark give up a wave.
 
     :param job: the run
     :param error: the exception that Spark raised
-    :raises ConfigError: if Spark does not have the driver
-    :raises Exception: ``error`` itself, if it is not the driver's
+    :raises ConfigError: if Spark does not find the driver's classes
+    :raises Exception: ``error`` itself, if the driver did not cause it
     """
     absent = missing_class(error)
     if absent is not None:
@@ -118,7 +118,7 @@ def driver_error(job: Job, error: Exception) -> ErrorInfo:
 def _read_lane(
     job: Job, wave: Wave, slots: int, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of this task's lane, with a marker row after each batch (for ``mapInArrow``)."""
+    """Yield the records of the lane that this task runs, with a marker row after each batch (for ``mapInArrow``)."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -166,6 +166,7 @@ class SlotStream:
                 return
 
     def _take(self) -> pa.RecordBatch | None:
+        """Return the next Arrow batch with rows: the rest of the last one, or one from Spark; None at the end."""
         if self._rest is not None:
             rest, self._rest = self._rest, None
             return rest
@@ -173,7 +174,12 @@ class SlotStream:
 
 
 class _LaneReader:
-    """Reader (:class:`~.source_protocol.Reader`) that gives the job's reader Spark's rows of a batch first."""
+    """Reader of a lane (:class:`~.source_protocol.Reader`): passes Spark's rows of a batch to the job's reader, and
+    yields its records.
+
+    :param tasks: the lane's batches, in the order in which their rows arrive
+    :param stream: Spark's rows for the lane
+    """
 
     def __init__(self, job: Job, tasks: Sequence[BatchTask], stream: SlotStream) -> None:
         self._reader = job.reader()
@@ -183,7 +189,7 @@ class _LaneReader:
         self._stream = stream
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the batch's records."""
+        """Yield the records of a batch, from Spark's rows."""
         cast("SparkFedReader", self._reader).accept(task, self._records(task))
         return self._reader.read(task)
 
@@ -196,6 +202,7 @@ class _LaneReader:
         self._reader.close()
 
     def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """Yield Spark's rows of a batch as position and source columns, after checking them."""
         import pyarrow as pa
 
         for rows in self._stream.of(self._slots[task.key]):
@@ -203,7 +210,7 @@ class _LaneReader:
             yield pa.RecordBatch.from_arrays([rows.column(POSITION), *rows.columns[3:]], self._names)
 
     def _check(self, task: BatchTask, rows: pa.RecordBatch) -> None:
-        """Raise an error for values that Spark could not convert, and for rows outside the batch's range."""
+        """Raise :class:`SourceError` for a value that Spark could not convert, or a row outside the batch's range."""
         import pyarrow.compute as pc
 
         wrong = rows.column(_UNCONVERTIBLE).drop_null()
@@ -224,18 +231,20 @@ class _LaneReader:
 
 
 def _recipe(task: BatchTask) -> ReadQuery | None:
+    """Return the query for a batch; None for a replay, and for a batch that needs no query."""
     found = None if is_replay(task) else task.detail.get(query.TASK_KEY)
     return ReadQuery.from_json(found) if found else None
 
 
 def _connection(job: Job) -> Connection:
+    """Return the connection of the JDBC source."""
     name = job.pipeline.source.connection
     assert name is not None
     return require_connection(job.connections[name])
 
 
 def _properties(connection: Connection, read_query: ReadQuery) -> dict[str, str]:
-    """Return the properties for Spark and the driver, beside the URL. They contain the password."""
+    """Return the properties of Spark's JDBC read and of the driver, except the URL. They contain the password."""
     at = "bigint" if read_query.kind is CursorKind.NUMBER else "string"
     columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(read_query.columns)]
     properties = {
@@ -249,12 +258,22 @@ def _properties(connection: Connection, read_query: ReadQuery) -> dict[str, str]
 
 
 def _value_sql(number: int, spark: str, read_as: str) -> str:
+    """Return SQL of a query's column in the type that the source declares; null for a value that cannot be converted.
+
+    :param number: the column's number in the query, from 0
+    :param spark: Spark SQL type that the source declares
+    :param read_as: Spark SQL type in which Spark reads the column
+    """
     name = f"ckpt_{number}"
     return f"{name} AS {name}" if spark == read_as else f"try_cast({name} AS {spark}) AS {name}"
 
 
 def _position_sql(kind: CursorKind) -> str:
-    """Return SQL of a row's position; null where the cursor's value has none."""
+    """Return Spark SQL that converts a row's cursor value to its position, such as microseconds since 1970 for a
+    timestamp.
+
+    The position is null if the value cannot be converted.
+    """
     at = query.CURSOR_ALIAS
     return {
         CursorKind.NUMBER: at,
@@ -267,7 +286,10 @@ def _position_sql(kind: CursorKind) -> str:
 
 
 def _unconvertible_sql(read_query: ReadQuery) -> str:
-    """Return SQL of the first value of a row that Spark cannot convert, with its column name; null if there is none."""
+    """Return Spark SQL of name and text of a row's first value that Spark cannot convert, such as ``day 0000-00-00``.
+
+    It is null if all values of the row can be converted.
+    """
     cursor = f"coalesce(CAST({query.CURSOR_ALIAS} AS string), 'NULL')"
     branches = [
         f"WHEN {_position_sql(read_query.kind)} IS NULL THEN concat({literal(read_query.cursor)}, ' ', {cursor})"

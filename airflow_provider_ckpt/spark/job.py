@@ -26,7 +26,7 @@ class Job:
     :param document: the pipeline's declaration (:meth:`Pipeline.document`)
     :param context: ledger, pipeline and epoch, which are part of every key in the sink
     :param shape: columns that the source's readers yield
-    :param connections: by connection id, passwords included; never logged
+    :param connections: connections by connection id, passwords included; never logged
     :param function: the transform's Python function as :func:`~.python_function.pack` serialized it, if a task passed
         one
     """
@@ -45,7 +45,7 @@ class Job:
         return Pipeline.model_validate(self.document)
 
     def reader(self) -> Reader:
-        """Open a reader for one lane."""
+        """Open a reader for one lane, which reads the source and, for a replay, the sink's dead letters."""
         pipeline = self.pipeline
         reader = registry.open_reader(pipeline, self._connection(pipeline.source.connection), self.shape)
         return ReplayReader(reader, self._sink, self.shape)
@@ -95,6 +95,7 @@ class Job:
         )
 
     def _sink(self) -> Sink:
+        """Open the sink, from which a reader gets the dead letters of a replay."""
         pipeline = self.pipeline
         dead_letters = self._connection(pipeline.dead_letter_connection)
         return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context, dead_letters)

@@ -1,8 +1,8 @@
-"""Waves of a pipeline whose plans Spark has analysed, optimized and compiled in an earlier wave or run.
+"""Plans that Spark has analysed, optimized and compiled once, kept for the next waves and runs of a pipeline.
 
-A plan depends on the declaration, the source's columns and the number of lanes. What differs from wave to wave, run,
-batches and passwords, is not part of it: each lane reads that from a file of the run directory, whose path Spark passes
-to the lane's task. On a cluster, where lanes do not see that file, each wave has a plan of its own.
+A plan depends on the declaration, the source's columns and the number of lanes. The run, the batches and the passwords
+differ from wave to wave and are not part of a plan: each lane reads them from a file of the run directory, whose path
+Spark passes to the lane's task. On a cluster, where lanes do not see that file, each wave has a plan of its own.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _PROPERTY = "ckpt.wave"
-"""Local property of Spark jobs: path of the file with run and wave."""
+"""Local property of Spark jobs: path of the pickle file with the run's :class:`Job` and the wave."""
 
 
 class PreparedWaves:
-    """A session that serves one declaration, one run at a time.
+    """Spark session with the plans that it has prepared for one declaration; it serves one run at a time.
 
     :param spark: classic session
     """
@@ -38,7 +38,12 @@ class PreparedWaves:
         self._frames: dict[tuple[int, bool], DataFrame] = {}
 
     def check_transform(self, job: Job) -> list[tuple[str, str]]:
-        """Check the transform as :func:`~.wave.check_transform` does, its Python function each time."""
+        """Check the transform, and return name and Spark SQL type of each output column.
+
+        The SQL part is checked at the first call only, the Python function at each call.
+
+        :raises ConfigError: if the transform cannot be used
+        """
         if self._columns is None:
             self._columns = waves.check_transform(self.spark, job)
         else:
@@ -46,7 +51,7 @@ class PreparedWaves:
         return self._columns
 
     def run_wave(self, job: Job, wave: Wave, directory: Path) -> list[Outcome]:
-        """Run a wave as :func:`~.wave.run_wave` does.
+        """Run a wave by a prepared plan where possible, and return an outcome for each of its batches.
 
         :param job: the run
         :param wave: the batches to run, by lane
@@ -61,6 +66,9 @@ class PreparedWaves:
         return waves.run_wave(self.spark, job, wave, collect)
 
     def _collect(self, job: Job, wave: Wave, directory: Path, *, fast_path: bool) -> Sequence[Row]:
+        """Execute a wave's lanes by a prepared plan, and return one row for each batch; a file passes the wave to the
+        lanes.
+        """
         shape = (len(wave.lanes), fast_path)
         if shape not in self._frames:
             self._frames[shape] = waves.wave_frame(self.spark, job, len(wave.lanes), _work_of_task, fast_path=fast_path)
@@ -77,7 +85,7 @@ class PreparedWaves:
 
 
 def _work_of_task() -> tuple[Job, Wave]:
-    """Return run and wave of the Spark task that calls this."""
+    """Return run and wave of the Spark task that calls this function, from the file that the task's property names."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,7 +1,7 @@
 """Map record numbers to source positions; several records may share a position.
 
 A record's number is its index, from 0, among the batch's records in the order in which they were read. Records that
-share a position come in the same order when they are read again. So a record is found again by its position and its
+share a position come in the same order when they are read again. So a record can be identified by its position and its
 index among the records of that position.
 """
 
@@ -30,11 +30,13 @@ class RecordPositions:
         return self._positions
 
     def position(self, number: int) -> int:
-        """Return a record's source position."""
+        """Return the source position of the record with this number."""
         return int(self._positions[number])
 
     def position_and_index(self, number: int) -> tuple[int, int]:
-        """Return a record's position, and its index among the records of that position."""
+        """Return the position of the record with this number, and its index, from 0, among the records of that
+        position.
+        """
         position = self.position(number)
         return position, number - int(self._positions.searchsorted(position))
 

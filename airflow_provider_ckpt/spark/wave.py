@@ -1,4 +1,4 @@
-"""Run a wave as one Spark job: one task per lane; reader, transform and delivery without a shuffle between them."""
+"""Run a wave as one Spark job with one task per lane: read, transform and deliver, without a shuffle in between."""
 
 from __future__ import annotations
 
@@ -34,31 +34,30 @@ if TYPE_CHECKING:
 
 
 WaveWork = Callable[[], tuple["Job", Wave]]
-"""Function that returns a lane's run and wave; it is serialized for the Python workers."""
+"""Function that a lane calls to get its run and its wave; it is serialized for the Python workers."""
 
 WaveCollector = Callable[["SparkSession", "Job", Wave, bool], Sequence["Row"]]
-"""Function that executes a wave's lanes and returns their outcomes as rows; its last argument is the fast path."""
+"""Function that executes a wave's lanes and returns an outcome row for each batch; like :func:`collect`."""
 
 
 def collect(spark: SparkSession, job: Job, wave: Wave, fast_path: bool) -> Sequence[Row]:
-    """Execute a wave's lanes by a data frame of their own.
+    """Execute a wave's lanes by a new data frame, and return an outcome row for each batch.
 
     :param spark: the session
     :param job: the run
     :param wave: the batches, by lane
-    :param fast_path: use the fast path
-    :return: one row for each batch
+    :param fast_path: whether lanes read and deliver without Spark SQL (see ``lane/fast_path.py``)
     """
     return wave_frame(spark, job, len(wave.lanes), partial(_given, job, wave), wave, fast_path=fast_path).collect()
 
 
 def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector = collect) -> list[Outcome]:
-    """Run a wave and, for a two-phase sink, commit it.
+    """Run a wave, commit its batches if the sink commits in two phases, and return the outcomes.
 
     :param spark: a classic or a Connect session
     :param job: the run
     :param wave: the batches to run, by lane
-    :param collect: executes the lanes
+    :param collect: executes the lanes and returns their outcome rows
     :return: one outcome for every batch of the wave
     :raises ConfigError: if the transform cannot be used; nothing was sent
     :raises pyspark.errors.PySparkException: if Spark lost a task; whether batches were delivered is unknown then
@@ -73,10 +72,14 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector =
 
 
 def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, *, fast_path: bool) -> list[Outcome]:
-    """Run all lanes; evaluate deferred batches on the driver and run them again; return every outcome.
+    """Run all lanes; then evaluate deferred batches on the driver and run them again; return one outcome for each
+    batch.
 
-    :param collect: executes the lanes
-    :param fast_path: use the fast path without Spark SQL, for as long as the records allow
+    :param spark: the session
+    :param job: the run
+    :param wave: the batches, by lane
+    :param collect: executes the lanes and returns their outcome rows
+    :param fast_path: whether lanes read and deliver without Spark SQL; batches that need it are deferred
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -111,6 +114,8 @@ def _run_batches_alone(
 ) -> list[Outcome]:
     """Run each batch of a wave alone, after an error of the source ended the wave; return the outcomes.
 
+    :param error: the source's error that ended the wave
+
     One batch may have caused the error. Each batch gets a Spark job of its own, so the error fails that batch only and
     the others are delivered; batches that had been delivered before have a receipt. The batches are not run again, and
     all of them fail, if the source as a whole failed or delivery is at_most_once.
@@ -132,7 +137,7 @@ def _run_batches_alone(
 
 
 def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
-    """Check the transform and return its output columns: name and Spark SQL type of each.
+    """Check a run's transform, and return name and Spark SQL type of each output column.
 
     :raises ConfigError: if the transform cannot be used
     """
@@ -165,9 +170,9 @@ def wave_frame(
     :param spark: the session
     :param job: the run
     :param lanes: number of lanes
-    :param work: returns run and wave in a lane
+    :param work: called in a lane, returns its run and wave
     :param wave: the wave, needed if Spark itself reads the source
-    :param fast_path: use the fast path
+    :param fast_path: whether lanes read and deliver without Spark SQL
     """
     numbers = spark.range(0, lanes, 1, lanes)
     outcome = f"{c.OUTCOME} string"
@@ -200,14 +205,19 @@ def wave_frame(
 
 
 def _given(job: Job, wave: Wave) -> tuple[Job, Wave]:
-    """Return the arguments: work that is serialized with the lanes' functions."""
+    """Return the arguments: a :data:`WaveWork` that carries run and wave with it when it is serialized."""
     return job, wave
 
 
 def _in_lane(
     function: Callable[..., Iterator[pa.RecordBatch]], work: WaveWork, *arguments: Any
 ) -> Iterator[pa.RecordBatch]:
-    """Call a lane's function with its run and wave (for ``mapInArrow``)."""
+    """Call a lane's function with its run and wave, and return the rows that it yields (for ``mapInArrow``).
+
+    :param function: :func:`~.fast_path.run_lane`, :func:`~.read.read_lane` or :func:`~.deliver.deliver_lane`
+    :param work: returns run and wave
+    :param arguments: the function's other arguments
+    """
     return function(*work(), *arguments)
 
 
@@ -216,14 +226,19 @@ def _with_column_names(
     deliver: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Deliver batches under their columns' names; Spark passed these columns as numbered ones."""
+    """Rename the columns of the transform's output, which Spark passed as ``_0``, ``_1`` …, and deliver the batches.
+
+    :param names: names of the columns
+    :param deliver: delivers the batches and yields outcome rows
+    :param batches: the transform's output
+    """
     import pyarrow as pa
 
     return deliver(pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
 
 
 def reader_schema(spark: SparkSession, job: Job) -> StructType:
-    """Return the schema of the control columns and the source's columns."""
+    """Return the Spark schema of the rows that readers yield: the control columns, then the source's columns."""
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
@@ -234,9 +249,9 @@ def reader_schema(spark: SparkSession, job: Job) -> StructType:
 
 
 def _fast_path_schema(schema: pa.Schema, flat_decoder: FlatJsonDecoder | None) -> pa.Schema:
-    """Return the Arrow schema of what lanes deliver without Spark SQL: the position, then the output columns.
+    """Return the Arrow schema of the rows that lanes deliver without Spark SQL: the position, then the output columns.
 
-    :param schema: schema of what readers yield, after the control columns
+    :param schema: Arrow schema of :func:`reader_schema`
     :param flat_decoder: decoder of flat JSON records, None if nothing is decoded
     """
     import pyarrow as pa

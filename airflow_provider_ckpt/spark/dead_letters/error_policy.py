@@ -1,4 +1,7 @@
-"""Apply a pipeline's ``error_policy`` to single records, where it names another action than a dead letter."""
+"""Apply a pipeline's ``error_policy`` to the errors of single records: skip a record, or fail its batch.
+
+By default, a record with an error becomes a dead letter.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class RecordError(CkptError):
-    """Error of a record that fails its batch, because ``error_policy`` says so."""
+    """Error that fails a whole batch because of one record, since ``error_policy`` demands it.
+
+    :param position: the record's source position
+    :param info: the record's error
+    """
 
     def __init__(self, position: int, info: ErrorInfo) -> None:
         super().__init__(info.message, position=position)
@@ -31,12 +38,12 @@ class RecordError(CkptError):
 
 
 def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: DeliveryPolicy) -> list[DeadLetter]:
-    """Return the dead letters without those that ``error_policy`` skips.
+    """Return a batch's dead letters except those whose error ``error_policy`` maps to ``skip_and_log``.
 
     :param dead_letters: dead letters of the batch
     :param task: the batch
     :param policy: the pipeline's error policy
-    :raises RecordError: if an error among them fails the batch
+    :raises RecordError: if ``error_policy`` fails the batch for one of the errors
     """
     if not policy.overrides:
         return dead_letters
@@ -45,12 +52,12 @@ def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: Del
 
 
 def skipped_indexes(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: DeliveryPolicy) -> set[int]:
-    """Return the indexes of the records that ``error_policy`` skips, and log the first of them.
+    """Return the indexes in ``errors`` of the records that ``error_policy`` skips, and log the first of them.
 
     :param errors: position and error of each record
     :param task: the batch
     :param policy: the pipeline's error policy
-    :raises RecordError: if an error among them fails the batch
+    :raises RecordError: if ``error_policy`` fails the batch for one of the errors
     """
     skipped = set()
     for at, (position, error) in enumerate(errors if policy.overrides else ()):

@@ -27,7 +27,7 @@ def with_headers(
 
     Dead letters of a replay keep the headers that describe the record's origin.
 
-    :param dead_letters: dead letters with the headers of their origin
+    :param dead_letters: dead letters whose headers so far say only where the record came from
     :param task: the batch
     :param pipeline: the pipeline
     :param epoch: the run's epoch
@@ -58,6 +58,11 @@ def with_headers(
 
 
 def _headers(dead_letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
+    """Return the headers of one dead letter that depend on the record: origin, error, stack trace and number of
+    retries.
+
+    :param traced: whether to add the ``stack-trace`` header
+    """
     replayed = is_replay(task)
     origin = (
         dict(dead_letter.headers) if replayed else {prefix + name: value for name, value in dead_letter.headers.items()}

@@ -62,8 +62,8 @@ def from_rejected(
     :param reader: the lane's reader
     :param task: the batch
     :param rejected: position, verdict, message and original of each record
-    :param traces: stack traces by position
-    :param raw: see :func:`dead_letter`
+    :param traces: stack trace of each record that has one, by position as text
+    :param raw: whether the source yields bytes rather than columns
     """
     found = []
     for batch in rejected.to_batches():
@@ -85,12 +85,14 @@ def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
-    """Read the batch again and fill in the values of rejected raw records, which the reader left out of decoded ones.
+    """Return the rejected records with the ``value`` bytes that the reader has left out, read from the source again.
+
+    A reader leaves out the bytes of a record whose JSON it has decoded itself.
 
     :param reader: the lane's reader
     :param task: the batch
-    :param rejected: records with their positions and originals
-    :raises SourceError: if the source no longer shows one of them
+    :param rejected: the rejected records: position, verdict, message and original columns
+    :raises SourceError: if the source no longer contains one of these records
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -122,12 +124,12 @@ def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Ta
 
 
 def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
-    """Read the batch again and create a dead letter of every record.
+    """Read the batch again and create a dead letter for each of its records.
 
     :param reader: the lane's reader
     :param task: the batch
     :param error: why the batch is given up
-    :param raw: see :func:`dead_letter`
+    :param raw: whether the source yields bytes rather than columns
     """
     if isinstance(reader, ReplayReader) and is_replay(task):
         return reader.all_with_error(task, error)
@@ -139,14 +141,14 @@ def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) 
 
 
 def unreadable_dead_letters(reader: Reader, task: BatchTask) -> list[DeadLetter]:
-    """Return the dead letters of a replay that cannot be converted back to records; none for other batches."""
+    """Return the dead letters of a replay that cannot be converted back to records; an empty list for other batches."""
     return reader.unreadable_dead_letters(task) if isinstance(reader, ReplayReader) else []
 
 
 def from_source(
     reader: Reader, task: BatchTask, record_positions: RecordPositions, errors: Mapping[int, ErrorInfo], *, raw: bool
 ) -> list[DeadLetter]:
-    """Read the batch again and create a dead letter of each record that has an error.
+    """Read the batch again and create a dead letter for each record that has an error.
 
     Records at a position that the source no longer shows get dead letters without a value.
 
@@ -154,7 +156,7 @@ def from_source(
     :param task: the batch
     :param record_positions: positions of the batch's records
     :param errors: errors by record number
-    :param raw: see :func:`dead_letter`
+    :param raw: whether the source yields bytes rather than columns
     :raises SourceError: if the source now shows another number of records at a position, so that records of that
         position cannot be identified
     """
@@ -194,14 +196,14 @@ def from_rows(
     *,
     raw: bool,
 ) -> list[DeadLetter]:
-    """Create dead letters of rows that are still in memory, unchanged since they were read.
+    """Create dead letters from rows that have an error and are still in memory, unchanged since they were read.
 
     :param reader: the lane's reader
     :param task: the batch
     :param record_positions: positions of the batch's records
     :param rows: the batch's rows, with their numbers
     :param errors: errors by record number
-    :param raw: see :func:`dead_letter`
+    :param raw: whether the source yields bytes rather than columns
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -224,7 +226,7 @@ def row_json(row: Mapping[str, Any]) -> bytes:
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
-    """Yield each record: the value of the first column, and a dict of the others."""
+    """Yield each row of an Arrow batch as the value of its first column and a dict of its other columns."""
     first = batch.schema.names[0]
     try:
         records = batch.to_pylist()
@@ -249,6 +251,7 @@ def _python_values(column: pa.Array) -> list[Any]:
 
 
 def _to_text(value: object) -> str:
+    """Return the text for a value that JSON has no type for, such as an ISO 8601 text for a time."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):

@@ -31,6 +31,7 @@ DETAIL = "dead_letters"
 """Key in a task's detail: selections of dead letters, each with the position in the batch of its first one."""
 
 NEWEST_FIRST = "newest_first"
+"""Key in a task's detail: whether the positions of a selection count from its newest dead letter."""
 
 NO_ORIGINAL = "original"
 """Suffix of the header that marks a dead letter whose record was no longer in the source."""
@@ -42,7 +43,12 @@ _ROWS_PER_YIELD = 10_000
 
 
 def replay_detail(positioned: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
-    """Return the task's detail for a batch of a replay."""
+    """Return the detail of a replay's :class:`BatchTask`, from which :class:`ReplayReader` finds the batch's dead
+    letters.
+
+    :param positioned: the batch's dead letters, each selection with the position in the batch of its first one
+    :param newest_first: whether the positions of a selection count from its newest dead letter
+    """
     return {DETAIL: [[*item.dead_letters.to_json(), item.start] for item in positioned], NEWEST_FIRST: newest_first}
 
 
@@ -52,7 +58,8 @@ def is_replay(task: BatchTask) -> bool:
 
 
 class ReplayReader:
-    """Reader for batches of the source and of replays; see :class:`~.source_protocol.Reader`.
+    """Reader of a lane (:class:`~.source_protocol.Reader`): reads replays from the sink's dead letters, other batches
+    from the source.
 
     :param reader: the source's reader
     :param sink: opens the sink that stores the dead letters
@@ -72,8 +79,8 @@ class ReplayReader:
         return self._records(task) if is_replay(task) else self._reader.read(task)
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Pass a batch's records to the reader of a source that Spark reads. A replay needs none: its records are in
-        the sink.
+        """Pass a batch's records to the reader of a source that Spark reads. For a replay, do nothing: its records are
+        in the sink.
         """
         if not is_replay(task):
             cast("SparkFedReader", self._reader).accept(task, records)
@@ -89,11 +96,11 @@ class ReplayReader:
             self._sink.close()
 
     def with_error(self, task: BatchTask, position: int, error: ErrorInfo) -> DeadLetter:
-        """Return a dead letter that could not be delivered by the replay: its bytes unchanged, with the new error."""
+        """Return the dead letter at a position of a replay's batch, its bytes unchanged, with the replay's error."""
         return replace(self._dead_letters_of(task)[position], position=position, error=error)
 
     def all_with_error(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
-        """Return every dead letter of the batch with one error."""
+        """Return all dead letters of a replay's batch, each with the same error of the replay."""
         return [self.with_error(task, position, error) for position in sorted(self._dead_letters_of(task))]
 
     def unreadable_dead_letters(self, task: BatchTask) -> list[DeadLetter]:
@@ -107,6 +114,7 @@ class ReplayReader:
         ]
 
     def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a replay's batch from its dead letters, up to 10,000 in each Arrow batch."""
         import pyarrow as pa
 
         convertible, _ = self._separate_bad_records(task)
@@ -119,8 +127,8 @@ class ReplayReader:
             yield pa.RecordBatch.from_arrays(columns, names)
 
     def _separate_bad_records(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
-        """Return the convertible records with their positions, and by position why the other dead letters are not
-        convertible.
+        """Return the position and column values of each dead letter that can be converted back to a record, and for the
+        others, by position, the reason why they cannot.
         """
         convertible: list[tuple[int, list[Any]]] = []
         bad: dict[int, str] = {}
@@ -134,7 +142,7 @@ class ReplayReader:
     def _record(self, dead_letter: DeadLetter) -> list[Any]:
         """Return the values of the source's columns from one dead letter.
 
-        :raises ValueError: if its bytes do not contain them
+        :raises ValueError: if the dead letter's bytes do not contain these values
         """
         if any(name.endswith(NO_ORIGINAL) for name in dead_letter.headers):
             raise ValueError("the source no longer had the record, so there are no bytes")
@@ -158,7 +166,7 @@ class ReplayReader:
         return values
 
     def _dead_letters_of(self, task: BatchTask) -> dict[int, DeadLetter]:
-        """Return the task's dead letters by position; they are read once per attempt."""
+        """Return the dead letters of a replay's batch by position in the batch, read from the sink once per attempt."""
         if self._current_task is None or (self._current_task.key, self._current_task.attempt) != (
             task.key,
             task.attempt,
@@ -168,6 +176,7 @@ class ReplayReader:
         return self._dead_letters
 
     def _read_dead_letters(self, task: BatchTask) -> Iterator[tuple[int, DeadLetter]]:
+        """Read the dead letters of a replay's batch from the sink, and yield each with its position in the batch."""
         self._sink = self._sink or self._open()
         positioned = [PositionedDeadLetters(DeadLetters.from_json(item[:-1]), item[-1]) for item in task.detail[DETAIL]]
         starts = (item.start for item in positioned)
@@ -180,19 +189,24 @@ class ReplayReader:
 
 
 def _headers_column(dead_letter: DeadLetter) -> list[dict[str, Any]] | None:
-    """Return the record's own headers in the form of a message's headers column; None if it has none."""
+    """Return the original message's headers as a value of the source's ``headers`` column; None without headers."""
     return [{"key": name, "value": value} for name, value in dead_letter.original_headers] or None
 
 
 def _record_time(dead_letter: DeadLetter) -> str | None:
-    """Return the record's own time from its dead letter's headers, or None."""
+    """Return the original message's time from the ``timestamp`` header of its dead letter; None if it has no such
+    header.
+    """
     return next(
         (parse_time_text(text) for name, text in dead_letter.headers.items() if name.endswith("timestamp")), None
     )
 
 
 def _arrow_value(value: Any, kind: pa.DataType) -> Any:
-    """Convert a value of a row's JSON for an Arrow array of this type; the inverse of :func:`~.originals.row_json`."""
+    """Return a value from a row's JSON as the Python object that Arrow converts to the type ``kind``.
+
+    The JSON is that of :func:`~.originals.row_json`.
+    """
     import pyarrow as pa
 
     is_ = pa.types
@@ -212,7 +226,7 @@ def _arrow_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _nested_value(value: Any, kind: pa.DataType) -> Any:
-    """Convert a value nested in another one: Arrow does not parse text for nested dates and timestamps."""
+    """Convert a JSON value inside a list, map or struct: Arrow does not parse text for dates and timestamps there."""
     import pyarrow as pa
 
     if value is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
@@ -221,9 +235,9 @@ def _nested_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as an Arrow array.
+    """Return values as an Arrow array of the type ``kind``.
 
-    :raises ValueError: if a value does not fit the type
+    :raises ValueError: if a value cannot be converted to that type
     """
     import pyarrow as pa
 

@@ -26,10 +26,10 @@ _PRELOADED_MODULES = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipelin
 
 
 def main(directory: str) -> int:
-    """Run waves until told to stop.
+    """Run the waves of a run directory until the lease holder ends the run.
 
     :param directory: the run directory
-    :return: exit status
+    :return: exit status: 0, or 1 if the run was refused before its first wave
     """
     die_with_parent()
     side = DriverSide(directory)

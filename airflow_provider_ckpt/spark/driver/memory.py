@@ -1,4 +1,4 @@
-"""Memory of a standing driver: how much it uses, and whether it has grown beyond what its work explains."""
+"""Memory of a standing driver: the bytes that it uses, and the limits beyond which another driver replaces it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PYTHON_BYTES = 1 << 30
-"""Memory of the driver's own process that no run explains."""
+"""Resident memory of the driver's Python process, in bytes, above which the driver is replaced."""
 
 _JVM_BYTES = 1 << 30
-"""Memory of Java besides its heap that no run explains."""
+"""Resident memory of the Java process in bytes, in addition to the maximum heap, above which the driver is replaced."""
 
 _HEAP_SHARE = 0.75
-"""Share of the heap that may still be in use after Java has collected its garbage."""
+"""Share of the heap that is still in use after a garbage collection, above which the driver is replaced."""
 
 
 class Memory:
-    """Memory of this process, of Spark's JVM, and of the Python workers.
+    """Memory of the driver's Python process, of Spark's JVM, and of the Python workers.
 
-    :param spark: any session
-    :ivar has_grown: whether the driver should be replaced by a new one
+    :param spark: any session of the driver
+    :ivar has_grown: whether memory was above a limit, so that another driver should replace this one
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -37,7 +37,7 @@ class Memory:
         self.has_grown = False
 
     def look(self) -> None:
-        """Find out whether the memory has grown too much; for the end of a run."""
+        """Measure the memory after a run; set ``has_grown`` and log a warning if it is above a limit."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
         with suppress(Py4JError, OSError):  # Java may have ended; this process then ends, too
@@ -52,7 +52,9 @@ class Memory:
             self.has_grown = self.has_grown or grown
 
     def total(self) -> int:
-        """Return the bytes of memory of all processes of the driver; shared pages count in part."""
+        """Return the memory of all processes of the driver in bytes; a shared page counts in part for each of its
+        users.
+        """
         session = os.getsid(0)
         found = 0
         for entry in Path("/proc").iterdir():
@@ -63,7 +65,7 @@ class Memory:
         return found
 
     def _live_heap(self) -> int:
-        """Return the bytes of the heap that were in use after the last collection of the old generation."""
+        """Return the bytes of Java's old generation that were still in use after its last garbage collection."""
         pools = self._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()  # type: ignore[union-attr]
         live = 0
         for pool in pools:
@@ -74,11 +76,16 @@ class Memory:
 
 
 def _resident(pid: int) -> int:
+    """Return the resident memory of a process in bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _proportional(entry: Path) -> int:
+    """Return a process's memory in bytes, with its part of shared pages; 0 if Linux does not report it.
+
+    :param entry: the process's folder below ``/proc``
+    """
     for line in (entry / "smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10

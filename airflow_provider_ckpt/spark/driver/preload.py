@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def prefer_installed_pyspark() -> None:
-    """Import the installed PySpark, which is compiled, instead of Spark's zip files, which are first on the path."""
+    """Remove PySpark's own zip files from ``sys.path``, so that the installed, compiled PySpark is imported."""
     zips = [entry for entry in sys.path if entry.endswith(".zip")]
     rest = [entry for entry in sys.path if entry not in zips]
     pyspark, py4j = (PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j"))
@@ -47,6 +47,7 @@ def start_worker_in_thread(spark: SparkSession) -> None:
 
 
 def _start_worker(spark: SparkSession) -> None:
+    """Run a Spark job of one row in Python, which starts the daemon and a worker; ignore errors."""
     with suppress(Exception):
         spark.range(0, 1, 1, 1).mapInArrow(_unchanged, "id bigint").collect()
 

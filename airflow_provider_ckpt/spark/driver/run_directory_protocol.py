@@ -25,6 +25,7 @@ _PAUSE = 0.02
 
 
 def _sleep() -> bool:
+    """Wait for a moment; return True, since this side never learns that the lease holder is gone."""
     time.sleep(_PAUSE)
     return True
 
@@ -59,8 +60,9 @@ class DriverSide:
     """The driver's end of the protocol.
 
     :param directory: the run directory
-    :param wait: waits for a moment, or until a wave may be there; returns False if the lease holder is gone
-    :param notify: called after each reply
+    :param wait: called before the file of waves is read again; waits for a moment, or until there may be a wave, and
+        returns False if the lease holder is gone
+    :param notify: called after each reply, to wake the lease holder
     :ivar directory: the run directory
     """
 
@@ -77,7 +79,10 @@ class DriverSide:
         self._notify = notify
 
     def job(self) -> Job:
-        """Read the job and delete the files with secrets, even if the job is invalid."""
+        """Return the job from ``job.json``; delete that file and Spark's properties, even if the job is invalid.
+
+        Both files contain secrets.
+        """
         (self.directory / PROPERTIES).unlink(missing_ok=True)
         path = self.directory / _JOB
         text = path.read_text()
@@ -85,7 +90,7 @@ class DriverSide:
         return Job.from_json(json.loads(text))
 
     def waves(self) -> Iterator[Wave]:
-        """Yield waves as they arrive, until told to stop or the lease holder is gone."""
+        """Yield the waves that the lease holder sends, until it ends the run or is gone."""
         while True:
             for line in self._waves.read():
                 if line.get("stop"):
@@ -102,7 +107,7 @@ class DriverSide:
         ui: str | None = None,
         application: str | None = None,
     ) -> None:
-        """Report that Spark is up.
+        """Tell the lease holder that Spark has started and has accepted the transform.
 
         :param parallelism: number of tasks that run at once
         :param columns: output columns of the transform: name and Spark SQL type of each
@@ -112,7 +117,7 @@ class DriverSide:
         self._reply({"ready": parallelism, "columns": list(columns), "ui": ui, "application": application})
 
     def finished(self, number: int, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """Report the outcomes of a wave.
+        """Send the lease holder the outcomes of a wave.
 
         :param number: the wave's number
         :param outcomes: outcomes of its batches
@@ -121,10 +126,10 @@ class DriverSide:
         self._reply({"wave": number, "outcomes": [outcome.to_json() for outcome in outcomes], "seconds": seconds})
 
     def failed(self, number: int, error: ErrorInfo, *, final: bool) -> None:
-        """Report that a wave was lost.
+        """Tell the lease holder that a wave ended without outcomes.
 
         :param number: the wave's number; 0 for an error before the first wave
-        :param error: what failed
+        :param error: the error that ended the wave
         :param final: whether a retry cannot help
         """
         self._reply({"wave": number, "error": error.to_json(), "final": final})
@@ -138,7 +143,7 @@ class LeaseHolderSide:
     """The lease holder's end of the protocol.
 
     :param directory: the run directory
-    :param notify: called after each line for the driver
+    :param notify: called after each wave, to wake the driver
     """
 
     def __init__(self, directory: Path, *, notify: Callable[[], None] = _say_nothing) -> None:
@@ -147,25 +152,25 @@ class LeaseHolderSide:
         self._replies = JsonLinesTail(directory / _REPLIES)
 
     def write_job(self, job: Job) -> None:
-        """Write the job for the driver."""
+        """Write ``job.json`` for the driver."""
         with private_files.create(self._directory / _JOB) as file:
             file.write(json.dumps(job.to_json()).encode())
 
     def delete_job(self) -> None:
-        """Delete the job if the driver ended before it read it."""
+        """Delete ``job.json`` if it is still there, because the driver ended before it read the file."""
         (self._directory / _JOB).unlink(missing_ok=True)
 
     def send(self, wave: Wave) -> None:
-        """Send the driver a wave."""
+        """Send a wave to the driver."""
         _append(self._directory / _WAVES, wave.to_json())
         self._notify()
 
     def stop(self) -> None:
-        """Tell the driver to end."""
+        """Tell the driver that the run has ended."""
         _append(self._directory / _WAVES, {"stop": True})
 
     def replies(self) -> list[dict[str, Any]]:
-        """Return the driver's replies since the last call."""
+        """Return the driver's replies since the last call, as the methods of :class:`DriverSide` wrote them."""
         return self._replies.read()
 
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:
-    """Execute the waves of a run until told to stop.
+    """Execute the waves of a run until the lease holder ends the run.
 
-    :param prepared: the run's session
-    :param side: the run directory
-    :param job: the run
-    :return: False if the run was refused before its first wave
+    :param prepared: the Spark session that executes the run
+    :param side: the driver's end of the run directory
+    :param job: description of the run
+    :return: False if the run was refused before its first wave, because its transform cannot be used; else True
     """
     spark = prepared.spark
     try:

@@ -1,4 +1,4 @@
-"""Split Spark properties into those of a session and those that a running Spark cannot change."""
+"""Divide Spark properties into those that a session can set and those that only the start of Spark can set."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ _STATIC = frozenset(
 
 
 def static_part(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that only the start of Spark can set."""
+    """Return the properties that only the start of Spark can set, such as ``spark.master``."""
     return {name: value for name, value in properties.items() if not _is_of_session(name)}
 
 
 def session_part(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that each session may set for itself."""
+    """Return the properties that each session may set for itself, such as ``spark.sql.ansi.enabled``."""
     return {name: value for name, value in properties.items() if _is_of_session(name)}
 
 
 def _is_of_session(name: str) -> bool:
+    """Return whether a session of a running Spark may set the property of this name."""
     return name.startswith(_SESSION_PREFIX) and name not in _STATIC and not name.startswith(_STATIC_PREFIXES)

@@ -1,4 +1,4 @@
-"""Sessions of a standing driver: one for each run, kept for the next run of the same declaration."""
+"""Sessions of a standing driver: each run gets one, which then serves the next run of the same declaration."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _MAX_KEPT = 64
-"""Number of sessions that are kept, those that were used last."""
+"""Largest number of sessions that wait for another run; the one that has waited longest is dropped first."""
 
 
 class Sessions:
-    """Sessions by what was declared; a session serves one run at a time.
+    """Spark sessions that wait for another run of their declaration; a session serves one run at a time.
 
-    :param first: the session from which others are made
+    :param first: the session from which others are created
     """
 
     def __init__(self, first: SparkSession) -> None:
@@ -39,7 +39,7 @@ class Sessions:
         return len(self._kept)
 
     def take(self, job: Job) -> PreparedWaves:
-        """Return a session for a run, with what an earlier run of the same declaration has prepared in it.
+        """Return a session for a run: the one that an earlier run of the same declaration has prepared, or a new one.
 
         :raises ConfigError: if a property of ``run.conf`` cannot be set
         """
@@ -54,7 +54,11 @@ class Sessions:
         return found
 
     def give_back(self, job: Job, session: PreparedWaves) -> None:
-        """Keep the session of a run that has ended."""
+        """Keep a run's session for the next run of the same declaration.
+
+        :param job: the run, which has ended
+        :param session: its session
+        """
         with self._lock:
             self._kept[_key(job)] = session
             while len(self._kept) > _MAX_KEPT:
@@ -62,12 +66,13 @@ class Sessions:
 
 
 def _key(job: Job) -> str:
-    """Return a digest of all that decides what Spark does with a record."""
+    """Return a digest of the declaration and of the source's columns; runs with equal digests can share a session."""
     told = json.dumps([job.document, job.shape.raw, list(job.shape.columns)], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _configure(session: SparkSession, job: Job) -> None:
+    """Set the declaration's session properties (``run.conf``) in a new session."""
     from pyspark.errors import PySparkException
 
     pipeline = job.pipeline

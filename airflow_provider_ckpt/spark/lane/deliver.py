@@ -45,7 +45,7 @@ _RETRY_REFUSED = ErrorInfo(
 
 
 class Lane:
-    """Delivery of one lane: its writer, a reader for original records, and the partitions that failed.
+    """Delivery of one lane's batches, with the lane's writer and a reader that reads original records again.
 
     :param job: the run
     :param transformed: whether the rows went through a transform, so that original records must be read again
@@ -82,11 +82,18 @@ class Lane:
             self._reader.close()
 
     def is_stopped(self, task: BatchTask) -> bool:
-        """Return whether an earlier failure keeps this batch from being attempted."""
+        """Return whether an earlier failure in this lane keeps this batch from being attempted.
+
+        That is an outage of source or sink, or, in a pinned pipeline, a failed batch of the same partition.
+        """
         return self._unreachable or task.key.partition in self._stopped
 
     def defer_for_traces(self, task: BatchTask, gathered: GatheredBatch) -> DeferredBatch | None:
-        """Defer the batch if its rejected records need stack traces (see ``stack_traces.py``); return None if not."""
+        """Defer a batch whose rejected records need stack traces from the driver; return None if the batch can be
+        delivered.
+
+        See ``stack_traces.py``.
+        """
         if gathered.rejected is None or gathered.failure is not None:
             return None
         if not self._traced or TRACES in task.detail or self.is_stopped(task):
@@ -94,13 +101,19 @@ class Lane:
         return self.defer(DeferredBatch.from_rejected(task, gathered.rejected))
 
     def defer(self, deferred: DeferredBatch) -> DeferredBatch:
-        """Defer a batch; in a pinned pipeline, later batches of its partition wait for it."""
+        """Return a batch for the driver to run again; in a pinned pipeline, later batches of its partition wait
+        for it.
+        """
         if self._pipeline.pinned:
             self._deferred_partitions.add(deferred.key.partition)
         return deferred
 
     def deliver(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
-        """Carry out a batch's instruction and return the outcome."""
+        """Claim the verdict that the batch's instruction names (delivered, rejected or void), and return the outcome.
+
+        :param task: the batch
+        :param gathered: the batch's records, as they were read and transformed
+        """
         if gathered.read == c.NOT_ATTEMPTED or self.is_stopped(task) or task.key.partition in self._deferred_partitions:
             return self._with_seconds(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
         if self._refuses_retry:
@@ -116,6 +129,9 @@ class Lane:
         return self._with_seconds(outcome)
 
     def _attempt(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
+        """Turn the gathered records into rows and dead letters as the instruction says, check their counts, and write
+        them.
+        """
         if gathered.failure is not None:
             return _failed(task, gathered.failure)
         if task.instruction is Instruction.REJECT:
@@ -143,7 +159,13 @@ class Lane:
         return self._write(task, gathered, content)
 
     def _write(self, task: BatchTask, gathered: GatheredBatch, content: BatchContent) -> Outcome:
-        """Have the writer deliver the batch, again and again without the rows that the sink refuses."""
+        """Have the writer deliver a batch; as long as the sink refuses rows, deliver the batch again without these
+        rows.
+
+        :param task: the batch
+        :param gathered: the batch's records as they were read
+        :param content: rows and dead letters to deliver
+        """
         self._writer = self._writer or self._job.writer()
         while isinstance(result := self._writer.deliver(task, content), Refused):
             try:
@@ -156,13 +178,14 @@ class Lane:
     def _without_refused(
         self, task: BatchTask, gathered: GatheredBatch, content: BatchContent, errors: Mapping[int, ErrorInfo]
     ) -> BatchContent:
-        """Return the content without refused rows: each is skipped by ``error_policy``, or becomes a dead letter.
+        """Return the content without the rows that the sink refused: ``error_policy`` skips them, or they become dead
+        letters.
 
         :param task: the batch
-        :param gathered: its records as they were read
-        :param content: what the writer was given
+        :param gathered: the batch's records as they were read
+        :param content: rows and dead letters that the writer was to deliver
         :param errors: errors of the refused rows, by row number
-        :raises RecordError: if one of the errors fails the batch
+        :raises RecordError: if ``error_policy`` fails the batch for one of the errors
         """
         numbers = list(errors)
         found = [(gathered.positions.position(number), errors[number]) for number in numbers]
@@ -172,7 +195,10 @@ class Lane:
         return without_refused(content, errors, dead_letters, len(skipped))
 
     def _originals(self, task: BatchTask, gathered: GatheredBatch, errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-        """Return dead letters of rows that the sink refused, by their errors."""
+        """Return dead letters with the original records of rows that the sink refused.
+
+        :param errors: errors of the refused rows, by row number
+        """
         raw = self._job.shape.raw
         if self._transformed:
             return originals.from_source(self.reader, task, gathered.positions, errors, raw=raw)
@@ -184,9 +210,9 @@ class Lane:
             self._writer = None
 
     def _positions(self, task: BatchTask, gathered: GatheredBatch) -> str | None:
-        """Return the records' positions in the form that the receipt stores, or None if it stores none.
+        """Return the text that the receipt stores of the records' positions, by which ``recover`` finds late records.
 
-        ``recover`` finds late records by them.
+        :return: None if the source has no cursor, and for a replay or a void batch
         """
         if not self._pipeline.source.ordered_by_cursor or task.key.is_replay or task.instruction is Instruction.VOID:
             return None
@@ -195,7 +221,10 @@ class Lane:
         return RecordPositions.of(gathered.positions.all).text()
 
     def _apply_function(self, task: BatchTask, gathered: GatheredBatch, returns: pa.Schema) -> None:
-        """Apply the user's Python function, the last step of the transform."""
+        """Apply the user's Python function, the last step of the transform, to the rows of a batch.
+
+        Rows for which the function raises an error become dead letters.
+        """
         self._function = self._function or self._job.transform_function()
         assert self._function is not None
         applied = python_function.apply(self._function, gathered.rows, returns, traced=self._traced)
@@ -215,6 +244,7 @@ class Lane:
         )
 
     def _with_seconds(self, outcome: Outcome) -> Outcome:
+        """Return the outcome with the seconds since the lane's previous outcome."""
         now = time.monotonic()
         seconds, self._last_outcome_at = now - self._last_outcome_at, now
         return replace(outcome, seconds=round(seconds, 4))
@@ -223,13 +253,13 @@ class Lane:
 def deliver_lane(
     job: Job, wave: Wave, returns: pa.Schema | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Deliver the batches that the transform returns, and yield their outcomes (for ``mapInArrow``).
+    """Deliver the batches that the transform returns, and yield a row with the outcome of each (for ``mapInArrow``).
 
     A Spark task may get several lanes in turn, or none.
 
     :param job: the run
     :param wave: the wave
-    :param returns: see :class:`Lane`
+    :param returns: output columns of the transform's Python function, None if there is no function
     :param batches: the transform's output: records and marker rows
     """
     lanes: dict[int, Lane] = {}

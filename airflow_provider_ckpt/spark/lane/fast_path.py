@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def run_lane(
     job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and deliver the lane's batches, and yield their outcomes (for ``mapInArrow``).
+    """Read and deliver the batches of this task's lanes, and yield a row with the outcome of each (for ``mapInArrow``).
 
     :param job: the run
     :param wave: the wave
@@ -68,7 +68,7 @@ def run_lane(
 
 
 class _Prefetcher:
-    """Prefetching reader: reads the requested batch, then the next one, in its own thread over its own connection.
+    """Reader that, in a thread of its own, reads the next batch of a lane while the lane delivers the current one.
 
     :param job: the run
     :param tasks: the lane's batches
@@ -92,9 +92,10 @@ class _Prefetcher:
         self._next: tuple[int, Future[GatheredBatch | None]] | None = None
 
     def take(self, index: int) -> GatheredBatch | None:
-        """Return the records of a batch, or why they could not be read, and start to read the next batch.
+        """Return the records of a batch, or the error that ended reading, and start to read the next batch.
 
-        :return: None if Spark must decode the batch
+        :param index: index of the batch in the lane
+        :return: None if the batch must be decoded by Spark
         """
         expected, reading = self._next or (index, self._pool.submit(self._read, index))
         if expected != index:
@@ -107,12 +108,13 @@ class _Prefetcher:
         return gathered
 
     def close(self) -> None:
-        """Wait for the batch that is being read, and close the connection."""
+        """Wait for the batch that is being read, and close the connection to the source."""
         self._pool.shutdown(cancel_futures=True)
         if self._reader is not None:
             self._reader.close()
 
     def _read(self, index: int) -> GatheredBatch | None:
+        """Read and decode the batch of this index from the source; return None if it must be decoded by Spark."""
         import pyarrow as pa
 
         task = self._tasks[index]
@@ -132,12 +134,17 @@ class _Prefetcher:
             return GatheredBatch.of(self._empty, failure=to_error_info(error, traced=self._traced))
 
     def _decoded(self, flat_decoder: FlatJsonDecoder, records: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return raw records as rows; None if Spark must decode one of them, or one is too large."""
+        """Return raw records as decoded rows; None if Spark must decode one of them, or one is above the size limit."""
         _, large = oversized_records.separate(records, self._largest)
         return None if large else flat_decoder.rows(records)
 
     def _separate_bad_records(self, reader: Reader, task: BatchTask, records: pa.Table) -> GatheredBatch:
-        """Return the rows, and dead letters of those that hold invalid UTF-8 or a time out of range."""
+        """Return a batch whose records with invalid UTF-8 or a time out of range are dead letters, and all others rows.
+
+        :param reader: the lane's reader
+        :param task: the batch
+        :param records: all records of the batch
+        """
         gathered = GatheredBatch.of(records, records.num_rows)
         errors = {} if self._flat_decoder else invalid_utf8(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
         errors |= out_of_range_times.errors(gathered.rows, self._time_checks)

@@ -1,4 +1,4 @@
-"""Gather a lane's records into batches for delivery, and sort them by verdict."""
+"""Gather a lane's records, which Spark passes in pieces, into whole batches for delivery, and sort them by verdict."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class GatheredBatch:
     :param positions: source positions of the records
     :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
     :param dead_letters: dead letters of rejected records
-    :param filtered: number of records that are left out, by ``where`` for example
-    :param failure: why reading failed, else None
+    :param filtered: number of records that are neither delivered nor rejected, such as those that ``where`` leaves out
+    :param failure: the error that ended reading, else None
     :param rejected: position, verdict, message and original of each record that the transform rejected
     """
 
@@ -53,19 +53,21 @@ class GatheredBatch:
 
     @classmethod
     def of(cls, records: pa.Table, read: int = 0, failure: ErrorInfo | None = None) -> GatheredBatch:
-        """Create it from records that are all to be delivered.
+        """Return a batch whose records are all to be delivered.
 
         :param records: records as a reader yields them
         :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
-        :param failure: why reading failed, else None
+        :param failure: the error that ended reading, else None
         """
         return cls(numbered(records), RecordPositions(records.column(POSITION)), read, failure=failure)
 
 
 class BatchSlice:
-    """Rows of one batch of one lane, a slice of an Arrow batch.
+    """Consecutive rows of an Arrow batch that belong to one batch of one lane.
 
     :param records: the rows
+    :ivar lane: the lane's index in the wave
+    :ivar index: the batch's index in the lane
     :ivar ends: whether the last row is the batch's marker
     """
 
@@ -98,11 +100,11 @@ class Gatherer:
             yield BatchSlice(batch.slice(start, end - start))
 
     def add(self, batch_slice: BatchSlice) -> None:
-        """Store a slice until its batch is complete."""
+        """Keep a slice until its batch is complete."""
         self._pieces.append(batch_slice.records)
 
     def take(self, reader: Reader, task: BatchTask, shape: RecordShape, *, read_by_spark: bool) -> GatheredBatch:
-        """Return the completed batch, sorted by verdict.
+        """Return the batch whose slices were added since the last call, with its records sorted by verdict.
 
         :param reader: the lane's reader
         :param task: the batch
@@ -146,7 +148,13 @@ class Gatherer:
 
 
 def _add_dead_letters(gathered: GatheredBatch, reader: Reader, task: BatchTask, *, raw: bool) -> None:
-    """Add dead letters for records that the transform rejected, and for rows with invalid UTF-8."""
+    """Add dead letters to a batch for records that the transform rejected, and for rows with invalid UTF-8.
+
+    :param gathered: the batch, which is changed
+    :param reader: the lane's reader
+    :param task: the batch's task
+    :param raw: whether the source yields bytes rather than columns
+    """
     if gathered.rejected is not None:
         if raw:
             gathered.rejected = originals.restore_values(reader, task, gathered.rejected)
@@ -160,7 +168,7 @@ def _add_dead_letters(gathered: GatheredBatch, reader: Reader, task: BatchTask, 
 
 
 def numbered(records: pa.Table) -> pa.Table:
-    """Return the records of a batch with their numbers in place of their positions."""
+    """Return the records of a batch with their numbers, from 0, in a column that replaces their positions."""
     import numpy as np
     import pyarrow as pa
 
@@ -169,7 +177,7 @@ def numbered(records: pa.Table) -> pa.Table:
 
 
 def _rejected_table(records: pa.Table, shape: RecordShape) -> pa.Table:
-    """Return position, verdict, message and original of rejected records."""
+    """Return position, error type, message and original columns of rejected records."""
     import pyarrow as pa
 
     verdicts, messages = [], []

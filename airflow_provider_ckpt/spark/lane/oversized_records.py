@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def separate(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[tuple[int, int]]]:
-    """Return the records within the limit, and position and size in bytes of the larger ones.
+    """Divide records by size: return those within the limit, and position and size in bytes of each larger record.
 
     :param records: position, then the raw columns
-    :param largest: largest size of a value in bytes
+    :param largest: limit for the size of the ``value`` column, in bytes
     """
     import pyarrow.compute as pc
 

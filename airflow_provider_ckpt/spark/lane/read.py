@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
-    """Yield number and batches of the lanes that this Spark task runs: one lane for each row of ``spark.range``."""
+    """Yield number and batches of each lane that this Spark task runs.
+
+    :param wave: the wave
+    :param batches: numbers of the lanes, as rows of ``spark.range``
+    """
     for batch in batches:
         for lane in batch.column(0).to_pylist():
             yield lane, list(wave.lanes[lane])
@@ -33,7 +37,7 @@ def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tup
 def read_lane(
     job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the lane's batches, with a marker row after each batch (for ``mapInArrow``).
+    """Yield the records of all batches of this task's lanes, with a marker row after each batch (for ``mapInArrow``).
 
     :param job: the run
     :param wave: the wave
@@ -112,6 +116,7 @@ def control_schema(flat_decoder: FlatJsonDecoder | None) -> list[pa.Field]:
 def _with_control_columns(
     schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, flat_decoder: FlatJsonDecoder | None
 ) -> pa.RecordBatch:
+    """Return the records of a batch with their control columns, in the types of ``schema``."""
     import pyarrow as pa
 
     size = records.num_rows
@@ -126,7 +131,10 @@ def _with_control_columns(
 
 
 def _without_decoded_values(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
-    """Return the records without the values of decoded ones; few of these are needed later, and are then read again."""
+    """Return the records with a null ``value`` where the fields were decoded.
+
+    The values of few decoded records are needed later; these records are then read again.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -147,6 +155,15 @@ def _marker(
     failure: ErrorInfo | None = None,
     large: Sequence[tuple[int, int]] = (),
 ) -> pa.RecordBatch:
+    """Return the marker row of a batch.
+
+    :param schema: schema of the rows that a lane yields
+    :param lane: the lane's number in the wave
+    :param index: the batch's index in the lane
+    :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
+    :param failure: the error that ended reading, else None
+    :param large: position and size in bytes of each oversized record
+    """
     import pyarrow as pa
 
     marker = json.dumps({"read": read, "failure": failure and failure.to_json(), "large": large})

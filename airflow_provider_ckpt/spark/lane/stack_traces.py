@@ -1,8 +1,8 @@
 """Get Spark's own errors for records that the transform rejected, for the stack traces of their dead letters.
 
-The transform's SQL never raises an error, so Spark's error is found by evaluating a record alone, without try. A lane
-cannot run Spark jobs, so it defers the batch and returns these records. The driver evaluates them and runs the batch
-again.
+The transform's SQL never raises an error, so Spark's error for a record is found by evaluating the record once more,
+without try. A lane cannot run Spark jobs, so it defers the batch and returns these records. The driver evaluates them
+and runs the batch again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 TRACES = "traces"
-"""Key in a task's detail: Spark's errors for the batch's records, by position."""
+"""Key in a task's detail: Spark's error texts for the batch's rejected records, by position."""
 
 _DEFERRED = "asks"
 _SPARK_ERROR = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n[ \t]*+at |\n[ \t]*+(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
@@ -47,7 +47,7 @@ _MAX_RECORDS = 100
 
 @dataclass(frozen=True, slots=True)
 class DeferredBatch:
-    """Batch that a lane deferred.
+    """Batch that a lane did not deliver but returned to the driver, which runs it again.
 
     :param key: the batch
     :param records: position, verdict and original columns of the rejected records to evaluate; None if the batch must
@@ -59,11 +59,15 @@ class DeferredBatch:
 
     @classmethod
     def from_rejected(cls, task: BatchTask, rejected: pa.Table) -> DeferredBatch:
-        """Create it from the batch's rejected records."""
+        """Return a deferred batch for which the driver evaluates the rejected records, up to 100 of them.
+
+        :param task: the batch
+        :param rejected: the rejected records, as :class:`GatheredBatch` has them
+        """
         return cls(task.key, rejected.select([POSITION, c.VERDICT, c.ORIGINAL]).slice(0, _MAX_RECORDS))
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict that differs from any outcome's; :func:`split_outcomes` reads it."""
+        """Return a JSON-ready dict, which :func:`split_outcomes` can tell from the dict of an outcome."""
         import pyarrow as pa
 
         if self.records is None:
@@ -99,8 +103,9 @@ def retry_wave(
 
     :param wave: the wave that has run
     :param outcomes: its outcomes
-    :param answers: for each deferred batch, additions to its task's detail
-    :param pinned: whether later batches of its partition waited for it; they are in the follow-up wave, too
+    :param answers: for each deferred batch, entries to add to its task's detail, as :func:`evaluate` returns them
+    :param pinned: whether later batches of a deferred batch's partition waited for it; they are in the follow-up wave,
+        too
     """
     first = {key.partition: key.seq for key in sorted(answers, reverse=True)} if pinned else {}
     waited = {
@@ -122,13 +127,14 @@ def retry_wave(
 
 
 def evaluate(spark: SparkSession, job: Job, deferred: DeferredBatch, schema: StructType) -> dict[str, Any]:
-    """Return Spark's errors for a batch's records by position; records that raise no error of Spark are left out.
+    """Evaluate a deferred batch's rejected records, and return Spark's error text for each that makes Spark raise an
+    error.
 
     :param spark: the session
     :param job: the run
     :param deferred: the deferred batch
-    :param schema: schema of what readers yield
-    :return: an addition to the detail of the batch's task
+    :param schema: schema of the rows that readers yield
+    :return: entry to add to the detail of the batch's task: :data:`TRACES` with the texts by position
     """
     if deferred.records is None:
         return {}
@@ -147,7 +153,12 @@ def evaluate(spark: SparkSession, job: Job, deferred: DeferredBatch, schema: Str
 def _evaluating_frames(
     spark: SparkSession, job: Job, record: pa.Table, kind: ErrorType, schema: StructType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate one record as the transform does, but not under try."""
+    """Yield data frames that evaluate one rejected record with the expressions of the transform, but not under try.
+
+    :param record: a row of :attr:`DeferredBatch.records`
+    :param kind: error type of the record
+    :param schema: schema of the rows that readers yield
+    """
     import pyarrow as pa
 
     original = record.column(c.ORIGINAL).combine_chunks()
@@ -158,6 +169,7 @@ def _evaluating_frames(
 
 
 def _error_text(frames: Iterator[DataFrame]) -> str | None:
+    """Execute data frames until Spark raises an error, and return the error's text without Java's frames; else None."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

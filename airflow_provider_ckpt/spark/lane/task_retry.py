@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_task_retry() -> bool:
-    """Return whether this Spark task was started before; False outside of Spark."""
+    """Return whether Spark runs this task again, after an earlier attempt of the same task; False outside of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def invalid_utf8(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
-    """Return the errors of rows with text that is not valid UTF-8, by record number.
+    """Return an error for each row with text that is not valid UTF-8, by record number.
 
     :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the columns
-    :param kind: type of the errors
+    :param kind: error type to use
     """
     found: dict[int, ErrorInfo] = {}
     numbers = rows.column(0)
@@ -41,6 +41,7 @@ def invalid_utf8(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
 
 
 def _is_valid_utf8(texts: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether all text in a column is valid UTF-8, also inside its lists and structs."""
     import pyarrow as pa
 
     try:

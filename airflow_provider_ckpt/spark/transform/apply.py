@@ -30,7 +30,7 @@ _WANTED, _JUDGED = "__wanted", "__judged"
 
 
 def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame:
-    """Give every record of ``frame`` a verdict, and the records to deliver their output columns.
+    """Return the records with a verdict each, and with the output columns for those to deliver.
 
     :param frame: control columns, then the source's columns
     :param pipeline: the pipeline
@@ -68,9 +68,9 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
 
 
 def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
-    """Return SQL of each output column.
+    """Return the SQL expression of each output column, by column name.
 
-    :param names: output columns if there is no ``select``
+    :param names: output columns if the pipeline has no ``select``
     """
     return dict(pipeline.transform.select or {name: quote(name) for name in names})
 
@@ -78,8 +78,11 @@ def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
 def _with_verdicts(
     frame: DataFrame, pipeline: Pipeline, checks: Sequence[RecordCheck], select: Mapping[str, tuple[str, str]]
 ) -> DataFrame:
-    """Return the records with their verdicts, and with the values of ``select`` for those to deliver.
+    """Return the records with a verdict column, and for each expression of ``select`` a temporary column with its
+    value.
 
+    :param frame: control columns, then the columns that expressions may use
+    :param pipeline: the pipeline
     :param checks: checks that a record must pass before an expression is evaluated on it
     :param select: by temporary column name, the name of an output column and its expression, which may raise an error
     """
@@ -104,26 +107,32 @@ def _with_verdicts(
 
 
 def _as_boolean(where: str) -> str:
+    """Return SQL of the filter ``where`` as a boolean."""
     return f"CAST({enclosed(where)} AS BOOLEAN)"
 
 
 def _first_verdict(branches: list[str]) -> str:
-    """Return SQL of the first verdict that applies to a record; null if none does, and for marker rows.
+    """Return a SQL ``CASE`` that gives a record its first verdict; null for a record without a verdict and a marker
+    row.
 
-    :param branches: branches of a ``CASE``
+    :param branches: ``WHEN … THEN …`` branches in the order in which they apply
     """
     return " ".join(["CASE", f"WHEN {c.MARKER} IS NOT NULL THEN CAST(NULL AS string)", *branches, "END"])
 
 
 def _verdict_sql(kind: str, message: str) -> str:
-    """Return SQL literal of a verdict; ``filtered`` carries no message."""
+    """Return the SQL literal of a verdict, such as ``'Processing a field is null'``; ``filtered`` has no message.
+
+    :param kind: error type, or ``filtered``
+    :param message: the error's message
+    """
     return literal(kind if kind == c.FILTERED else f"{kind} {message}")
 
 
 def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructType:
     """Refuse expressions that a transform cannot contain, and return the output columns.
 
-    :param frame: see :func:`apply`
+    :param frame: empty data frame with the control columns, then the source's columns
     :param pipeline: the pipeline
     :param shape: the source's columns
     :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
@@ -165,14 +174,13 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructTyp
 def frames_without_try(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape, kind: ErrorType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate a record's expressions without try, so that Spark raises its own error.
+    """Yield data frames that evaluate the expressions in which a record failed, without try, so that Spark raises its
+    error.
 
-    This is for single records whose error type is known.
-
-    :param frame: see :func:`apply`
+    :param frame: data frame with one rejected record: control columns, then the source's columns
     :param pipeline: the pipeline
     :param shape: the source's columns
-    :param kind: error type of the records
+    :param kind: error type of the record, which decides the expressions: decoding, ``where`` or ``select``
     """
     transform = pipeline.transform
     if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:
@@ -192,7 +200,11 @@ def frames_without_try(
 def _input_columns(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape
 ) -> tuple[DataFrame, list[str], list[RecordCheck]]:
-    """Return the frame with the columns that expressions may use, the default output columns, and the checks."""
+    """Decode the records, if the pipeline does, and collect the checks that they must pass.
+
+    :return: data frame with the columns that expressions may use; names of the output columns if the pipeline has no
+        ``select``; the checks
+    """
     if pipeline.transform.decode:
         frame, names, checks = decode(frame, pipeline, shape)
         taken = {name.lower() for name in names}
@@ -204,7 +216,10 @@ def _input_columns(
 
 
 def _text_checks(pipeline: Pipeline, shape: RecordShape) -> list[RecordCheck]:
-    """Return checks that text is valid UTF-8. Parquet files need them; databases do not contain invalid text."""
+    """Return a check for each text column of a Parquet file that its text is valid UTF-8.
+
+    Other sources have no such checks: databases do not contain invalid text.
+    """
     texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.format == "parquet" else []
     return [
         RecordCheck(
@@ -217,8 +232,10 @@ def _text_checks(pipeline: Pipeline, shape: RecordShape) -> list[RecordCheck]:
 def _time_checks(
     pipeline: Pipeline, shape: RecordShape, column: Callable[[str], str]
 ) -> Iterator[tuple[str, RecordCheck]]:
-    """Yield the names of source columns with times, each with the check that the time is in range.
+    """Yield each source column with times, by name, with the check that Spark can represent the time.
 
+    :param pipeline: the pipeline
+    :param shape: the source's columns
     :param column: returns SQL of the source column of a name
     """
     for found in out_of_range_times.time_range_checks(pipeline, shape):
@@ -226,6 +243,10 @@ def _time_checks(
 
 
 def _null_checks(pipeline: Pipeline, names: list[str]) -> list[RecordCheck]:
+    """Return the check that no field is null, unless ``null_value_behavior`` is ``passthrough``.
+
+    :param names: columns that must not be null
+    """
     behavior = pipeline.error_handling.null_value_behavior
     if behavior == "passthrough":
         return []

@@ -20,7 +20,7 @@ _INTERVAL = re.compile(r"interval\b", re.IGNORECASE)
 
 
 def check_schema(schema: StructType, pipeline: str, key: str) -> None:
-    """Refuse a schema that Spark accepts and records cannot have.
+    """Refuse a declared schema that Spark accepts although records cannot match it.
 
     :param schema: schema as declared
     :param pipeline: the pipeline's name
@@ -74,7 +74,14 @@ def check_where(kind: DataType, pipeline: str, where: str) -> None:
 
 
 def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
-    """Return the problem with a type, however deeply nested, or None if there is none."""
+    """Return a phrase for the error message about a type that no column can have; None if a column can have the type.
+
+    Such types are void, intervals, and structs that are empty or have names that differ only in case. An example of the
+    phrase is ``address.since is an interval, which no sink takes``.
+
+    :param kind: type of the column, or of a part of it
+    :param path: names that lead from the column to this part, such as ``("address", "since")``
+    """
     from pyspark.sql import types as t
 
     where = f"{'.'.join(path)} " if path else ""
@@ -94,6 +101,13 @@ def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
 
 
 def _names_problem(names: Iterable[str], where: str) -> str | None:
+    """Return a phrase for the error message about column names that are empty, reserved or equal but for case, else
+    None.
+
+    :param names: names of the columns
+    :param where: name of the struct that has the columns, with a space at its end; empty for the output itself, for
+        which alone reserved names are refused
+    """
     by_form: dict[str, str] = {}
     for name in names:
         if not name.strip():
@@ -107,5 +121,6 @@ def _names_problem(names: Iterable[str], where: str) -> str | None:
 
 
 def _reserved_name_problem(names: Iterable[str]) -> str | None:
+    """Return a phrase for the error message that names the first reserved name; None if no name is reserved."""
     own = next((name for name in names if name.lower() in _RESERVED or _RESERVED_PATTERN.fullmatch(name)), None)
     return f"{own} is a reserved name" if own else None

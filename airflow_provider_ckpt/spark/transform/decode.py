@@ -32,7 +32,7 @@ _DECODED = "__decoded"
 
 @dataclass(frozen=True, slots=True)
 class RecordCheck:
-    """Check of a record before any expression is evaluated on it.
+    """Check that a record must pass before any expression of the transform is evaluated on it.
 
     :param failed: SQL condition that is true for a record that fails the check
     :param verdict: verdict of such a record
@@ -45,7 +45,7 @@ class RecordCheck:
 
 
 def flat_json_decoder(spark: SparkSession, pipeline: Pipeline) -> FlatJsonDecoder | None:
-    """Return the decoder with which readers decode flat JSON records.
+    """Return the decoder with which readers decode flat JSON records before Spark gets them (see ``plain_json.py``).
 
     :return: None if records are not JSON, or the schema has a field that flat records cannot have
     """
@@ -64,7 +64,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
     :param frame: control columns, then the source's columns
     :param pipeline: the pipeline
     :param shape: the source's columns
-    :return: the frame, the names of the schema's columns, and the checks
+    :return: the data frame with the decoded records, the names of the schema's columns, and the checks of each record
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
@@ -111,12 +111,15 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
 
 
 def raw_column(name: str) -> str:
-    """Return the SQL name of a source's column, one that no schema's column can have."""
+    """Return the SQL name under which the transform carries a source column, such as ``__raw_key``.
+
+    No column of a schema can have this name.
+    """
     return quote(f"__raw_{name}")
 
 
 def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
-    """Return SQL that parses a text as the pipeline declares.
+    """Return SQL that parses a record's text by ``from_json`` or ``from_csv``, as the pipeline's ``decode`` says.
 
     :param pipeline: the pipeline
     :param text: SQL of the text
@@ -130,11 +133,11 @@ def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
 
 
 def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
-    """Return a SQL condition that the parser can parse a record's decimals in time.
+    """Return a SQL condition: a record has no decimal that the parser would take minutes to parse.
 
     :param spark: the session
     :param pipeline: the pipeline
-    :param text: SQL of the record
+    :param text: SQL of the record's text
     :return: None if the schema has no decimals
     """
     transform = pipeline.transform
@@ -144,8 +147,9 @@ def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> st
 
 
 def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
-    """Return SQL of the record as its parser returns it; null for a record that would stall or crash the parser.
+    """Return SQL of the record as Spark's parser returns it; null for a record that would stall or crash the parser.
 
+    :param pipeline: the pipeline
     :param fields: fields of the schema
     """
     transform = pipeline.transform
@@ -160,9 +164,11 @@ def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
 
 
 def _validity_checks(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[RecordCheck]:
-    """Return the checks that a record matches the schema, each for records that have passed the ones before it.
+    """Return the checks that a record matches the schema; each check applies to records that passed the checks before
+    it.
 
-    :param altered: SQL condition that a parsed column differs from what the record says
+    :param pipeline: the pipeline
+    :param altered: SQL condition that a parsed column differs from the record's text
     :param columns: SQL of each parsed column
     """
     of_json = pipeline.transform.decode == "json"
@@ -187,8 +193,9 @@ def _validity_checks(pipeline: Pipeline, altered: str, columns: Mapping[str, str
 
 
 def _missing_field_checks(pipeline: Pipeline, columns: Mapping[str, str]) -> list[RecordCheck]:
-    """Return the check that no field of the schema is missing, if the pipeline has one.
+    """Return the check that a JSON record has all fields of the schema; an empty list if missing fields count as null.
 
+    :param pipeline: the pipeline
     :param columns: SQL of each parsed column
     """
     behavior = pipeline.error_handling.missing_field_behavior

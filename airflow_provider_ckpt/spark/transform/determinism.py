@@ -1,7 +1,7 @@
 """Refuse expressions that are nondeterministic, or that need other records than their own.
 
-Spark's analyser finds them: it accepts neither kind in a higher-order function that is an aggregate's argument. That
-works in any session, and one analysis covers all expressions.
+Spark's analyser finds such expressions: it accepts neither kind in a higher-order function that is an aggregate's
+argument. That works in any session, and one analysis covers all expressions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VARYING = (
 _NONDETERMINISTIC = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
 _QUOTED = re.compile(r"'(?:[^'\\]++|\\.?+)*+(?:'|\Z)|\"(?:[^\"\\]++|\\.?+)*+(?:\"|\Z)|`[^`]*+(?:`|\Z)", re.DOTALL)
 _TIME_WINDOW = re.compile(r"\b(?:window|session_window|window_time)\s*\(", re.IGNORECASE)
-"""Functions that Spark turns into a filter, and into several rows per row, wherever they are used."""
+"""Functions of time windows, which Spark turns into a filter and into several rows per row, wherever they are used."""
 
 
 _CALLED = (
@@ -45,16 +45,17 @@ _COMMENT = r"--[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)"
 _OPAQUE = re.compile(f"{_COMMENT}|{_QUOTED.pattern}", re.DOTALL)
 _MOMENT = re.compile(r"\s*+(now|today|tomorrow|yesterday)(?:\s.*)?", re.IGNORECASE | re.DOTALL)
 _RELATIVE = re.compile(r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?'\w++'", re.IGNORECASE)
-"""Literals such as ``DATE 'today'``."""
+"""Literals that depend on the current day, such as ``DATE 'today'``."""
 
 
 def varying_part(expression: str, columns: Iterable[str]) -> str | None:
-    """Return the part of an expression that depends on the time or the session of its evaluation; None if none does.
+    """Return the part of an expression that depends on the time or the session of its evaluation, such as ``now()``;
+    else None.
 
     Spark treats such functions as constants, but each run or each wave gets another value.
 
     :param expression: the expression
-    :param columns: columns that it may use; a column takes precedence over a function without parentheses
+    :param columns: columns that the expression may use; a column takes precedence over a function without parentheses
     """
     without_literals = _OPAQUE.sub(_without_content, _QUOTED_CALL.sub(r"\1", expression))
     relative = _RELATIVE.search(without_literals)
@@ -71,7 +72,13 @@ def varying_part(expression: str, columns: Iterable[str]) -> str | None:
 
 
 def _without_content(found: re.Match[str]) -> str:
-    """Return a quoted text without its content, unless that is a relative day like ``today``; a comment as a space."""
+    """Return the replacement for a quoted text or comment in which :func:`varying_part` must find no function.
+
+    A quoted text becomes ``''``, or the word alone if it begins with a word such as ``today``; a comment becomes a
+    space.
+
+    :param found: match of the quoted text or comment
+    """
     if found[0][0] not in "'\"`":
         return " "
     moment = _MOMENT.fullmatch(found[0][1:-1]) if found[0][0] != "`" else None
@@ -79,11 +86,13 @@ def _without_content(found: re.Match[str]) -> str:
 
 
 def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
-    """Return whether a transform can contain all of these expressions; :func:`why_refused` explains why one cannot.
+    """Return whether a transform can contain all expressions: valid, deterministic, and about their own record only.
 
-    Each has to be a whole expression by itself, since a text such as ``a) OR (b`` is one between parentheses.
+    Each must be a whole expression by itself, since a text such as ``a) OR (b`` is valid between parentheses only. If
+    the result is False, :func:`why_refused` gives the reason for one expression.
 
-    :param frame: what they are evaluated on
+    :param frame: data frame on whose columns the expressions are evaluated
+    :param expressions: SQL expressions
     """
     expressions = list(expressions)
     if any(_uses_time_window(expression) for expression in expressions):
@@ -98,7 +107,11 @@ def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
 
 
 def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
-    """Return why a transform cannot contain a valid expression and what to do about it; None if it can."""
+    """Return the reason why a transform cannot contain a valid expression, and a hint for the user; None if it can.
+
+    :param frame: data frame on whose columns the expression is evaluated
+    :param expression: SQL expression
+    """
     from pyspark.errors import AnalysisException
 
     if _uses_time_window(expression):
@@ -111,10 +124,12 @@ def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
 
 
 def _analyse(frame: DataFrame, expressions: list[str]) -> None:
+    """Have Spark analyse expressions, so that it raises an error if a transform cannot contain one of them."""
     values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
     counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")
     counted.schema  # noqa: B018  # makes a Connect session analyse, too
 
 
 def _uses_time_window(expression: str) -> bool:
+    """Return whether an expression calls a function of time windows."""
     return _TIME_WINDOW.search(_QUOTED.sub("''", expression)) is not None

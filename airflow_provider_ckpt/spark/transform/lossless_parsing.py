@@ -19,21 +19,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 Rules = Mapping[str, Callable[[str, str], str]]
-"""By type name, for types that parsers may alter: function that returns SQL of "the value is what its text says".
+"""By type name, a function that returns a SQL condition: a parsed value agrees with its text in the record.
 
-Its arguments are SQL of the value and SQL of its text.
+The function takes SQL of the value and SQL of the text. Types whose values parsers never alter have no function.
 """
 
 _NUMBER_PREFIX = f"number{secrets.randbits(62)}:"
 """Prefix that distinguishes numbers parsed as text from strings; it is random, so that no record contains it."""
 
 NUMBER_PREFIX_LENGTH = len(_NUMBER_PREFIX)
-"""Number of characters by which :func:`any_decimal` makes the text of a JSON number longer."""
+"""Number of characters by which the text of a JSON number, as :func:`any_decimal` passes it, is longer than in the
+record.
+"""
 
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _NEXT_NUMBER = rf'\G((?:[^"0-9-]++|{_STRING})*+)(-?[0-9][0-9.eE+-]*+)'
 _HUGE = r"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{200}"
-"""Number that may be infinite as a double, anywhere in a record."""
+"""Regular expression for a number, anywhere in a record, that may be infinite as a double."""
 
 _MAX_SEARCHED_FIELDS = 30
 """Number of fields above which parsing a record again takes less time than one expression that looks for all fields."""
@@ -51,18 +53,18 @@ _USUAL = {
     "timestamp_ntz": f'"{_DAY}[T ]{_TIME}"',
     "string": f"(?:{_STRING}|true|false)",
 }
-"""By type, notations of JSON values that ``from_json`` does not alter."""
+"""By type name, regular expression for JSON notations that ``from_json`` parses without altering the value."""
 
 _ESCAPED_BY_NUMBER_ONLY = re.compile(r'[^"\\/\x00-\x1f]+')
 """Names whose characters JSON can escape by number only, if at all."""
 
 
 def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:
-    """Return a SQL condition: some parsed column differs from what the record says.
+    """Return a SQL condition: some parsed column differs from the record's text, as 15 differs from ``"1,5"``.
 
     :param fields: fields of the schema
     :param columns: SQL of each parsed column, by field name
-    :param text: SQL of a record that its parser can parse
+    :param text: SQL of the text of a record that Spark's parser can parse
     :param delimiter: delimiter of CSV fields, None for JSON
     """
     fields = list(fields)
@@ -80,11 +82,11 @@ def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: st
 def any_decimal(
     fields: Iterable[StructField], text: str, condition: Callable[[str], str], *, delimiter: str | None
 ) -> str | None:
-    """Return a SQL condition: the text of some decimal in the record, at any depth, meets a condition.
+    """Return a SQL condition: the text of at least one decimal of a record, at any depth, meets a given condition.
 
     :param fields: fields of the schema
-    :param text: SQL of the record
-    :param condition: returns SQL of the condition for SQL of a decimal's text; a JSON number is longer in that text by
+    :param text: SQL of the record's text
+    :param condition: returns the SQL condition for SQL of a decimal's text; a JSON number is longer in that text by
         :data:`NUMBER_PREFIX_LENGTH` characters
     :param delimiter: delimiter of CSV fields, None for JSON
     :return: None if the schema has no decimals
@@ -97,7 +99,12 @@ def any_decimal(
 
 
 def _parsed_as_text(fields: Iterable[StructField], text: str, delimiter: str | None) -> str:
-    """Return SQL of the record, parsed with text in place of its values."""
+    """Return SQL that parses a record a second time, with the text of each value in place of the value.
+
+    :param fields: fields of the schema
+    :param text: SQL of the record's text
+    :param delimiter: delimiter of CSV fields, None for JSON
+    """
     if delimiter is None:
         return f"from_json({_with_numbers_as_text(text)}, {literal(_as_texts(fields))}, map({JSON_DIALECT}))"
     schema = ", ".join(f"{quote(field.name)} string" for field in fields)
@@ -105,7 +112,14 @@ def _parsed_as_text(fields: Iterable[StructField], text: str, delimiter: str | N
 
 
 def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: int = 0) -> str | None:
-    """Return the condition for one value and its text; None if parsers do not alter values of its type."""
+    """Return a SQL condition: a parsed value differs from its text; None if parsers do not alter values of its type.
+
+    :param kind: type of the value
+    :param value: SQL of the parsed value
+    :param own: SQL of the value's text, or of a struct, array or map of texts
+    :param rules: conditions for values that are not nested
+    :param depth: number of arrays and maps that contain the value
+    """
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -123,12 +137,13 @@ def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: i
 
 
 def _any(conditions: Iterable[str | None]) -> str | None:
+    """Return a SQL condition: at least one of these conditions is true; None if there are none."""
     found = [condition for condition in conditions if condition]
     return f"({' OR '.join(found)})" if found else None
 
 
 def _element_type(kind: DataType) -> DataType:
-    """Return the type of an array's elements or a map's values; any other type as it is."""
+    """Return the type of an array's elements or of a map's values; any other type unchanged."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.ArrayType):
@@ -137,18 +152,28 @@ def _element_type(kind: DataType) -> DataType:
 
 
 def _with_numbers_as_text(text: str) -> str:
-    """Return SQL of a strict JSON document with its numbers as strings that start with the prefix."""
+    """Return SQL of a JSON record in which each number is a string, such as ``"number123:1.5"`` in place of ``1.5``.
+
+    :param text: SQL of a strict JSON document
+    """
     marked = f'$1"{_NUMBER_PREFIX}$2"'
     return f"regexp_replace({text}, {literal(_NEXT_NUMBER)}, {literal(marked)})"
 
 
 def _as_texts(fields: Iterable[StructField], *, colon: str = "") -> str:
-    """Return DDL of the fields that have rules, with ``string`` in place of the types of their values."""
+    """Return DDL of the fields whose values parsers may alter, with ``string`` in place of the types of these values.
+
+    :param fields: fields of a schema or a struct
+    :param colon: separator between name and type: ``:`` inside a struct, else empty
+    """
     kinds = {field.name: _as_text(field.dataType) for field in fields}
     return ", ".join(f"{quote(name)}{colon} {kind}" for name, kind in kinds.items() if kind)
 
 
 def _as_text(kind: DataType) -> str | None:
+    """Return the DDL of a type with ``string`` in place of its values; None if parsers do not alter values of the
+    type.
+    """
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -162,9 +187,13 @@ def _as_text(kind: DataType) -> str | None:
 
 
 def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
-    """Return a SQL condition: the record may have a field in an unusual notation.
+    """Return a SQL condition: a JSON record may have a value in a notation that ``from_json`` alters.
 
-    Fields are found by name, at any depth. A name with an escape in it would not be found, so escapes count as unusual.
+    A regular expression finds the fields by name, at any depth. It would miss a name with an escape in it, so a record
+    with an escape meets the condition, too.
+
+    :param fields: fields of the schema
+    :param text: SQL of the record's text
     """
     members = dict.fromkeys(_searched_fields(fields))
     if len(members) > _MAX_SEARCHED_FIELDS:
@@ -177,7 +206,11 @@ def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
 
 
 def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
-    """Yield the names of fields that may be altered, each with its usual notations, or None if it has none."""
+    """Yield the name of each field that ``from_json`` may alter, with a regular expression for notations that it leaves
+    alone.
+
+    The expression is None for a type without such notations.
+    """
     from pyspark.sql import types as t
 
     for field in fields:
@@ -191,6 +224,9 @@ def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str |
 
 
 def _usual(kind: DataType) -> str | None:
+    """Return the regular expression for JSON notations of a type that ``from_json`` does not alter; None if there are
+    none.
+    """
     from pyspark.sql import types as t
 
     if not isinstance(kind, t.ArrayType | t.MapType):
@@ -202,47 +238,66 @@ def _usual(kind: DataType) -> str | None:
 
 
 def _without_prefix(own: str) -> str:
+    """Return SQL of a number's text without the prefix that marks numbers."""
     return f"replace({own}, '{_NUMBER_PREFIX}', '')"
 
 
 def _is_finite(value: str, _: str) -> str:
+    """Return a SQL condition: the parsed number is neither infinite nor NaN."""
     return f"abs({value}) < cast('Infinity' AS double)"
 
 
 def _is_day(value: str, own: str) -> str:
-    """Return SQL: the text is this day, alone or followed by a time.
+    """Return a SQL condition: the text says the same day as the parsed date, alone or followed by a time.
 
-    A cast to date ignores whatever follows a day and a space or ``T``.
+    A cast to date would ignore whatever follows a day and a space or ``T``.
+
+    :param value: SQL of the parsed date
+    :param own: SQL of its text in the record
     """
     alone = f"{own} NOT RLIKE '[T ]'"
     return f"try_cast({own} AS date) = {value} AND ({alone} OR try_cast({own} AS timestamp_ntz) IS NOT NULL)"
 
 
 def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
-    """Return SQL: the text is this time and starts with a year.
+    """Return a SQL condition: the text says the same time as the parsed timestamp, and begins with a year.
 
-    A cast would add today's date to a time of day.
+    Without the year, a cast would accept a time of day and add today's date.
+
+    :param value: SQL of the parsed timestamp
+    :param own: SQL of its text in the record
+    :param kind: Spark SQL type of the timestamp
     """
     year = literal(r"\A\s*+[+-]?+[0-9]{4}")
     return f"{own} RLIKE {year} AND try_cast({own} AS {kind}) = {value}"
 
 
 def _is_time_without_zone(value: str, own: str) -> str:
+    """Return a SQL condition: the text says the same time as the parsed timestamp without time zone, and begins with a
+    year.
+    """
     return _is_time(value, own, "timestamp_ntz")
 
 
 def _is_time_or_seconds(value: str, own: str) -> str:
-    """Return SQL: the text is this time, or its number of seconds since 1970.
+    """Return a SQL condition: the text says the same time as the parsed timestamp, or its number of seconds since 1970.
 
-    The parser lets a number that is too large wrap around.
+    The parser lets a number of seconds that is too large wrap around.
+
+    :param value: SQL of the parsed timestamp
+    :param own: SQL of its text in the record
     """
     return f"({_is_time(value, own)}) OR try_cast({_without_prefix(own)} AS bigint) = unix_seconds({value})"
 
 
 def _is_text(value: str, own: str) -> str:
-    """Return SQL: the text is this string.
+    """Return a SQL condition: the text is equal to the parsed string.
 
-    The parser rewrites a number that is in place of a string, alone or inside an object or array.
+    Where a schema has a string and the record a number, alone or inside an object or array, the parser rewrites the
+    number.
+
+    :param value: SQL of the parsed string
+    :param own: SQL of its text in the record
     """
     inside = literal(f'"{_NUMBER_PREFIX}([^"]*+)"')
     unmarked = _without_prefix(f"regexp_replace({own}, {inside}, '$1')")
@@ -250,10 +305,12 @@ def _is_text(value: str, own: str) -> str:
 
 
 def _is_finite_variant(_: str, own: str) -> str:
-    """Return SQL: no number in the text is infinite as a double.
+    """Return a SQL condition: no number in a variant's text is infinite as a double.
 
     A variant stores a number that is no decimal as the nearest double. A JSON null is a variant value without text; it
     passes.
+
+    :param own: SQL of the variant's text in the record
     """
     numbers = f"regexp_extract_all({own}, {literal(f'{_NUMBER_PREFIX}([0-9.eE+-]++)')}, 1)"
     infinite = f"exists({numbers}, number -> abs(try_cast(number AS double)) = cast('Infinity' AS double))"
@@ -261,9 +318,12 @@ def _is_finite_variant(_: str, own: str) -> str:
 
 
 def _is_number(value: str, own: str) -> str:
-    """Return SQL: the text is this number in decimal notation, an infinity or NaN.
+    """Return a SQL condition: the text is a finite number in decimal notation, an infinity or NaN.
 
-    Java also parses hexadecimal numbers, type suffixes and surrounding spaces.
+    Java's parser also accepts hexadecimal numbers, type suffixes and surrounding spaces.
+
+    :param value: SQL of the parsed number
+    :param own: SQL of its text in the record
     """
     number = literal(r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z")
     no_number = literal(r"\A(?:[+-]?+Inf(?:inity)?+|NaN)\z")

@@ -35,10 +35,12 @@ class _TextForm(NamedTuple):
 
 
 def _unchanged(value: Any) -> Any:
+    """Return the value as it is, for a column whose JSON values need no conversion."""
     return value
 
 
 def _header(packed: dict[str, str]) -> dict[str, Any]:
+    """Convert a message header from JSON, where its value is Base64 text."""
     value = packed.get("value")
     return {"key": packed.get("key"), "value": None if value is None else base64.b64decode(value)}
 
@@ -53,15 +55,15 @@ _FORMS = {
     "timestamp": _TextForm("unix_micros({})", _unchanged, "int64"),
     "array<struct<key:string,value:binary>>": _TextForm("{}", lambda headers: [_header(header) for header in headers]),
 }
-"""By Spark SQL type; decimal without precision and scale."""
+"""Text form by Spark SQL type in lower case without spaces, for decimals without precision and scale."""
 
 
 def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bool) -> str:
-    """Return SQL of a record's source columns.
+    """Return SQL that packs a record's source columns into one value: a JSON text, or a struct.
 
     :param shape: the source's columns
-    :param column: returns SQL of the column of a name
-    :param included: whether the columns of all records are needed, not only of rejected ones
+    :param column: returns SQL of the source column of a name
+    :param included: whether the columns of all records are needed, not only of rejected ones; they then stay a struct
     """
     forms = _forms(shape)
     if included or forms is None:
@@ -74,13 +76,14 @@ def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bo
 
 
 def placeholder_sql(shape: RecordShape, *, included: bool) -> str:
-    """Return SQL of the placeholder ORIGINAL value for records whose source columns are not needed.
+    """Return SQL of the value that takes the place of :func:`packed_sql` for records whose source columns are not
+    needed.
 
-    A list in it is empty and not null: Spark's Arrow writer walks over all null lists of a batch again for every
-    further row of it.
+    The value is null, or a struct of nulls and empty lists: Spark's Arrow writer walks over all null lists of a batch
+    again for every further row of the batch.
 
     :param shape: the source's columns
-    :param included: see :func:`packed_sql`
+    :param included: whether the columns of all records are needed, not only of rejected ones
     """
     empty = {"array": "array()", "map": "map()"}
     kinds = [kind.partition("<")[0].lower() for _, kind in shape.columns]
@@ -94,7 +97,7 @@ def placeholder_sql(shape: RecordShape, *, included: bool) -> str:
 
 
 def unpack(original: pa.Array, shape: RecordShape) -> pa.StructArray:
-    """Return the source's columns of rejected records.
+    """Return the source columns of rejected records from the column that :func:`packed_sql` made.
 
     :param original: column :data:`~.columns.ORIGINAL`, without nulls
     :param shape: the source's columns
@@ -113,6 +116,7 @@ def unpack(original: pa.Array, shape: RecordShape) -> pa.StructArray:
 
 
 def _unpacked_column(values: Iterable[Any], form: _TextForm, kind: pa.DataType) -> pa.Array:
+    """Convert one source column's values from JSON to an Arrow array of the type ``kind``."""
     import pyarrow as pa
 
     stored = pa.type_for_alias(form.stored) if form.stored else kind
@@ -121,6 +125,6 @@ def _unpacked_column(values: Iterable[Any], form: _TextForm, kind: pa.DataType) 
 
 
 def _forms(shape: RecordShape) -> list[_TextForm] | None:
-    """Return the text forms of all columns; None if one has none."""
+    """Return the text form of each source column; None if a column's type has no text form."""
     kinds = [kind.lower().replace(" ", "").partition("(")[0] for _, kind in shape.columns]
     return [_FORMS[kind] for kind in kinds] if all(kind in _FORMS for kind in kinds) else None

@@ -1,8 +1,8 @@
 """Reject source timestamps that Spark cannot represent: PostgreSQL infinity, years after 294246.
 
-The reader yields them as times before the source's first time. Expressions and sinks would take them for such, so their
-records are rejected. The exception is a postgres sink: it stores such times of a postgres source as they are, from
-columns that no expression uses.
+The reader yields them as times before the source's first time. Expressions and sinks would take them for real times, so
+their records are rejected. The exception is a postgres sink: it stores such times of a postgres source as they are,
+from columns that no expression uses.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _SQL = {
 """By Spark SQL type of a column, SQL of the beginning of a day."""
 
 _STAR = re.compile(r"(?:^|[^\w)\]`'\"\s])\s*\*")
-"""``*`` for all columns; a multiplication has a value before it."""
+"""Regular expression for a ``*`` that stands for all columns; a multiplication has a value before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRangeCheck:
-    """Check that the times of a column are in range.
+    """Check that Spark can represent the times of a source column.
 
     :param name: name of the source's column
     :param kind: Spark SQL type of the column
@@ -63,7 +63,7 @@ class TimeRangeCheck:
         return f"{self.name} {_MESSAGES[self.source]}"
 
     def failed(self, column: str) -> str:
-        """Return SQL that is true for a record whose time is out of range.
+        """Return a SQL condition that is true for a record whose time is out of range.
 
         :param column: SQL of the column
         """
@@ -71,7 +71,10 @@ class TimeRangeCheck:
         return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * MICROSECONDS_A_DAY)}"
 
     def out_of_range(self, rows: pa.Table) -> pa.Array:
-        """Return the numbers of the records whose time is out of range."""
+        """Return the numbers of the records whose time is out of range.
+
+        :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the columns
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -82,7 +85,9 @@ class TimeRangeCheck:
 
 
 def time_range_checks(pipeline: Pipeline, shape: RecordShape) -> list[TimeRangeCheck]:
-    """Return the checks for time columns that are used, except those that go from PostgreSQL to PostgreSQL unchanged.
+    """Return a check for each source column with times that the transform uses or passes to the sink.
+
+    Columns that go from a postgres source to a postgres sink unchanged have no check.
 
     :param pipeline: the pipeline
     :param shape: the source's columns
@@ -102,7 +107,11 @@ def time_range_checks(pipeline: Pipeline, shape: RecordShape) -> list[TimeRangeC
 
 
 def errors(rows: pa.Table, watched: Iterable[TimeRangeCheck]) -> dict[int, ErrorInfo]:
-    """Return the errors of records whose times are out of range, by record number."""
+    """Return an error for each record whose time is out of range, by record number.
+
+    :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the columns
+    :param watched: checks of the columns
+    """
     return {
         number: record_error(ErrorType.SERIALIZATION, column.message)
         for column in watched
@@ -111,6 +120,6 @@ def errors(rows: pa.Table, watched: Iterable[TimeRangeCheck]) -> dict[int, Error
 
 
 def _may_be_used(name: str, expressions: Iterable[str]) -> bool:
-    """Return whether an expression may use a column; a wrong yes is harmless."""
+    """Return whether an expression may use a column; True for some columns that no expression uses is harmless."""
     word = re.compile(rf"(?<!\w){re.escape(quote(name)[1:-1])}(?!\w)", re.IGNORECASE)
     return any(word.search(expression) or _STAR.search(expression) for expression in expressions)

@@ -74,16 +74,18 @@ class FlatJsonDecoder:
 
     @property
     def kind(self) -> pa.StructType:
-        """Arrow type of :meth:`decoded`: the fields and, like ``from_json``, one for the text of a corrupt record."""
+        """Arrow type of :meth:`decoded`: the fields and, like ``from_json``, a field for the text of a corrupt
+        record.
+        """
         import pyarrow as pa
 
         fields = [pa.field(name, _arrow_type(kind)) for name, kind in self.fields]
         return pa.struct([*fields, pa.field(CORRUPT, pa.string())])
 
     def decoded(self, records: pa.Array) -> pa.StructArray:
-        """Return the fields of flat records; null for every other record.
+        """Return the decoded fields of each flat record as a struct, and null for every other record.
 
-        :param records: binary array
+        :param records: binary array with one JSON text for each record
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -101,7 +103,7 @@ class FlatJsonDecoder:
         return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pc.invert(found))
 
     def rows(self, records: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return raw records as rows of position and fields; None if one of them is not flat.
+        """Decode raw records to rows of position and fields; return None if one of the records is not flat.
 
         :param records: position, then the source's columns
         """
@@ -115,8 +117,9 @@ class FlatJsonDecoder:
         return pa.RecordBatch.from_arrays(columns, [records.schema.names[0], *names])
 
     def _columns(self, records: pa.Array) -> list[pa.Array]:
-        """Return the fields of records that are all flat.
+        """Decode records that are all flat, and return one array for each field.
 
+        :param records: binary array with one JSON text for each record
         :raises pyarrow.ArrowInvalid: if a text is not UTF-8
         """
         import pyarrow as pa
@@ -140,6 +143,7 @@ class FlatJsonDecoder:
 
 
 def _arrow_type(kind: str) -> pa.DataType:
+    """Return the Arrow type for the Spark SQL type of a field."""
     import pyarrow as pa
 
     return {

@@ -1,4 +1,4 @@
-"""Apply one projection and analyse it at once, so an invalid expression is reported with its YAML key."""
+"""Project a data frame on expressions and analyse them at once, so that an error names the expression's YAML key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 _OF_PROCESS = frozenset({"java.lang.IllegalStateException", "java.lang.OutOfMemoryError"})
-"""Exceptions of Spark's process, which has stopped, or has no memory left."""
+"""Java exceptions that say that Spark's process has stopped or has no memory left, not that an expression is
+invalid.
+"""
 
 _INTERNAL = "INTERNAL_ERROR"
 """Prefix of Spark's condition for errors of its own analyser, such as a lambda that is no function's argument."""
@@ -38,7 +40,7 @@ def project(
     :param expressions: SQL, or columns of a classic session
     :param pipeline: the pipeline
     :param key: configuration key of the expressions, for the error
-    :param analyse: have a Connect session analyse now, too; a classic one always does
+    :param analyse: whether a Connect session analyses the expressions at once, too; a classic session always does
     :raises ConfigError: if Spark cannot use an expression
     """
     with config_errors(pipeline, key):
@@ -57,6 +59,9 @@ def project(
 @contextmanager
 def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
     """Convert Spark's error for an invalid expression inside the ``with`` block to an error that names the key.
+
+    :param pipeline: the pipeline, for the error
+    :param key: configuration key of the expression
 
     :raises ConfigError: if Spark cannot use the expression
     """
@@ -77,7 +82,7 @@ def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
 
 
 def analysis_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that Spark may raise for expressions that it analyses."""
+    """Return the exception classes that PySpark may raise when Spark analyses an expression."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -85,7 +90,7 @@ def analysis_errors() -> tuple[type[Exception], ...]:
 
 
 def _of_expression(error: Exception) -> bool:
-    """Return whether an exception is about the expression, and not about a session or server that is gone."""
+    """Return whether an exception says that an expression is invalid, and not that a session or server is gone."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException
     from pyspark.errors.exceptions.connect import SparkConnectException
@@ -99,7 +104,7 @@ def _of_expression(error: Exception) -> bool:
 
 
 def _without_reason(error: Exception) -> bool:
-    """Return whether a server failed at a request and does not say why, as where a stack of its own was too small."""
+    """Return whether Spark's server failed at a request without giving a reason, as after an overflow of its stack."""
     from grpc import StatusCode  # type: ignore[import-untyped]
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
@@ -109,7 +114,10 @@ def _without_reason(error: Exception) -> bool:
 
 
 def error_class(key: str) -> type[ConfigError]:
-    """Return the error class for an expression that parses and is not valid."""
+    """Return the error class for an expression that Spark can parse but not use.
+
+    :param key: configuration key of the expression
+    """
     return InvalidFilterError if key == "transform.where" else InvalidTransformError
 
 
@@ -149,7 +157,7 @@ def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "trans
 
 @lru_cache
 def _parse_ddl(spark: SparkSession, ddl: str) -> DataType:
-    """Parse DDL with a session; a Connect session sends it to its server."""
+    """Parse Spark DDL to a type; a Connect session has its server do that."""
     from pyspark.sql.types import DataType
 
     parse: Callable[[str], DataType] = getattr(spark, "_parse_ddl", DataType.fromDDL)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Function = Callable[["pa.Table"], Any]
-"""Function of a :class:`pyarrow.Table` that returns a table, a record batch or a pandas data frame."""
+"""User's function: takes a :class:`pyarrow.Table`, and returns a table, a record batch or a pandas data frame."""
 
 KEEP = "_keep"
 """Boolean column that the function may add: rows where it is not true are left out and count as filtered."""
@@ -32,10 +32,10 @@ _HINT = "Return one row for each, in their order, with just the columns of trans
 
 @dataclass(slots=True)
 class FunctionResult:
-    """Result of a function for a batch's rows.
+    """Rows and errors from applying the user's function to a batch.
 
-    :param rows: rows to deliver: the number, then the columns of ``transform.returns``
-    :param filtered: number of rows that are left out
+    :param rows: rows to deliver: the record number, then the columns of ``transform.returns``
+    :param filtered: number of rows that the function left out by :data:`KEEP`
     :param errors: errors of rows that become dead letters, by record number
     """
 
@@ -45,9 +45,9 @@ class FunctionResult:
 
 
 def pack(function: Function) -> bytes:
-    """Serialize a function for Spark, with everything of its own module that it uses.
+    """Serialize a function for Spark, together with everything that it uses from the module that defines it.
 
-    Other modules that it uses must be importable on the driver and the executors.
+    Other modules that the function uses must be importable on the driver and the executors.
     """
     from pyspark import cloudpickle
 
@@ -88,10 +88,10 @@ def import_function(path: str) -> Function:
 
 
 def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: bool = False) -> FunctionResult:
-    """Call the function on a batch's rows.
+    """Call the user's function on a batch's rows, and return the rows to deliver and the errors.
 
     :param function: the function
-    :param rows: the number, then the columns that Spark's part of the transform returns
+    :param rows: the record number, then the columns that Spark's part of the transform returns
     :param returns: columns that the function returns
     :param traced: whether dead letters get the traceback
     :raises InvalidTransformError: if the result's rows or columns do not match
@@ -116,7 +116,14 @@ def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: boo
 def _results(
     function: Function, rows: pa.Table, returns: pa.Schema, errors: dict[int, ErrorInfo], traced: bool
 ) -> Iterator[pa.Table]:
-    """Yield the results in order; where the function raises an error, halve the rows until the bad ones are found."""
+    """Yield the function's results in order; where it raises an error, halve the rows until the bad ones are found.
+
+    :param function: the function
+    :param rows: the record number, then the columns for the function
+    :param returns: columns that the function returns
+    :param errors: errors by record number, to which errors of bad rows are added
+    :param traced: whether these errors include the traceback
+    """
     try:
         yield _call(function, rows, returns)
     except InvalidTransformError:
@@ -132,6 +139,10 @@ def _results(
 
 
 def _call(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
+    """Call the function once, and return its result with the record numbers, in the types of ``returns``.
+
+    :raises InvalidTransformError: if the result's rows or columns do not match
+    """
     import pyarrow as pa
 
     given = _to_table(function(rows.drop_columns([ROW_NUMBER])))
@@ -155,6 +166,10 @@ def _call(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
 
 
 def _to_table(given: object) -> pa.Table:
+    """Convert the result of the user's function to an Arrow table.
+
+    :raises InvalidTransformError: if the result is no table, record batch or pandas data frame
+    """
     import pyarrow as pa
 
     if isinstance(given, pa.Table):

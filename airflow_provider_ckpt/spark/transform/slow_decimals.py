@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 MAX_LENGTH = 1_000
-"""Largest number of characters of a decimal; its exponent has three digits at most."""
+"""Largest number of characters of a decimal that is parsed; its exponent has three digits at most."""
 
 _EXPONENT = r"[eE][+-]?+0*+\p{IsDigit}{4}"
 _CHARACTER = r"[\p{IsDigit},.]"
@@ -26,12 +26,12 @@ _LONG = rf"(?<!{_CHARACTER}){_CHARACTER}{{{MAX_LENGTH + 1}}}"
 def has_short_decimals(fields: Iterable[StructField], text: str, *, delimiter: str | None) -> str | None:
     """Return a SQL condition: no decimal of a record is longer than :data:`MAX_LENGTH`.
 
-    A regular expression passes records without any such number, which most are. In the others, the texts of decimals
-    are checked. There, a JSON record in which a name occurs twice fails the condition, since only one of two decimals
+    One regular expression passes most records, which have no long number anywhere. In the others, the texts of decimals
+    are checked. A JSON record in which a name occurs twice then fails the condition, since only one of its two decimals
     would be checked.
 
     :param fields: fields of the schema
-    :param text: SQL of the record
+    :param text: SQL of the record's text
     :param delimiter: delimiter of CSV fields, None for JSON
     :return: None if the schema has no decimals
     """
@@ -52,6 +52,7 @@ def has_short_decimals(fields: Iterable[StructField], text: str, *, delimiter: s
 
 
 def _has_decimals(kind: DataType) -> bool:
+    """Return whether a type is a decimal or contains one at any depth."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):

@@ -61,14 +61,17 @@ def is_one_json_value(text: str) -> str:
 
 
 def csv_dialect(delimiter: str) -> str:
-    """Return options of ``from_csv`` for RFC 4180: a quote inside quotes is doubled."""
+    """Return SQL of the options of ``from_csv`` for RFC 4180, where a quote inside quotes is doubled.
+
+    :param delimiter: delimiter of the fields
+    """
     return f"'sep', {literal(delimiter.replace(chr(92), chr(92) * 2))}, 'escape', '\"'"
 
 
 def is_strict_csv(text: str, columns: int) -> str:
     """Return a SQL condition: ``from_csv`` leaves out nothing of the record.
 
-    It would parse an empty line, which has no fields, as nulls, and drop a byte order mark.
+    The parser would return nulls for an empty line, which has no fields, and drop a byte order mark.
 
     :param text: SQL of the record
     :param columns: number of the schema's columns
@@ -78,11 +81,11 @@ def is_strict_csv(text: str, columns: int) -> str:
 
 
 def is_parsable_csv(text: str, delimiter: str, columns: int) -> str:
-    """Return a SQL condition: the parser can parse the record, and its quotes conform to RFC 4180.
+    """Return a SQL condition: Spark's CSV parser can parse the record, and its quotes conform to RFC 4180.
 
     Cheap test: there is no quote, and too little text for too many fields. Otherwise, by an expression that never
     backtracks: a quote that opens a field is followed by the quote that closes it, and that by the end of the field.
-    The parser itself accepts spaces there, and quotes that are never closed.
+    The parser itself accepts spaces between that quote and the end, and quotes that are never closed.
 
     :param text: SQL of the record
     :param delimiter: delimiter of the fields

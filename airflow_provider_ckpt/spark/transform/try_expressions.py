@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 VALUE = "value"
-"""Field of a column of :func:`try_columns`: the value of the expression."""
+"""Name of the only field of the struct that each column of :func:`try_columns` is: the value of the expression."""
 
 
 def try_columns(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
@@ -52,7 +52,7 @@ def try_columns(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pi
 
 
 def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | Column]:
-    """Return columns that evaluate expressions under try, in a classic session."""
+    """Return columns that evaluate expressions under try, by Spark's own class, which only a classic session has."""
     from pyspark.sql.classic.column import Column
 
     session: Any = frame.sparkSession  # PySpark has no public access to Spark's expressions
@@ -65,7 +65,7 @@ def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | C
 
 
 def _raises(expression: str) -> str:
-    """Return SQL that is true where evaluating an expression raises an error; it never raises one itself.
+    """Return a SQL condition: evaluating an expression raises an error. The condition itself never raises an error.
 
     ``try_add`` with a date returns null if its number raises an error. The expression is an array's element and the
     number is the array's size, because Spark leaves out what it sees no use for, such as a null test of something that

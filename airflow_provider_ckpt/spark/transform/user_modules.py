@@ -1,7 +1,7 @@
-"""Import users' modules anew for each run, in processes that serve many.
+"""Import users' modules anew for each run, in Python processes that serve several runs.
 
-A Python worker, and a standing driver, outlive a run. Without this, a later run would get the functions as they were in
-an earlier one, or another pipeline's functions of the same name.
+Such processes are Python workers and standing drivers. Without this module, a later run would get the functions as they
+were in an earlier run, or another pipeline's functions of the same name.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from pathlib import Path
 from types import ModuleType
 
 _KEPT = frozenset({"airflow_provider_ckpt", "py4j", "pyspark"})
-"""Packages that stay wherever they are: on executors they may be in zip files."""
+"""Packages that are never imported anew, wherever they are: on executors they may be in zip files."""
 
 _lock = threading.Lock()
 _run: object = None
 """The run for which users' modules were imported last."""
 
 _first: frozenset[str] = frozenset()
-"""Modules that were imported before any user's: those of Python, PySpark and this package."""
+"""Modules that were imported before any user's module: those of Python, PySpark and this package."""
 
 
 @contextmanager
 def imported_for(run: object) -> Iterator[None]:
-    """Let the block import users' modules as they are now, once a run; one block at a time.
+    """Have imports of users' modules inside the ``with`` block use their current code; wait while another block runs.
+
+    A module is imported anew at most once for each run.
 
     :param run: identifies the run
     """
@@ -66,7 +68,7 @@ def _forget() -> None:
 
 
 def _installed_directories() -> tuple[str, ...]:
-    """Return the directories of Python's own modules and of packages that an installer put there."""
+    """Return the directories of Python's standard library and of installed packages, each with a slash at its end."""
     found = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     for entry in sys.path:
         folder = Path(entry)
@@ -76,5 +78,6 @@ def _installed_directories() -> tuple[str, ...]:
 
 
 def _is_installed(module: ModuleType, directories: tuple[str, ...]) -> bool:
+    """Return whether all files of a module are in the given directories; True for a module without files."""
     paths = [path] if (path := getattr(module, "__file__", None)) else list(getattr(module, "__path__", []))
     return not paths or all(str(path).startswith(directories) for path in paths)
