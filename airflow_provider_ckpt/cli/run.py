@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.runner import FailedError, command
+from airflow_provider_ckpt.core.lag import lag_cells
 from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.routes import Route
 
@@ -25,6 +26,7 @@ def _table(summary: dict[str, Any], out: TextIO) -> None:
                 for part, moved in summary["checkpoint"].items()
             },
         ),
+        ("lag", lag_cells(summary["lag"])),
         ("errors", summary["errors"]),
         ("rows in the target", summary["target_rows"]),
         ("route", summary["route"]),

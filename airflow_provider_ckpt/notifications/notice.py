@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_ckpt.core.ranges import position_text
+
 _MAX_LISTED = 5
 _MAX_LENGTH = 300
 
@@ -102,7 +104,7 @@ class Notice:
         if self.expired:
             for item in self.expired[:_MAX_LISTED]:
                 start, end = item["range"]
-                yield f"Expired: {one_line(item['partition'])} from {start} to {end}"
+                yield f"Expired: {one_line(item['partition'])} from {position_text(start)} to {end} (exclusive)"
             yield f"Nothing accounts for these positions. See: airflow ckpt audit {self.pipeline}"
 
     def _by_type(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ckpt.core.lag import lag_cells
 from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators._declaration import Declaration
@@ -101,5 +102,9 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
 
 def _as_text(observed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a check has seen for the log, with positions as users see them."""
-    checkpoint = {name: position_text(position) for name, position in observed.get("checkpoint", {}).items()}
-    return {**observed, "checkpoint": checkpoint} if checkpoint else dict(observed)
+    shown = dict(observed)
+    if "checkpoint" in shown:
+        shown["checkpoint"] = {name: position_text(position) for name, position in shown["checkpoint"].items()}
+    if "lag" in shown:
+        shown["lag"] = lag_cells(shown["lag"])
+    return shown

@@ -20,7 +20,11 @@ class CkptLagSensor(CkptSensor):
     """Wait until the pipeline's lag is at least, or at most, a number of positions; give one of the two.
 
     The lag is the distance between the checkpoint and the end of the source, which each check reads from the source.
-    Positions are Kafka offsets, bytes of text files, rows of Parquet files, or values of a table's cursor.
+    Positions are Kafka offsets, bytes of text files, rows of Parquet files, or values of a table's cursor. A partition
+    of a table whose first batch has no verdict yet has no known lag: it counts as more than any number.
+
+    Returns ``{"pipeline", "lag", "total", "not_begun"}``: the lag by partition (None if not known), the sum of what is
+    known, and the partitions for which it is not.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param at_least: wait until the lag is at least this many positions (templated)

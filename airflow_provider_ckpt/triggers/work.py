@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
+from airflow_provider_ckpt.core.lag import PartitionLag, lag_positions
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.triggers.watching import call_with_ledger
 
@@ -34,12 +35,12 @@ class TriggerReason(StrEnum):
 class LagReading:
     """State of a pipeline at one check.
 
-    :param lag: number of positions between checkpoint and end of the source, by source partition
+    :param lag: distance between checkpoint and end of the source, by source partition
     :param epoch: epoch of the newest run, 0 if there is none
     :param running: whether a run holds the lease
     """
 
-    lag: dict[str, int]
+    lag: dict[str, PartitionLag]
     epoch: int
     running: bool
 
@@ -73,7 +74,7 @@ class FiringRule:
         :param reading: the pipeline's state now
         :param now: time in seconds on a monotonic clock
         """
-        total = sum(reading.lag.values())
+        total = sum(part.distance for part in reading.lag.values())
         if self.fired_at is not None:
             answered = reading.epoch > self.fired_epoch and not reading.running
             if not answered and now - self.fired_at < self.longest_wait:
@@ -99,6 +100,8 @@ class FiringRule:
 
 class CkptWorkTrigger(BaseEventTrigger):
     """Fire repeatedly with ``{"pipeline", "reason", "lag"}``; ``reason`` is ``enough`` or ``waited``.
+
+    ``lag`` is the number of positions by source partition, None for one that has not begun.
 
     After a restart the triggerer does not know when the trigger last fired, so it may start a run that finds nothing
     new.
@@ -151,7 +154,8 @@ class CkptWorkTrigger(BaseEventTrigger):
             else:
                 reason = rule.due(reading, loop.time())
                 if reason is not None:
-                    yield TriggerEvent({"pipeline": name, "reason": reason.value, "lag": reading.lag})  # type: ignore[no-untyped-call]
+                    seen = lag_positions(reading.lag)
+                    yield TriggerEvent({"pipeline": name, "reason": reason.value, "lag": seen})  # type: ignore[no-untyped-call]
             await asyncio.sleep(self.every)
 
     @staticmethod

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.lag import known_lag, lag_positions, not_begun
 from airflow_provider_ckpt.replication.observe.lag import lag
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.replication.setup import PipelineContext
+
+T = TypeVar("T")
 
 
 class ConditionKind(StrEnum):
@@ -52,7 +55,7 @@ class Condition:
         :raises ConfigError: if the pipeline is not declared, or has no such partition
         """
         if self.kind in (ConditionKind.LAG_AT_LEAST, ConditionKind.LAG_AT_MOST):
-            return self._lag(pipeline, lag(setup()))
+            return self._lag(pipeline, lag_positions(lag(setup())))
         if pipeline not in ledger.pipelines():
             setup()  # fails if the pipeline is not declared either
             return False, {"never_run": True}
@@ -85,12 +88,16 @@ class Condition:
             tuple(data["error_types"]),
         )
 
-    def _lag(self, pipeline: str, found: dict[str, int]) -> tuple[bool, dict[str, Any]]:
+    def _lag(self, pipeline: str, found: dict[str, int | None]) -> tuple[bool, dict[str, Any]]:
+        """Compare the lag with the limit; that of a partition that has not begun is greater than every limit."""
         if self.partition is not None:
             found = {self.partition: _value_of(found, self.partition, pipeline)}
-        total = sum(found.values())
-        met = total >= self.number if self.kind is ConditionKind.LAG_AT_LEAST else total <= self.number
-        return met, {"lag": found, "total": total}
+        total, unknown = known_lag(found), not_begun(found)
+        if self.kind is ConditionKind.LAG_AT_LEAST:
+            met = bool(unknown) or total >= self.number
+        else:
+            met = not unknown and total <= self.number
+        return met, {"lag": found, "total": total, "not_begun": unknown}
 
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         found = {part["id"]: part["committed"] for part in status["partitions"] if part["ends_at"] is None}
@@ -111,7 +118,7 @@ class Condition:
         return sum(found.values()) >= self.number, {"dead_letters": found, "total": sum(found.values())}
 
 
-def _value_of(found: Mapping[str, int], partition: str, pipeline: str) -> int:
+def _value_of(found: Mapping[str, T], partition: str, pipeline: str) -> T:
     if partition not in found:
         known = ", ".join(sorted(found)[:10]) or "none yet"
         raise ConfigError(f"there is no source partition {partition!r}.", pipeline=pipeline, hint=f"Known: {known}.")

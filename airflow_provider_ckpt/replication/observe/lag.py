@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.source_protocol import SOURCE_END, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.core.lag import PartitionLag
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
-def lag(setup: PipelineContext) -> dict[str, int]:
-    """Return per source partition the number of positions that a run starting now would have to process.
+def lag(setup: PipelineContext) -> dict[str, PartitionLag]:
+    """Return the lag of each source partition: the positions that a run starting now would have to process.
 
     Positions are bytes or rows of files, offsets of Kafka, and cursor values of a table. Planned work that is not
     delivered counts, and so do Kafka records of open transactions. Rows of a table near its end, to which running
@@ -40,4 +41,4 @@ def lag(setup: PipelineContext) -> dict[str, int]:
         plan = source.plan(PlanRequest(todos, None, 1, files, states, lag_only=True))
     ends = {todo.partition: max(plan.bounds.get(todo.partition, todo.start), todo.start) for todo in todos}
     reached = {partition: plan.states.get(partition, {}).get(SOURCE_END, 0) for partition in ends}
-    return {partition: max(end, reached[partition]) - committed[partition] for partition, end in ends.items()}
+    return {name: PartitionLag(committed[name], max(end, reached[name])) for name, end in ends.items()}

@@ -71,11 +71,12 @@ class RunMetrics:
         """True if it is time for another reading."""
         return time.monotonic() >= self._next_report_at
 
-    def report(self, records: Mapping[str, PartitionRecord], lag: Mapping[str, int]) -> None:
+    def report(self, records: Mapping[str, PartitionRecord], lag: Mapping[str, int | None]) -> None:
         """Report the pipeline's state.
 
         :param records: its partitions, as they are stored now
-        :param lag: number of positions that the source is ahead of each checkpoint
+        :param lag: number of positions that the source is ahead of each checkpoint; None, which is not reported, if it
+            is not known
         """
         self._next_report_at = time.monotonic() + _READING_INTERVAL
         blocking = [batch.state for record in records.values() for batch in record.partition.blocking.values()]
@@ -84,7 +85,8 @@ class RunMetrics:
         self._meter.gauge(Metric.HELD, blocking.count(BatchState.HELD))
         self._meter.gauge(Metric.PENDING_ACK, sum(len(r.partition.pending_acks) for r in records.values()))
         for name, positions in lag.items():
-            self._meter.gauge(Metric.LAG, positions, name)
+            if positions is not None:
+                self._meter.gauge(Metric.LAG, positions, name)
         found = self._ledger.measures(self._pipeline, after=self._newest_event)
         now = utcnow()
         for metric, since in (

@@ -21,6 +21,7 @@ from airflow_provider_ckpt.core.errors import (
     SinkChangedError,
     StaleEpochError,
 )
+from airflow_provider_ckpt.core.lag import PartitionLag, lag_positions
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.routes import routes
 from airflow_provider_ckpt.core.tickets import Phase
@@ -370,8 +371,8 @@ class Run:
         records = self.ledger.partitions(self.pipeline.name)
         self.metrics.report(records, self._lag(records))
 
-    def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int]:
-        """Return by how many positions the source is known to be ahead of each checkpoint.
+    def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int | None]:
+        """Return the number of positions that the source is known to be ahead of each checkpoint, None if unknown.
 
         Positions that are not readable yet count as well.
         """
@@ -379,7 +380,9 @@ class Run:
             name: max(self.bounds.get(name, record.partition.planned_end), record.state.get(SOURCE_END, 0))
             for name, record in records.items()
         }
-        return {name: max(ends[name] - record.partition.committed, 0) for name, record in records.items()}
+        return lag_positions(
+            {name: PartitionLag(record.partition.committed, ends[name]) for name, record in records.items()}
+        )
 
     def _in_state(self, state: BatchState) -> list[Batch]:
         records = self.ledger.partitions(self.pipeline.name)

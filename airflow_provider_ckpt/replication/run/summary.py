@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.lag import lag_text
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
 from airflow_provider_ckpt.core.routes import Route, routes
 
@@ -26,7 +27,8 @@ class RunSummary:
     :param records: records of the batches with a verdict, by what became of them
     :param retried: number of failed attempts that are retried
     :param checkpoint: ``before`` and ``after`` per partition
-    :param lag: number of positions per partition that the source is ahead of the checkpoint
+    :param lag: number of positions per partition that the source is ahead of the checkpoint; None as long as the
+        checkpoint is ``start``
     :param spark_started: whether Spark was started
     :param seconds: wall time
     :param steps: seconds by step
@@ -47,7 +49,7 @@ class RunSummary:
     records: Counts = field(default_factory=Counts)
     retried: int = 0
     checkpoint: dict[str, dict[str, int]] = field(default_factory=dict)
-    lag: dict[str, int] = field(default_factory=dict)
+    lag: dict[str, int | None] = field(default_factory=dict)
     spark_started: bool = False
     seconds: float = 0.0
     steps: dict[str, float] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class RunSummary:
             f"{self.pipeline}, epoch {self.epoch}: {self.batches:,} batches; {records.read:,} records read, "
             f"{records.delivered:,} delivered, {records.filtered:,} filtered, {records.dead_lettered:,} dead-lettered "
             f"in {self.seconds:.1f} s ({records.read / max(self.seconds, 1e-9):,.0f} records/s); "
-            f"{self.retried:,} retries; lag {sum(self.lag.values()):,}; {', '.join(self.route) or 'under way'}"
+            f"{self.retried:,} retries; lag {lag_text(self.lag)}; {', '.join(self.route) or 'under way'}"
         )
 
     def to_json(self) -> dict[str, Any]:

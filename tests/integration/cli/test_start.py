@@ -55,9 +55,10 @@ def test_a_rewind_to_it_is_shown_by_its_name(ckpt: Ckpt, orders: Acts) -> None:
 
 
 def test_the_summary_of_the_first_run_begins_there() -> None:
-    summary = RunSummary("orders", 1, checkpoint={"t": {"before": START, "after": 1000}})
+    summary = RunSummary("orders", 1, checkpoint={"t": {"before": START, "after": 1000}}, lag={"t": 3, "u": None})
 
     out = io.StringIO()
     run._table(summary.to_json(), out)
 
     assert "start → 1000" in out.getvalue()
+    assert "t 3, u not begun" in out.getvalue()

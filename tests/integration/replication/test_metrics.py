@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ckpt.core.errors import StaleEpochError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 from airflow_provider_ckpt.replication.run.acquire import acquire, attach
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
@@ -82,6 +83,28 @@ def test_what_fails_and_is_held_is_counted_and_the_lag_is_told(orders: Replicati
     assert (meter.of(Metric.HELD), meter.of(Metric.PLANNED)) == (1, 0)
     assert [value for (metric, _), value in meter.gauges.items() if metric is Metric.LAG] == [100]
     assert meter.of(Metric.CHECKPOINT_AGE) > 0
+
+
+def test_the_lag_of_a_pipeline_that_has_not_begun_is_not_a_number(orders: Replication) -> None:
+    """A table is read from ``start``, 2**63 below zero; a distance from there counts no rows."""
+    at_least = Condition(ConditionKind.LAG_AT_LEAST, 10**6)
+    at_most = Condition(ConditionKind.LAG_AT_MOST, 10**6)
+    observed = {"lag": {"public.orders": None}, "total": 0, "not_begun": ["public.orders"]}
+    assert at_least.check(orders.ledger, "orders", orders.setup) == (True, observed)
+    assert at_most.check(orders.ledger, "orders", orders.setup) == (False, observed)
+
+    meter = Meter()
+    with acquire(replace(orders.setup(), meter=meter)) as held:
+        held.plan()
+        summary = held.finish()
+
+    assert summary.lag == {"public.orders": None}
+    assert "; lag not begun;" in summary.line()
+    assert not [value for (metric, _), value in meter.gauges.items() if metric is Metric.LAG]
+    assert at_most.check(orders.ledger, "orders", orders.setup) == (False, observed)
+    summary, meter = run(orders)
+    assert summary.lag == {"public.orders": 0}
+    assert meter.gauges[Metric.LAG, "public.orders"] == 0
 
 
 def test_who_takes_over_and_who_is_refused_is_counted(orders: Replication) -> None:

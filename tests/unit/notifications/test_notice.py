@@ -44,7 +44,7 @@ def test_it_says_what_where_and_what_to_do() -> None:
             "The checkpoint waits for them. Try them again: airflow ckpt release orders --all; or skip them: "
             "airflow ckpt skip orders BATCH --reason ..."
         ),
-        "Expired: t-0 from 10 to 20",
+        "Expired: t-0 from 10 to 20 (exclusive)",
         "Nothing accounts for these positions. See: airflow ckpt audit orders",
     ]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.lag import PartitionLag
+from airflow_provider_ckpt.core.ranges import START
 from airflow_provider_ckpt.triggers.work import CkptWorkTrigger, FiringRule, LagReading, TriggerReason
 
 
 def seen(lag: int, epoch: int = 1, *, running: bool = False) -> LagReading:
-    return LagReading({"p": lag}, epoch, running)
+    return LagReading({"p": PartitionLag(0, lag)}, epoch, running)
 
 
 def watch() -> FiringRule:
@@ -71,6 +73,20 @@ def test_what_a_run_leaves_is_not_enough_again_but_does_not_wait_for_ever() -> N
     assert watching.due(seen(500, 2), 30) is TriggerReason.ENOUGH
     assert watching.due(seen(400, 3), 40) is None
     assert watching.due(seen(400, 3), 100) is TriggerReason.WAITED
+
+
+def test_before_the_first_batch_only_growth_since_the_last_run_counts() -> None:
+    """The lag of a partition that has not begun is not known, but its growth is."""
+
+    def reading(end: int, epoch: int) -> LagReading:
+        return LagReading({"p": PartitionLag(START, end)}, epoch, running=False)
+
+    watching = watch()
+    assert watching.due(reading(START, 0), 0) is None
+    assert watching.due(reading(500, 0), 1) is TriggerReason.ENOUGH
+    assert watching.due(reading(500, 1), 2) is None
+    assert watching.due(reading(599, 1), 3) is None
+    assert watching.due(reading(600, 1), 4) is TriggerReason.ENOUGH
 
 
 def test_it_pauses_between_looks() -> None:

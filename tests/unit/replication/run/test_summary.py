@@ -44,6 +44,12 @@ def test_a_later_task_s_epoch_stands() -> None:
     assert _summary().merge(_summary(epoch=4)).epoch == 4
 
 
+def test_the_line_gives_the_known_lag_and_names_the_partitions_that_have_not_begun() -> None:
+    lags: tuple[dict[str, int | None], ...] = ({"t": 1200}, {"t": None}, {"t": 1200, "u": None}, {})
+    lines = [_summary(lag=lag, route=["done"]).line().partition("; lag ")[2] for lag in lags]
+    assert lines == ["1,200; done", "not begun; done", "1,200 (not begun: u); done", "0; done"]
+
+
 def test_what_waited_before_and_waits_no_more_is_gone() -> None:
     merged = _summary(batches_by_state={"planned": 2}, lag={"t": 7}).merge(_summary(lag={"t": 0}))
     assert (merged.batches_by_state, merged.lag) == ({}, {"t": 0})
