@@ -2,11 +2,27 @@
 
 Every sink stores the highest epoch that was fenced; each finds that number in its own way, and passes it to the
 functions here. ``location`` describes where the fence is stored, as in ``the table /data/t``; 0 stands for no epoch.
+Writers and committers add the batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.batch_content import BatchContent
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+_MAX_NAMED = 3
+"""Maximum number of batches that an error names."""
 
 
 def refuse_if_fenced(fenced: int, epoch: int, location: str, pipeline: str) -> None:
@@ -56,3 +72,24 @@ def wrong_epoch_error(fenced: int, epoch: int, location: str, pipeline: str) -> 
         pipeline=pipeline,
         hint="The fence is raised before anything is sent; start a new run.",
     )
+
+
+def naming_batch(deliver: Callable[[W, BatchTask, BatchContent], R]) -> Callable[[W, BatchTask, BatchContent], R]:
+    """Decorate a writer's ``deliver``, so that its :class:`FencedError` names the batch."""
+
+    @wraps(deliver)
+    def call(self: W, task: BatchTask, content: BatchContent) -> R:
+        try:
+            return deliver(self, task, content)
+        except FencedError as error:
+            name_batches(error, [task.key])
+            raise
+
+    return call
+
+
+def name_batches(error: FencedError, keys: Iterable[BatchKey]) -> None:
+    """Add the batches that were refused to an error, the first three by their keys."""
+    names = [str(key) for key in sorted(keys)]
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    error.batch = ", ".join(names[:_MAX_NAMED]) + more

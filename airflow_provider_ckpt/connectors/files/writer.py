@@ -14,6 +14,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_store import store_dead_letters
+from airflow_provider_ckpt.connectors.fencing import naming_batch
 from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout
 from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
@@ -40,6 +41,7 @@ class FilesWriter:
         self._target = FilesLayout.of(pipeline, connection, context)
         self._receipts = FilesReceipts(self._target)
 
+    @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         """Claim the task's verdict, unless the batch has its receipt already; see :class:`Writer`."""
         try:

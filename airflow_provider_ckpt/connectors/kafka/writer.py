@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError, store_dead_letters
+from airflow_provider_ckpt.connectors.fencing import naming_batch
 from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim, read_epochs
 from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
 from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
@@ -60,6 +61,7 @@ class KafkaWriter:
         self._target: SinkTopic | None = None
         self._claim: PartitionClaim | None = None
 
+    @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Write the batch and its receipt, unless it has a receipt already. See :meth:`Writer.deliver`."""
         from confluent_kafka import KafkaException

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_store import store_dead_letters
-from airflow_provider_ckpt.connectors.fencing import refuse_if_fenced
+from airflow_provider_ckpt.connectors.fencing import naming_batch, refuse_if_fenced
 from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
 from airflow_provider_ckpt.connectors.postgres.dead_letters import write_dead_letters
@@ -97,6 +97,7 @@ class PostgresWriter:
         self._senders: dict[tuple[pa.Schema, bool], RowWriter] = {}
         self._unfinished: _OpenBatch | None = None
 
+    @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Claim the receipt and write rows and dead letters; see :meth:`Writer.deliver`."""
         from adbc_driver_manager import Error

@@ -14,6 +14,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.fencing import name_batches
 from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
@@ -87,7 +88,8 @@ class TableCommitter:
         try:
             if wave.waiting:
                 version.refuse_unless_current(self._context.epoch)
-        except FencedError:
+        except FencedError as error:
+            name_batches(error, [wave[index].key for index in wave.waiting])
             for index, staged in wave.waiting.items():
                 wave.discard(index, staged, version.layout.table)
             raise

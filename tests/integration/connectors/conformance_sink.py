@@ -5,6 +5,7 @@ A two-phase sink's batches are committed by the committer that the harness opens
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -486,6 +487,7 @@ class SinkConformance(ABC):
             assert outcome.outcome is AttemptOutcome.FAILED
             assert outcome.error is not None
             assert "is at no epoch, not at this run's epoch 1" in outcome.error.message
+            assert outcome.key == task(0).key
             assert harness.target() == []
 
     def test_a_fence_refuses_whoever_has_an_older_epoch(self, harness: SinkHarness) -> None:
@@ -493,9 +495,13 @@ class SinkConformance(ABC):
             old.take_over().send(task(0), content(0))
             new.take_over()
 
-            with pytest.raises(FencedError):
+            with pytest.raises(FencedError) as refusal:
                 old.send(task(1), content(1))
 
+            refused = (
+                rf"\[Fenced\] pipeline \S+, batch {task(1).key}: the fence in .* is at epoch 2, so epoch 1 may not"
+            )
+            assert re.match(refused, str(refusal.value))
             assert harness.target() == ids(0)
             assert [receipt.key.seq for receipt in new.receipts()] == [0]
 
@@ -503,7 +509,7 @@ class SinkConformance(ABC):
         with Run(harness, 1) as old, Run(harness, 2) as new:
             new.take_over()
 
-            with pytest.raises(FencedError):
+            with pytest.raises(FencedError, match=r"pipeline \S+: .* is at epoch 2, so epoch 1 may not write"):
                 old.sink.fence(1)
 
             assert new.sink.claims().epoch == 2

@@ -174,7 +174,9 @@ class TestFence:
             receipts = new.receipts()
             lane.join()
 
-            assert [type(error) for error in raised] == [FencedError]
+            (error,) = raised
+            assert isinstance(error, FencedError)
+            assert (error.pipeline, error.batch) == ("orders", str(task(0).key))
             assert (receipts, new.receipts(), harness.target()) == ([], [], [])
 
 

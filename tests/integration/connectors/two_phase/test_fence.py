@@ -44,7 +44,7 @@ class TestFence:
         staged = stale.stage(1)
         Run(table, epoch=2).fence()
 
-        with pytest.raises(FencedError, match="is at epoch 2, so epoch 1 may not write any more"):
+        with pytest.raises(FencedError, match=r"pipeline flights, batch files#1: .* is at epoch 2, so epoch 1 may not"):
             stale.commit(*staged)
         with pytest.raises(FencedError):
             stale.stage(2)
