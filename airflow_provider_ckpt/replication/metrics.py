@@ -1,6 +1,6 @@
 """Metrics of a run, by the names that dashboards show (semantics, section 9).
 
-The caller of a run decides where the values go: in Airflow, ``stats.py``.
+The caller of a run decides where the values go; in Airflow, ``stats.py`` passes them to Airflow's metrics.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Metric(StrEnum):
-    """Names of all metrics, without the prefix."""
+    """Names of all metrics, without the prefix that the caller of a run puts before them."""
 
     READ = "records.read"
     DELIVERED = "records.delivered"
@@ -58,7 +58,7 @@ class Meter(Protocol):
     """Destination of one pipeline's metrics; its methods must not raise."""
 
     def count(self, metric: Metric, by: int = 1) -> None:
-        """Increase a counter."""
+        """Increase a counter by a number."""
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
         """Set a gauge of the pipeline, or of one partition.
@@ -69,7 +69,7 @@ class Meter(Protocol):
         """
 
     def timing(self, metric: Metric, seconds: float) -> None:
-        """Record a duration."""
+        """Record a duration in seconds as a value of a timer."""
 
 
 class NoMeter:

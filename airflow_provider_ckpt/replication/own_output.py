@@ -1,4 +1,4 @@
-"""Refuses a pipeline that would read what it writes, since each run would deliver its own output once more."""
+"""Refuse a pipeline whose source reads what its sink writes, since each run would deliver its own output once more."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def refuse_own_output(pipeline: Pipeline, source: Source, sink: Sink) -> None:
     """Raise an error if the source reads a place that the sink writes to.
 
     :param pipeline: the pipeline
-    :param source: its source, checked
-    :param sink: its sink, checked
-    :raises ConfigError: naming the keys of both
+    :param source: its source, whose ``check`` has passed
+    :param sink: its sink, whose ``check`` has passed
+    :raises ConfigError: naming the configuration key of the source and the place
     """
     if not (isinstance(sink, NamesOutputs) and isinstance(source, ReadsOutputs)):
         return

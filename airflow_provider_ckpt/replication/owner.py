@@ -21,13 +21,15 @@ def of_task(dag_id: str, run_id: str, pipeline: str, task: str) -> str:
 
 
 def dag_run_of(owner: str | None) -> tuple[str, str] | None:
-    """Return the DAG id and run id of an owner; None if it is not a task of a DAG run."""
+    """Return the DAG id and run id in an owner name; None if the owner is not a task of a DAG run."""
     parts = _parts(owner)
     return (parts[0], parts[1]) if parts else None
 
 
 def task_of(owner: str | None) -> tuple[str, int] | None:
-    """Return the task or group id of an owner and its map index, -1 if it has none; None if it is not a task."""
+    """Return the task or group id in an owner name and the map index (-1 without one); None if the owner is not a
+    task.
+    """
     parts = _parts(owner)
     if parts is None:
         return None
@@ -36,23 +38,27 @@ def task_of(owner: str | None) -> tuple[str, int] | None:
 
 
 def _parts(owner: str | None) -> list[str] | None:
+    """Return DAG id, run id, pipeline and task of an owner name; None if the owner is not a task."""
     kind, _, rest = (owner or "").partition(":")
     parts = rest.split("/")
     return parts if kind == "dag" and len(parts) == 4 else None
 
 
 def of_this_process() -> str:
-    """Return the owner name of this process: host, pid and start time, so that a reused pid is not taken for it."""
+    """Return the owner name of this process: host, pid and start time.
+
+    The start time distinguishes this process from a later one with the same pid.
+    """
     return of_process(os.getpid())
 
 
 def of_process(pid: int) -> str:
-    """Return the owner name of a process of this machine."""
+    """Return the owner name of a process of this machine: host, pid and start time."""
     return f"cli:{socket.gethostname()}:{pid}:{_started(pid)}"
 
 
 def is_dead(owner: str) -> bool:
-    """Return whether ``owner`` is a process of this machine that is certainly gone."""
+    """Return whether an owner name is that of a process of this machine which certainly no longer runs."""
     kind, _, rest = owner.partition(":")
     host, _, process = rest.partition(":")
     pid, _, started = process.partition(":")
@@ -62,12 +68,17 @@ def is_dead(owner: str) -> bool:
 
 
 def is_held(lease: Mapping[str, Any]) -> bool:
-    """Return whether a lease, as the ledger's ``status`` shows it, has an owner that may be alive."""
+    """Return whether a lease has an owner that may be alive.
+
+    :param lease: the lease, as the ledger's ``status`` returns it
+    """
     return bool(lease["held"]) and not is_dead(lease["owner"])
 
 
 def _started(pid: int) -> str:
-    """Return the process's start in clock ticks since boot; empty if there is no such process, or no /proc."""
+    """Return the start of a process in clock ticks since boot, as text; empty if there is no such process, or no
+    ``/proc``.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Inputs of every use case: the pipeline, its ledger, the owner, and its opened source and sink."""
+"""Inputs of every use case: the pipeline, its ledger, the owner of the lease, and the opened source and sink."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PipelineContext:
-    """Configuration and dependencies of a use case.
+    """Configuration and dependencies of a use case: a run, or a user's action.
 
     :param pipeline: the pipeline
     :param ledger: the ledger, open
@@ -61,7 +61,7 @@ class PipelineContext:
         return self.function
 
     def connection(self, name: str | None) -> Connection | None:
-        """Return the connection of an id, None for None."""
+        """Return the connection of an id; None if the id is None or empty."""
         return self.connections(name) if name else None
 
     def open_sink(self) -> Sink:
@@ -76,7 +76,10 @@ class PipelineContext:
 
 
 class OpenConnectors:
-    """Source and sink of a pipeline, open."""
+    """Source and sink of a pipeline, which are opened with this object.
+
+    :param setup: the pipeline's setup
+    """
 
     def __init__(self, setup: PipelineContext) -> None:
         pipeline = setup.pipeline
@@ -100,17 +103,17 @@ class OpenConnectors:
         self.refuse_own_output()
 
     def refuse_own_output(self) -> None:
-        """Fail if the source reads what the sink writes."""
+        """Raise :class:`ConfigError` if the source reads what the sink writes."""
         refuse_own_output(self._pipeline, self.source, self.sink)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close source and sink."""
         self.source.close()
         self.sink.close()
 
 
 def stored_pipeline(ledger: Ledger, name: str, *, instead: str) -> Pipeline:
-    """Return a pipeline as its newest run declared it.
+    """Return a pipeline as its newest run declared it, from the ledger.
 
     :param ledger: the ledger
     :param name: name of the pipeline

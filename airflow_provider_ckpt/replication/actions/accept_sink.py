@@ -1,8 +1,7 @@
-"""Users' actions on a sink that a run has refused: accept it as it is, or move to another one.
+"""Users' actions on a sink that a run has refused: accept the sink as it is, or move to another one.
 
-Both fence the sink and read its receipts first. After an acceptance, either what the sink has lost is sent again or the
-pipeline continues from its checkpoint. A move reconciles with the previous sink, and the next run delivers to the sink
-that it declares.
+An acceptance fences the sink and reads its receipts; then runs either send again what the sink has lost, or continue
+from the checkpoint. A move reconciles with the previous sink, and the next run delivers to the sink that it declares.
 """
 
 from __future__ import annotations
@@ -47,16 +46,17 @@ if TYPE_CHECKING:
 _RECEIPTS_LOST = frozenset(
     {SinkDifference.FENCE_BELOW, SinkDifference.RECEIPTS_MISSING, SinkDifference.RECEIPTS_UNREADABLE}
 )
+"""Differences after which the sink's receipts no longer show everything that was delivered."""
 
 
 def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str, int] | None = None) -> Action:
     """Return the action that accepts the sink as it is now; nothing is changed.
 
     :param setup: the pipeline's setup
-    :param resend: send again what the sink has no receipt for; else continue from the checkpoint
-    :param start: by source partition, the first position to send again if receipts do not tell what is lost
+    :param resend: whether runs send records without a receipt in the sink again; else they continue from the checkpoint
+    :param start: by source partition, the first position to send again if receipts do not show which records are lost
     :raises LedgerStateError: if the sink is as the ledger left it, or ``start`` lies beyond a checkpoint
-    :raises ConfigError: if the sink is another one, or nothing tells what has to be sent again
+    :raises ConfigError: if the sink is another one, or it is unknown which records have to be sent again
     """
     name, ledger = setup.pipeline.name, setup.ledger
     opened = OpenConnectors(setup)
@@ -104,10 +104,11 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
 
 
 def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
-    """Return the action after which the next run delivers to whatever sink it declares; nothing is changed.
+    """Return the action after which the next run may deliver to another sink, the one that it declares; nothing is
+    changed.
 
     :param setup: setup with the previous sink
-    :param unreachable: whether the previous sink can no longer be asked what it has received
+    :param unreachable: whether the previous sink can no longer be read to find out what it has received
     """
     partitions = setup.ledger.partitions(setup.pipeline.name)
     return Action(
@@ -122,7 +123,7 @@ def try_acceptance(setup: PipelineContext, action: Action, *, actor: str, reason
     :param action: action that :func:`make_acceptance` returned
     :param actor: the actor
     :param reason: the actor's reason
-    :raises LedgerStateError: if the action does not fit
+    :raises LedgerStateError: if the state of the pipeline does not allow the action
     """
     opened = OpenConnectors(setup)
     try:
@@ -137,17 +138,18 @@ def try_acceptance(setup: PipelineContext, action: Action, *, actor: str, reason
 def apply_sink_change(
     setup: PipelineContext, action: Action, *, actor: str, reason: str | None, proposal: str | None = None
 ) -> ActionResult:
-    """Apply the action of :func:`make_acceptance` or :func:`make_move` after fencing the sink.
+    """Apply an acceptance or a move under the lease, after fencing the sink; wait for the lease if a run holds it.
 
-    Waits for the lease if need be.
+    The sink is not fenced if a move names it as unreachable.
 
     :param setup: the pipeline's setup; for a move, with the previous sink
     :param action: action that :func:`make_acceptance` or :func:`make_move` returned
     :param actor: the actor
     :param reason: the actor's reason, which the audit log stores
-    :param proposal: id of the approved proposal that this uses up
-    :raises LeaseBusyError: if a run holds the lease
-    :raises LedgerStateError: if the action no longer fits; nothing was changed, and a changed sink stays refused
+    :param proposal: id of the approved proposal that the action uses up
+    :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
+    :raises LedgerStateError: if sink or pipeline have changed since the action was made; nothing was changed, and runs
+        still refuse a changed sink
     """
     ledger = setup.ledger
     if action.unreachable:
@@ -176,7 +178,9 @@ def apply_sink_change(
 
 
 def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
-    """The losses that an audit is not to report any more: what the sink holds is compared with the ledger now."""
+    """Compare the sink with the ledger, and return the lost receipts and rows, which later audits do not report any
+    more.
+    """
     recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     receipts = read_receipts(sink, {})[0]
     rows = sink.target_rows(exact=True) if setup.pipeline.sink.mode == "append" else None
@@ -186,15 +190,20 @@ def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
 
 
 def _left_behind(setup: PipelineContext) -> AcceptedSink:
-    """The receipts that the sink so far keeps: a pipeline that moves need not have them in the new one."""
+    """Return all receipts that the ledger knows, as losses that an audit of the new sink does not report after a
+    move.
+    """
     recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return AcceptedSink(find_lost_receipts(recorded.passed, recorded.batches.values(), ()))
 
 
 def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptance) -> Action:
-    """Return the action that sends again what is lost, including batches whose receipts the ledger does not know.
+    """Return the action that sends lost records again, including batches whose receipts the ledger does not know.
 
-    :param evidence: what was seen of the sink; a new fence destroys some of it
+    :param setup: the pipeline's setup
+    :param sink: the pipeline's sink
+    :param evidence: differences of the sink that were found so far; a new fence destroys the signs of some
+    :raises ConfigError: if it is unknown which records are lost
     """
     name, ledger = setup.pipeline.name, setup.ledger
     receipts, _ = read_receipts(sink, {})
@@ -245,9 +254,12 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
 
 
 def _refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> None:
-    """Determine again, under the lease, what has to be sent again, and refuse if it differs from what was shown.
+    """Determine again, under the lease, the records that have to be sent again, and compare them with the action.
 
-    :raises LedgerStateError: if it differs
+    :param setup: the pipeline's setup
+    :param sink: the pipeline's sink
+    :param action: action that the user has seen
+    :raises LedgerStateError: if other records have to be sent again than the action names
     """
     name = setup.pipeline.name
     evidence = setup.ledger.expected_sink_state(name).unfinished_acceptance or UnfinishedAcceptance(frozenset(), "")
@@ -261,9 +273,12 @@ def _refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> 
 
 
 def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
-    """Refuse to send again from a position beyond the checkpoint, since that would skip records.
+    """Raise an error if a position from which to send again lies beyond the checkpoint, since that would skip records.
 
-    :raises LedgerStateError: naming both positions
+    :param setup: the pipeline's setup
+    :param records: the ledger's partitions
+    :param start: positions by source partition
+    :raises LedgerStateError: naming the position and the checkpoint
     """
     for partition, position in start.items():
         committed = records[partition].partition.committed if partition in records else position
@@ -277,14 +292,14 @@ def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord
 
 
 def _known_positions(setup: PipelineContext) -> dict[str, KnownReceipts]:
-    """Return for each partition the position up to which the ledger knows all of the sink's receipts."""
+    """Return for each partition, side partitions included, the position up to which the ledger knows all receipts."""
     name = setup.pipeline.name
     records = setup.ledger.partitions(name)
     return {**setup.ledger.collected_ends(name), **{partition: record.known for partition, record in records.items()}}
 
 
 def _reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
-    """Return the ledger's partitions as they would be after reconciling with these receipts; nothing is stored."""
+    """Return the ledger's partitions as they would be after reconciling with the given receipts; nothing is stored."""
     records = setup.ledger.partitions(setup.pipeline.name)
     new_receipts: dict[str, list[Receipt]] = {}
     for receipt in receipts:
@@ -295,6 +310,7 @@ def _reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) 
 
 
 def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
+    """Return the ranges of receipts by generation and partition."""
     found: dict[tuple[int, str], list[Range]] = {}
     for receipt in receipts:
         found.setdefault((receipt.key.generation, receipt.key.partition), []).append(receipt.range)
@@ -302,7 +318,11 @@ def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], l
 
 
 def _lost_replays(records: Mapping[str, PartitionRecord], lost: ResendPlan) -> tuple[DeadLetters, ...]:
-    """Return the dead letters whose replay is lost."""
+    """Return the dead letters whose replay left no receipt in the sink, so that they are parked again.
+
+    :param records: the ledger's partitions
+    :param lost: ranges without a receipt, those of replays included
+    """
     return tuple(
         positioned.dead_letters
         for partition, span in lost.replayed

@@ -33,7 +33,7 @@ class ActionContext:
 
     :param ledger: the ledger, open
     :param pipeline: name of the pipeline
-    :param setup: creates the setup for an action that needs source or sink
+    :param setup: creates the pipeline's setup, called only for an action that needs source or sink
     :param actor: the actor, which the audit log stores
     :param reason: the actor's reason, which the audit log stores
     :param dry_run: report the result of the action without changing anything
@@ -50,9 +50,9 @@ class ActionContext:
 
 
 def parse_batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
-    """Parse the names of batches.
+    """Parse the names of batches, such as ``orders-0#17``.
 
-    :raises ConfigError: if one is not a batch's name
+    :raises ConfigError: if a text is not a batch's name
     """
     try:
         return tuple(BatchKey.parse(text) for text in texts)
@@ -61,9 +61,9 @@ def parse_batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
 
 
 def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Have the ledger apply or store an action, and return the result document.
+    """Have the ledger apply an action, or store it for the run that holds the lease, and return the result document.
 
-    :raises LedgerStateError: if the action does not fit
+    :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     try:
         result = context.ledger.action(
@@ -82,9 +82,9 @@ def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def apply_behind_fence(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Apply an action after fencing the sink, or store it for the holder of the lease; return the result document.
+    """Apply an action after fencing the sink, or store it for the run that holds the lease; return the result document.
 
-    :raises LedgerStateError: if the action does not fit
+    :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     if context.dry_run:
         return apply_in_ledger(context, action)
@@ -95,7 +95,9 @@ def apply_behind_fence(context: ActionContext, action: Action) -> dict[str, Any]
 
 
 def force_stop(context: ActionContext) -> dict[str, Any]:
-    """Take the lease from its holder, fence the sink, and abandon what is in flight; return the result document."""
+    """Take the lease from the run that holds it, fence the sink, and abandon what is in flight; return the result
+    document.
+    """
     action = Action(ActionKind.FORCE_STOP)
     if context.dry_run:
         return apply_in_ledger(context, action) | {"waits_for": None}
@@ -111,7 +113,7 @@ def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
     :param action: action that :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_acceptance` or
         :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_move` returned
     :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
-    :raises LedgerStateError: if the action no longer fits; nothing was changed
+    :raises LedgerStateError: if sink or pipeline have changed since the action was made; nothing was changed
     """
     if context.dry_run:
         return preview_sink_change(context, action) | {"waits_for": None, "next": _describe_resend(action)}
@@ -125,9 +127,9 @@ def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Return the document of a dry run of an action on the sink.
+    """Return the result document of a dry run of an acceptance of the sink or a move.
 
-    :raises LedgerStateError: if the action does not fit
+    :raises LedgerStateError: if the state of the pipeline or the sink does not allow the action
     """
     if action.kind is ActionKind.MOVE:
         return apply_in_ledger(context, action)
@@ -137,7 +139,7 @@ def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any
 
 
 def _describe_resend(action: Action) -> str:
-    """Return a sentence that describes what runs do after an action on the sink."""
+    """Return a sentence for the user: the records that runs send again after an acceptance of the sink or a move."""
     if action.kind is ActionKind.MOVE:
         parts = ["the next run delivers to the sink that it declares, from the checkpoint on"]
     else:
@@ -159,7 +161,9 @@ def _describe_resend(action: Action) -> str:
 def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, Any]:
     """Skip batches, and return the result document.
 
-    :raises LedgerStateError: if one cannot be skipped
+    :param context: the action's context
+    :param batches: names of the batches
+    :raises LedgerStateError: if the state of a batch does not allow that
     """
     result = apply_in_ledger(context, Action(ActionKind.SKIP, parse_batch_keys(batches)))
     states = result["after"].get("batches", {})
@@ -175,7 +179,8 @@ def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, An
 def act_on_dead_letters(
     context: ActionContext, kind: ActionKind, selection: Selection, query: str | None
 ) -> dict[str, Any]:
-    """Replay or discard the parked dead letters of a selection; the result document contains their number.
+    """Replay or discard the parked dead letters of a selection; return the result document, with their number as
+    ``records``.
 
     :param context: the action's context
     :param kind: replay or discard
@@ -197,14 +202,14 @@ def act_on_dead_letters(
 def parse_selection(
     types: Iterable[str], batches: Iterable[str], since: str | None, until: str | None, stop_at: int | None
 ) -> Selection:
-    """Parse a selection of dead letters.
+    """Parse the options by which a user selects dead letters.
 
-    :param types: error types; all if empty
+    :param types: names of error types; all if empty
     :param batches: batches as ``partition#seq``; all if empty
-    :param since: time from which they were dead-lettered, ISO 8601
-    :param until: time before which they were dead-lettered, ISO 8601
+    :param since: time from which records became dead letters, ISO 8601
+    :param until: time before which records became dead letters, ISO 8601
     :param stop_at: maximum number of dead letters
-    :raises ConfigError: if one of these cannot be parsed
+    :raises ConfigError: if an option cannot be parsed
     """
     if stop_at is not None and stop_at < 1:
         raise ConfigError("the number of dead letters to stop at must be at least 1.")
@@ -218,9 +223,9 @@ def parse_selection(
 
 
 def parse_error_types(names: Iterable[str]) -> frozenset[str]:
-    """Parse the names of error types.
+    """Check the names of error types, and return them as a set.
 
-    :raises ConfigError: if there is no such type
+    :raises ConfigError: if no error type has this name
     """
     found = frozenset(names)
     known = {kind.lower(): kind for kind in (*(kind.value for kind in ErrorType), UNKNOWN_TYPE)}
@@ -232,9 +237,9 @@ def parse_error_types(names: Iterable[str]) -> frozenset[str]:
 
 
 def parse_time(text: str) -> datetime:
-    """Parse a time; without a zone it is UTC.
+    """Parse an ISO 8601 time and return it in UTC; a time without a zone is UTC.
 
-    :raises ConfigError: if it cannot be parsed
+    :raises ConfigError: if the text is not such a time
     """
     try:
         found = datetime.fromisoformat(text)
@@ -246,9 +251,9 @@ def parse_time(text: str) -> datetime:
 
 
 def result_document(context: ActionContext, result: ActionResult) -> dict[str, Any]:
-    """Return the result of an action as a JSON-ready document.
+    """Return the result of an action as a JSON-ready document, for the command line and XCom.
 
-    ``waits_for`` is the lease's holder if the action is stored or, in a dry run, would be.
+    ``waits_for`` is the lease's holder if the action was stored for that run, or in a dry run would be stored.
     """
     lease = context.ledger.status(context.pipeline)["lease"]
     waits = result.intent is not None or (context.dry_run and is_held(lease))
@@ -268,7 +273,9 @@ def result_document(context: ActionContext, result: ActionResult) -> dict[str, A
 
 
 def _taken_back(result: ActionResult) -> str | None:
-    """Return a remark on replays that are cancelled because their records are read again."""
+    """Return a remark that names replays cancelled by the action because their records are read again; None without
+    any.
+    """
     if not result.action.taken_back:
         return None
     names = ", ".join(result.action.taken_back)
@@ -283,9 +290,10 @@ def _unchanged_remark(result: ActionResult) -> str | None:
 
 
 def change_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what an action changed as rows of name, value before and value after, for people.
+    """Yield the changes of an action as rows of name, value before and value after, for display.
 
-    Values of ``checkpoint`` are generation and position.
+    :param before: state before the action, from the result document
+    :param after: state after the action, from the result document
     """
     if not before:
         return
@@ -310,11 +318,12 @@ def change_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
 
 
 def _checkpoint_text(generation: int, position: int) -> str:
+    """Return a checkpoint as text, such as ``1200 (generation 2)``."""
     return f"{position_text(position)} (generation {generation})"
 
 
 def _empty_document(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Return the document of an action on dead letters that matches none."""
+    """Return the result document of an action on dead letters whose selection matches no dead letter."""
     return {
         "pipeline": context.pipeline,
         "action": action.kind.value,

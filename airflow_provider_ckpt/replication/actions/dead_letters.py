@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 def load_index(setup: PipelineContext) -> DeadLetterIndex:
-    """Return the ledger's index of dead letters, after completing it with error types from the sink.
+    """Return the ledger's index of dead letters; error types that the ledger does not know are first read from the
+    sink.
 
-    :raises SinkError: if the sink is needed and cannot be read
+    :raises SinkError: if error types are missing and the sink cannot be read
     """
     found = setup.ledger.dead_letter_index(setup.pipeline.name)
     untyped = {entry.dead_letters.source for entry in found.entries if entry.dead_letters.error_type == UNKNOWN_TYPE}
@@ -42,12 +43,12 @@ def load_index(setup: PipelineContext) -> DeadLetterIndex:
 
 
 def check_batches(found: DeadLetterIndex, selection: Selection, pipeline: str) -> None:
-    """Check that every batch of a selection has dead letters, in whatever state.
+    """Check that every batch that a selection names has dead letters, whether parked, replayed or discarded.
 
-    :param found: the index
+    :param found: the index of dead letters
     :param selection: the selection
     :param pipeline: name of the pipeline, for the message
-    :raises ConfigError: naming the batches that have none
+    :raises ConfigError: naming the batches without dead letters
     """
     strange = selection.batches - {entry.dead_letters.key for entry in found.entries}
     if strange:
@@ -62,7 +63,11 @@ def check_batches(found: DeadLetterIndex, selection: Selection, pipeline: str) -
 def read_contents(
     setup: PipelineContext, entries: Iterable[IndexEntry]
 ) -> Iterator[tuple[IndexEntry, StoredDeadLetter]]:
-    """Yield the dead letters of some entries with their contents, read from the sink."""
+    """Read the dead letters of index entries from the sink, and yield each with its entry.
+
+    :param setup: the pipeline's setup
+    :param entries: entries of the ledger's index; an entry stands for one or more dead letters
+    """
     by_letters = {entry.dead_letters: entry for entry in entries}
     with closing(setup.open_sink()) as sink:
         for dead_letters, found in read_dead_letters(sink, sorted(by_letters, key=lambda item: (item.source, item))):
@@ -71,7 +76,7 @@ def read_contents(
 
 
 def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
-    """Return whether a dead letter's error, bytes or headers contain a text."""
+    """Return whether the error message, the key, the value or a header of a dead letter contains a text."""
     found = dead_letter.dead_letter
     wanted = query.encode("utf-8", "surrogateescape")
     texts = (found.error.message, *found.headers.values())
@@ -79,14 +84,15 @@ def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
 
 
 def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:
-    """Return the action that replays or discards the parked dead letters of a selection; it may name none.
+    """Return the action that replays or discards the parked dead letters of a selection; there may be no such dead
+    letters.
 
-    Where rows replace rows by key, a replay begins with the newest dead letter: of two parked versions of a row, the
-    newer one then finds the key absent.
+    For an upsert sink, a replay begins with the newest dead letter: of two parked versions of a row, the newer one then
+    finds the key absent.
 
     :param setup: the pipeline's setup
     :param kind: replay or discard
-    :param selection: the dead letters
+    :param selection: selection of dead letters
     :param query: only dead letters that contain this text, see :func:`contains_text`
     """
     found = load_index(setup)
@@ -100,6 +106,7 @@ def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, 
 
 
 def _matching(setup: PipelineContext, selected: Iterable[DeadLetters], query: str) -> Iterator[DeadLetters]:
+    """Read the selected dead letters from the sink, and yield those that contain the text ``query``."""
     with closing(setup.open_sink()) as sink:
         for dead_letters, found in read_dead_letters(sink, selected):
             numbered = enumerate(found, start=dead_letters.first)

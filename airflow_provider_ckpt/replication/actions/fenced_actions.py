@@ -1,7 +1,7 @@
 """Users' actions that need sink or source: rewind, force stop, recovery, and adopting another ledger's receipts.
 
-Semantics, sections 2 to 4. Each takes the lease under a new epoch, fences and reconciles like a run, applies the
-action, and releases the lease.
+An action takes the lease under a new epoch, fences and reconciles like a run, changes the ledger, and releases the
+lease (semantics, sections 2 to 4).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_provider_ckpt.replication.run.late_records import Receipts, unread_
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 _MAX_RANGES = 500
-"""Maximum number of ranges of late records read again at a time; each is a partition and a batch of its own."""
+"""Maximum number of ranges of late records that one recovery reads again; each becomes a side partition."""
 
 _NO_END = 2**63
 """End of a range without an end."""
@@ -36,17 +36,18 @@ if TYPE_CHECKING:
 def apply_fenced(
     setup: PipelineContext, action: Action, *, actor: str, reason: str | None, proposal: str | None = None
 ) -> ActionResult:
-    """Apply an action after fencing the sink and reconciling.
+    """Apply an action under the lease, after fencing the sink and reconciling with its receipts.
 
-    A force stop takes the lease from its holder; other actions wait for it as the pipeline's ``lease`` says.
+    A force stop takes the lease from the run that holds it; other actions wait for the lease as the pipeline's
+    ``lease`` says.
 
     :param setup: the pipeline's setup
     :param action: the action
     :param actor: the actor
     :param reason: the actor's reason, which the audit log stores
-    :param proposal: id of the approved proposal that this uses up
+    :param proposal: id of the approved proposal that the action uses up
     :raises LeaseBusyError: if a run holds the lease; the action was not stored
-    :raises LedgerStateError: if the action does not fit; nothing was changed
+    :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action; nothing was changed
     """
     force = action.kind is ActionKind.FORCE_STOP
     with acquire(setup, force=force) as run:
@@ -58,14 +59,14 @@ def apply_fenced(
 def apply_fenced_or_store(
     setup: PipelineContext, action: Action, *, actor: str, reason: str | None, proposal: str | None = None
 ) -> ActionResult:
-    """Apply an action after fencing the sink, or store it for the current or next run if a run holds the lease.
+    """Apply an action after fencing the sink; if a run holds the lease, store it for this run or the next one instead.
 
     :param setup: the pipeline's setup
     :param action: the action
     :param actor: the actor
     :param reason: the actor's reason, which the audit log stores
-    :param proposal: id of the approved proposal that this uses up
-    :raises LedgerStateError: if the action does not fit; nothing was changed
+    :param proposal: id of the approved proposal that the action uses up
+    :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action; nothing was changed
     """
     if owners.is_held(setup.ledger.status(setup.pipeline.name)["lease"]):
         return setup.ledger.action(setup.pipeline.name, action, actor=actor, reason=reason, proposal=proposal)
@@ -73,9 +74,11 @@ def apply_fenced_or_store(
 
 
 def position_of_batch(setup: PipelineContext, key: BatchKey) -> dict[str, int]:
-    """Return the start of a past batch by its receipt in the sink, as ``{partition: position}`` for a rewind.
+    """Find a past batch by its receipt in the sink, and return its first position as ``{partition: position}``.
 
-    :raises ConfigError: if the sink holds no such receipt, or no longer
+    :param setup: the pipeline's setup
+    :param key: the batch
+    :raises ConfigError: if the sink holds no receipt of the batch, for example no longer
     """
     opened = OpenConnectors(setup)
     try:
@@ -94,14 +97,15 @@ def position_of_batch(setup: PipelineContext, key: BatchKey) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Unaccounted:
-    """Ranges that are unaccounted for, and the action that reads them again.
+    """Ranges with records that are unaccounted for, and the action that reads them again.
 
-    :param found: all of them
-    :param to_read: those that are read again, at least in part
-    :param remaining: those that are not read again, at least in part
-    :param action: action that reads them again and ends the alarms that this accounts for; None if there is
+    :param found: all such ranges
+    :param to_read: ranges that the action reads again, at least in part
+    :param remaining: ranges that the action does not read again, at least in part
+    :param action: action that reads ranges again and ends the alarms for which these ranges account; None if there is
         nothing to do
-    :param alarms: alarms that it does not end: ``partition``, ``seen``, ``why`` it stays and what it is ``ended_by``
+    :param alarms: alarms that the action does not end, each with ``partition``, ``seen`` (what the source noticed),
+        ``reason`` (why the alarm stays) and ``ended_by`` (what a user can do)
     """
 
     found: Sequence[MissingRange]
@@ -111,14 +115,16 @@ class Unaccounted:
     alarms: Sequence[Mapping[str, str]] = ()
 
     def open(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what the action does not settle, JSON-ready."""
+        """Return the ranges and alarms that the action leaves open, JSON-ready."""
         return {"left": [item.to_json() for item in self.remaining], "alarms": [dict(item) for item in self.alarms]}
 
 
 def find_unaccounted(setup: PipelineContext) -> Unaccounted:
-    """Find what is unaccounted for above the low watermark by asking source and sink; nothing is changed.
+    """Compare receipts with the source, and return the ranges above the low watermark with records that were not
+    delivered.
 
-    While the source raises an alarm, even the youngest receipts are compared.
+    Nothing is changed. Receipts younger than ``recovery.settle_lag`` are compared only while the source raises an
+    alarm.
     """
     pipeline = setup.pipeline
     records = setup.ledger.partitions(pipeline.name)
@@ -183,11 +189,12 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
 
 
 def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
-    """Return the alarms that reading some ranges again cannot end, with the reason; empty if it ends them all.
+    """Return the parts of an alarm that reading some ranges again does not end, each with the reason.
 
     :param alarm: the alarm
-    :param reread_ranges: the ranges that are read again
+    :param reread_ranges: ranges that are read again
     :param left: ranges of the same partition that are unaccounted for and are not read again as a whole
+    :return: reason by description of the evidence; empty if the whole alarm ends
     """
     found: dict[str, str] = {}
     for evidence in alarm.evidence:
@@ -206,7 +213,12 @@ def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left
 def _describe_remaining(
     pipeline: str, alarms: Mapping[str, PlanningAlarm], staying: Mapping[str, Mapping[str, str]]
 ) -> list[Mapping[str, str]]:
-    """Return the alarms that continue to fail runs, each with the reason and what ends it."""
+    """Return the alarms that continue to fail runs after the action, each with the reason and the way to end it.
+
+    :param pipeline: name of the pipeline, for the commands to run
+    :param alarms: alarms by partition
+    :param staying: by partition, the result of :func:`_remaining_alarms`
+    """
     rewind = (
         f"airflow ckpt rewind {pipeline} --to-position N --reason …, N at or below the first of these rows; or, if you "
         "know that none of them need to be delivered, one run with source.late_rows: recover"
@@ -226,12 +238,12 @@ def _describe_remaining(
 
 
 def _readable_ranges(item: MissingRange) -> Sequence[Range]:
-    """Return the ranges of a missing range that can be read again without delivering any record twice."""
+    """Return the parts of a missing range that can be read again without delivering any record twice."""
     return [item.range] if item.reason is MissingReason.UNRECEIPTED else item.ranges
 
 
 def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | None = None) -> dict[str, Any]:
-    """Find what is unaccounted for above the low watermark, and have it read again (Wave's recovery).
+    """Find records above the low watermark that are unaccounted for, and have them read again (Wave's recovery).
 
     Late records are read by position, only where no record was read before, so that a sink that appends gets none
     twice. Records that cannot be distinguished are listed. For an upsert sink the partition is rewound to its low
@@ -239,14 +251,15 @@ def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | 
     them would not notice records that arrive late below it.
 
     A recovery also ends the source's alarm that positions below the checkpoint were assigned, if it reads all rows that
-    the source names and nothing of the partition is left. Else the alarm stays, and ``alarms`` tells why and what ends
-    it; an upsert sink's partition is not rewound then, since that would end the alarm too.
+    the source names and leaves nothing of the partition unaccounted for. Otherwise the alarm stays, and ``alarms`` in
+    the result gives the reason and the way to end it; an upsert sink's partition is not rewound then, since that would
+    end the alarm too.
 
     :param setup: the pipeline's setup
-    :param dry_run: only find
+    :param dry_run: only find these records, and change nothing
     :param actor: the actor
-    :param reason: the actor's reason, if it was given
-    :returns: what is missing, the result, and what is left for a user, JSON-ready
+    :param reason: the actor's reason, if one was given
+    :returns: ranges that are missing, the result, and the ranges and alarms that are left for a user, JSON-ready
     """
     unaccounted = find_unaccounted(setup)
     action = unaccounted.action
@@ -270,7 +283,12 @@ def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | 
 def _load_alarms(
     source: Source, records: Mapping[str, PartitionRecord], unread: FindUnreceipted
 ) -> dict[str, PlanningAlarm]:
-    """Return why the next planning would fail, by partition; only partitions for which it would are included."""
+    """Return the source's alarms by partition; an alarm makes the next planning of its partition fail.
+
+    :param source: the pipeline's source
+    :param records: the ledger's partitions
+    :param unread: looks up records that the source shows, in the receipts
+    """
     if not isinstance(source, WatchedSource):
         return {}
     found = {
@@ -282,12 +300,13 @@ def _load_alarms(
 
 
 def adopt(setup: PipelineContext, ledger_id: str, *, actor: str, reason: str) -> None:
-    """Take over another ledger's receipts in the sink: from now on they are this pipeline's own.
+    """Take over the receipts that another ledger has in the sink for this pipeline.
 
-    The next run imports them, so that what they cover is not sent again, and fences the other ledger's runs.
+    The next run imports these receipts, so that records with a receipt are not sent again, and fences the other
+    ledger's runs.
 
     :param setup: the pipeline's setup
-    :param ledger_id: id of the other ledger, as the refusal of a run names it
+    :param ledger_id: id of the other ledger, as the error of a refused run names it
     :param actor: the actor
     :param reason: the actor's reason
     :raises ConfigError: if the sink holds no receipts under this id, or already receipts of this ledger

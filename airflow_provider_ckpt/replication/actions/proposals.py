@@ -1,7 +1,7 @@
 """Turn a user's request into one concrete action, which can be previewed, approved and then carried out unchanged.
 
-The batches, positions, ranges or dead letters of the action are determined once, when it is proposed. So what is
-approved is what is carried out, or it is refused because it no longer fits.
+The batches, positions, ranges or dead letters of the action are determined once, when it is proposed. An approved
+action is either carried out exactly as it was proposed, or refused because the pipeline has changed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ActionRequest:
     :param action: kind of the action, one of :data:`REQUESTABLE`
     :param partition: for rewind and resend, the source partition
     :param to_position: for rewind and resend, the first position to read again
-    :param to_time: for rewind, the time whose checkpoint to return to
-    :param batches: for release, skip and replay; for release and replay, none means all
+    :param to_time: for rewind, the time (ISO 8601) whose checkpoint to return to
+    :param batches: for release, skip and replay, names of batches; for release and replay, none means all
     :param error_types: for replay, only dead letters of these types
     :param stop_at: for replay, maximum number of dead letters
     """
@@ -75,10 +75,10 @@ REQUESTABLE = tuple(_FIELDS_TAKEN)
 
 @dataclass(frozen=True, slots=True)
 class ProposedAction:
-    """Action that fulfils a request, and what it leaves open.
+    """Action that fulfils a request, and the ranges and alarms that it leaves open.
 
     :param action: the action; None if there is nothing to do
-    :param open: for a recovery: ``left``, ranges that stay unaccounted for, and ``alarms`` that it does not end
+    :param open: for a recovery: ``left``, ranges that stay unaccounted for, and ``alarms`` that the action does not end
     """
 
     action: Action | None
@@ -86,7 +86,8 @@ class ProposedAction:
 
 
 def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
-    """Return the action that fulfils a request.
+    """Return the action that fulfils a request, with its batches, positions, ranges or dead letters; nothing is
+    changed.
 
     :param context: the action's context
     :param request: the request
@@ -108,9 +109,9 @@ def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
 
 
 def preview(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Return the document of a dry run of the action.
+    """Return the result document of a dry run of an action.
 
-    :raises LedgerStateError: if it does not fit
+    :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     look = preview_sink_change if action.kind in SINK_ACTIONS else apply_in_ledger
     found = look(replace(context, dry_run=True), action)
@@ -118,9 +119,9 @@ def preview(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def carry_out(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Carry out the action or store it for the holder of the lease; return the result document.
+    """Carry out an action, or store it for the run that holds the lease; return the result document.
 
-    :raises LedgerStateError: if it no longer fits; nothing was changed then
+    :raises LedgerStateError: if the state of the pipeline or of a batch no longer allows it; nothing was changed then
     """
     if action.kind is ActionKind.FORCE_STOP:
         return force_stop(context)
@@ -134,11 +135,13 @@ def carry_out(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def _rewind(context: ActionContext, request: ActionRequest) -> Action | None:
+    """Return the rewind of the requested partition to the requested position or time."""
     target = RewindTarget(position=request.to_position, time=request.to_time)
     return Action(ActionKind.REWIND, positions=resolve_positions(context, target, request.partition))
 
 
 def _replay(context: ActionContext, request: ActionRequest) -> Action | None:
+    """Return the replay of the requested dead letters; None if none of them are parked."""
     chosen = parse_selection(request.error_types, request.batches, None, None, request.stop_at)
     action = dead_letters.make_action(context.setup(), ActionKind.REPLAY_DEAD_LETTERS, chosen)
     if len(action.dead_letters) > _MAX_DEAD_LETTER_RANGES:
@@ -152,6 +155,7 @@ def _replay(context: ActionContext, request: ActionRequest) -> Action | None:
 
 
 def _release(context: ActionContext, request: ActionRequest) -> Action | None:
+    """Return the release of the requested batches, or of all held ones; None if no batch is held."""
     keys = parse_batch_keys(request.batches) or _held_batches(context)
     return Action(ActionKind.RELEASE, keys) if keys else None
 
@@ -167,11 +171,15 @@ def _force_stop(_: ActionContext, __: ActionRequest) -> Action | None:
 
 
 def _resume(context: ActionContext, _: ActionRequest) -> Action | None:
+    """Return the action that resumes the pipeline; None if it is running."""
     phase = context.ledger.status(context.pipeline)["phase"]
     return None if phase == Phase.RUNNING else Action(ActionKind.RESUME)
 
 
 def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
+    """Return the acceptance of the sink after which lost records are sent again, from a position if the request names
+    one.
+    """
     start = {}
     if request.to_position is not None:
         start = resolve_positions(context, RewindTarget(position=request.to_position), request.partition)
@@ -179,6 +187,7 @@ def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
 
 
 def _keep_sink(context: ActionContext, _: ActionRequest) -> Action | None:
+    """Return the acceptance of the sink after which runs continue from the checkpoint."""
     return accept_sink.make_acceptance(context.setup(), resend=False)
 
 
@@ -187,7 +196,10 @@ def _move(context: ActionContext, _: ActionRequest) -> Action | None:
 
 
 def _held_batches(context: ActionContext) -> tuple[BatchKey, ...]:
-    """Return all batches that are held now; batches held later were not shown, and are not released with them."""
+    """Return all batches that are held now.
+
+    A release names them, so that batches which are held later, and which the approver did not see, stay held.
+    """
     blocking = context.ledger.inspect(context.pipeline)["batches"]
     return parse_batch_keys(batch["batch"] for batch in blocking if batch["state"] == BatchState.HELD)
 

@@ -14,7 +14,7 @@ class RewindTarget:
     """Target of a rewind, given in one of three ways.
 
     :param position: first position to read again
-    :param time: time whose checkpoint to return to; ISO 8601, UTC if it names no zone
+    :param time: time whose checkpoint to return to; ISO 8601, UTC if the text names no zone
     :param batch: first batch to read again, found by its receipt in the sink
     """
 
@@ -24,12 +24,12 @@ class RewindTarget:
 
 
 def resolve_positions(context: ActionContext, target: RewindTarget, partition: str | None = None) -> dict[str, int]:
-    """Return for each partition the position at which it begins again.
+    """Return the position to which each partition is rewound.
 
     :param context: the action's context
     :param target: the target
-    :param partition: the source partition; optional for a time, and if there is only one
-    :raises ConfigError: unless exactly one target was given, and it can be resolved
+    :param partition: the source partition; optional for a time, and if the source has only one
+    :raises ConfigError: unless exactly one kind of target is given and can be resolved
     """
     if sum(way is not None for way in (target.position, target.time, target.batch)) != 1:
         raise ConfigError(
@@ -46,9 +46,9 @@ def resolve_positions(context: ActionContext, target: RewindTarget, partition: s
 
 
 def source_partition(context: ActionContext, name: str | None) -> str:
-    """Return the named source partition, or the only one.
+    """Check the name of a source partition and return it; for None, return the only source partition.
 
-    :raises ConfigError: if there are several and none was named, or there is none of that name
+    :raises ConfigError: if there is no partition of this name, or no name was given and there are several
     """
     pipeline, sources = context.pipeline, _sources(context)
     known = ", ".join(sources[:10]) or "none yet"
@@ -61,7 +61,7 @@ def source_partition(context: ActionContext, name: str | None) -> str:
 
 
 def _at_time(context: ActionContext, time: str, partition: str | None) -> dict[str, int]:
-    """Return the checkpoint at a time, or the current one where that is lower."""
+    """Return the checkpoint that each source partition had at a time, or its current checkpoint where that is lower."""
     ledger, pipeline = context.ledger, context.pipeline
     at = parse_time(time)
     chosen = {source_partition(context, partition)} if partition else set(_sources(context))
@@ -71,7 +71,7 @@ def _at_time(context: ActionContext, time: str, partition: str | None) -> dict[s
 
 
 def _sources(context: ActionContext) -> list[str]:
-    """Return the source's partitions, without side partitions.
+    """Return the ids of the source partitions, without side partitions.
 
     :raises ConfigError: if the ledger does not know the pipeline
     """

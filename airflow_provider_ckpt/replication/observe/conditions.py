@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ConditionKind(StrEnum):
-    """Kinds of conditions."""
+    """Kinds of conditions: limits of the lag, a checkpoint to reach, and numbers of dead letters or held batches."""
 
     LAG_AT_LEAST = "lag_at_least"
     LAG_AT_MOST = "lag_at_most"
@@ -30,11 +30,11 @@ class ConditionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Condition on one pipeline.
+    """Condition on one pipeline, for which a sensor waits.
 
     :param kind: kind of the condition
-    :param number: limit of the lag or number of items; for a checkpoint, the position that every source partition must
-        reach
+    :param number: limit of the lag, or least number of dead letters or held batches; for a checkpoint, the position
+        that every source partition must reach
     :param partition: for a lag or checkpoint, only this source partition
     :param positions: for a checkpoint, positions by source partition instead of ``number``
     :param error_types: for dead letters, only these error types
@@ -51,7 +51,7 @@ class Condition:
 
         :param ledger: the ledger
         :param pipeline: name of the pipeline
-        :param setup: creates the setup; called only if the source must be asked, or the pipeline has never run
+        :param setup: creates the pipeline's setup; called only to measure the lag, or if the pipeline has never run
         :raises ConfigError: if the pipeline is not declared, or has no such partition
         """
         if self.kind in (ConditionKind.LAG_AT_LEAST, ConditionKind.LAG_AT_MOST):
@@ -89,7 +89,11 @@ class Condition:
         )
 
     def _lag(self, pipeline: str, found: dict[str, int | None]) -> tuple[bool, dict[str, Any]]:
-        """Compare the lag with the limit; that of a partition that has not begun is greater than every limit."""
+        """Compare the lag with the limit; the lag of a partition that has not begun is greater than every limit.
+
+        :param pipeline: name of the pipeline, for messages
+        :param found: lag of each source partition, in positions; None for a partition that has not begun
+        """
         if self.partition is not None:
             found = {self.partition: _value_of(found, self.partition, pipeline)}
         total, unknown = known_lag(found), not_begun(found)
@@ -100,6 +104,10 @@ class Condition:
         return met, {"lag": found, "total": total, "not_begun": unknown}
 
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """Return whether all partitions have reached their positions, and their checkpoints.
+
+        :param status: the ledger's ``status`` of the pipeline
+        """
         found = {part["id"]: part["committed"] for part in status["partitions"] if part["ends_at"] is None}
         if not found:
             return False, {"checkpoint": {}}  # the first run has not started any partition
@@ -110,6 +118,10 @@ class Condition:
         return reached, {"checkpoint": {name: found[name] for name in wanted}}
 
     def _dead_letters(self, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """Return whether enough dead letters are parked, and their number by error type.
+
+        :param status: the ledger's ``status`` of the pipeline
+        """
         found = {
             kind: count
             for kind, count in status["dead_letters"].items()
@@ -119,6 +131,10 @@ class Condition:
 
 
 def _value_of(found: Mapping[str, T], partition: str, pipeline: str) -> T:
+    """Return the value of a source partition.
+
+    :raises ConfigError: if there is no such partition
+    """
     if partition not in found:
         known = ", ".join(sorted(found)[:10]) or "none yet"
         raise ConfigError(f"there is no source partition {partition!r}.", pipeline=pipeline, hint=f"Known: {known}.")

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def lag(setup: PipelineContext) -> dict[str, PartitionLag]:
     """Return the lag of each source partition: the positions that a run starting now would have to process.
 
-    Positions are bytes or rows of files, offsets of Kafka, and cursor values of a table. Planned work that is not
-    delivered counts, and so do Kafka records of open transactions. Rows of a table near its end, to which running
-    transactions may still add, do not.
+    Positions are bytes or rows of files, offsets of Kafka, and cursor values of a table. Planned batches that are not
+    delivered count, and so do Kafka records of open transactions. Rows of a table near its end, to which running
+    transactions may still add, do not count.
 
     :raises SourceError: if the source cannot be reached
     """

@@ -1,4 +1,4 @@
-"""Check a pipeline against its source and sink, and preview a run; nothing is changed."""
+"""Check a pipeline against its source and sink, and preview its next run; nothing is changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLACEHOLDER_LEDGER = "00000000-0000-0000-0000-000000000000"
 
 
 def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> list[str]:
-    """Check a pipeline against its source, sink and connections, and return the problems, one sentence each.
+    """Check a pipeline against its source, sink and connections, and return the error messages; empty if all is well.
 
     :param pipeline: the pipeline
     :param connections: returns the connection of an id
@@ -61,6 +61,7 @@ def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) 
 
 
 def _open_source(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Source:
+    """Open the pipeline's source; ``stack`` closes it."""
     named = pipeline.source.connection
     source = registry.open_source(pipeline, connections(named) if named else None)
     stack.callback(source.close)
@@ -68,6 +69,7 @@ def _open_source(pipeline: Pipeline, connections: Callable[[str], Connection], s
 
 
 def _open_sink(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Sink:
+    """Open the pipeline's sink under a placeholder ledger; ``stack`` closes it."""
     named, dead_letters = pipeline.sink.connection, pipeline.dead_letter_connection
     context = SinkContext(_PLACEHOLDER_LEDGER, pipeline.name)
     sink = registry.open_sink(
@@ -78,7 +80,7 @@ def _open_sink(pipeline: Pipeline, connections: Callable[[str], Connection], sta
 
 
 def _try(found: list[str], action: Callable[[], T]) -> T | None:
-    """Return a function's result, or None if it fails; the error's message is then added to ``found``."""
+    """Return a function's result; if it raises an error, append the error's message to ``found`` and return None."""
     try:
         return action()
     except CkptError as error:
@@ -87,7 +89,7 @@ def _try(found: list[str], action: Callable[[], T]) -> T | None:
 
 
 def preview(setup: PipelineContext) -> dict[str, Any]:
-    """Return the plan that a run would make and the batches that wait, as a JSON-ready document.
+    """Return the plan that a run starting now would make, and the number of waiting batches, as a JSON-ready document.
 
     :raises CkptError: if something would keep a run from starting
     """
@@ -105,6 +107,7 @@ def preview(setup: PipelineContext) -> dict[str, Any]:
 
 
 def _refuse_other_ledgers(setup: PipelineContext, sink: Sink) -> None:
+    """Raise :class:`ConfigError` if the sink holds receipts of another ledger for this pipeline."""
     other_ledgers = sorted(sink.claims().ledgers - {setup.sink_id})
     if other_ledgers:
         raise ConfigError(
@@ -115,6 +118,7 @@ def _refuse_other_ledgers(setup: PipelineContext, sink: Sink) -> None:
 
 
 def _preview_document(setup: PipelineContext, opened: OpenConnectors) -> dict[str, Any]:
+    """Plan as a run would, without storing the plan, and return the document of :func:`preview`."""
     name, source = setup.pipeline.name, opened.source
     stored = setup.ledger.partitions(name)
     records, files = _with_new_partitions(setup, source, stored)
@@ -152,7 +156,12 @@ def _preview_document(setup: PipelineContext, opened: OpenConnectors) -> dict[st
 def _with_new_partitions(
     setup: PipelineContext, source: Source, stored: Mapping[str, PartitionRecord]
 ) -> tuple[dict[str, PartitionRecord], list[SourceFile]]:
-    """Return the partitions, including those that a run would start, and the source files that it would know."""
+    """Return the ledger's partitions and source files, together with those that a run starting now would add.
+
+    :param setup: the pipeline's setup
+    :param source: the pipeline's source
+    :param stored: partitions that the ledger knows
+    """
     start_from = "earliest" if stored else setup.pipeline.source.start_from
     generation = max((record.partition.generation for record in stored.values()), default=1)
     records, files = dict(stored), list(setup.ledger.files(setup.pipeline.name))
@@ -166,6 +175,10 @@ def _with_new_partitions(
 
 
 def _partition(record: PartitionRecord, plan: Plan, *, new: bool) -> dict[str, Any]:
+    """Return the preview of one partition: its checkpoint, its waiting batches and its part of the plan, JSON-ready.
+
+    :param new: whether a run would start the partition
+    """
     partition = record.partition
     batches = [batch for batch in plan.batches if batch.partition == partition.id]
     states = [batch.state for batch in partition.blocking.values()]

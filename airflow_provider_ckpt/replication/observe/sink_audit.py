@@ -1,7 +1,8 @@
-"""Compare receipts, dead letters and target of a pipeline's sink with the ledger.
+"""Compare receipts, dead letters and rows in a pipeline's sink with the ledger.
 
-It takes no lease and changes nothing. The ledger is read before the sink: a sink has a verdict before the ledger does,
-so everything in the ledger must be in the sink, while verdicts that the ledger does not know yet are no disagreement.
+The comparison takes no lease and changes nothing. The ledger is read before the sink: a sink has a verdict before the
+ledger does, so everything in the ledger must be in the sink, while verdicts that the ledger does not know yet are no
+disagreement.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STEPS = 4
 
 
 def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: bool = False) -> dict[str, Any]:
-    """Compare the sink with the ledger; return what was compared and the differences, JSON-ready.
+    """Compare the sink with the ledger; return the numbers that were compared and the differences, JSON-ready.
 
     :param setup: the pipeline's setup
     :param tell: called with a line of progress after each of :data:`STEPS` steps
@@ -93,7 +94,11 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
 
 
 def _changed_sink(setup: PipelineContext, sink: Sink) -> list[Difference]:
-    """Return how the sink differs from how the ledger left it; missing receipts are reported one by one elsewhere."""
+    """Compare the sink's fence, target and location with those that the ledger stored, and return the difference, if
+    any.
+
+    Missing receipts are left out, since :func:`audit_sink` reports them one by one.
+    """
     known, state = compare_states(setup.ledger, setup.pipeline.name, sink)
     found_differences = [
         difference for difference in find_differences(known, state) if difference is not SinkDifference.RECEIPTS_MISSING
@@ -106,7 +111,12 @@ def _changed_sink(setup: PipelineContext, sink: Sink) -> list[Difference]:
 
 
 def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str | None:
-    """Return the reason for which the target's rows cannot be compared; None if they can."""
+    """Return the reason why the number of the target's rows cannot be compared with the receipts; None if it can.
+
+    :param setup: the pipeline's setup
+    :param shared: whether others write to the target too
+    :param busy: whether a run is at work
+    """
     if shared:
         return "others write to the target too"
     if setup.pipeline.sink.mode == "upsert":
@@ -121,7 +131,12 @@ def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str
 def _without_newly_settled(
     setup: PipelineContext, differences: list[Difference], receipts: dict[Any, Any]
 ) -> list[Difference]:
-    """Return the differences without receipts that a run has claimed and settled since the ledger was read."""
+    """Read the ledger again, and return the differences except unknown receipts that a run has settled meanwhile.
+
+    :param setup: the pipeline's setup
+    :param differences: differences that were found
+    :param receipts: the sink's receipts by batch
+    """
     now = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return [
         difference
@@ -131,6 +146,7 @@ def _without_newly_settled(
 
 
 def _document(difference: Difference) -> dict[str, Any]:
+    """Return a difference as a JSON-ready dict."""
     return {
         "kind": difference.kind.value,
         "partition": difference.partition,

@@ -30,12 +30,12 @@ _LEASE_PAUSE = 0.5
 
 
 def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = False) -> Run:
-    """Take the lease, fence the sink, reconcile with its receipts, and apply stored actions.
+    """Start a run: take the lease, fence the sink, reconcile with its receipts, and apply stored actions.
 
     :param setup: the pipeline's setup
-    :param force: take the lease from its holder (a user's force stop)
-    :param accepting: a user is about to accept the sink as it is: it may have changed, and stored actions wait for the
-        next run
+    :param force: whether to take the lease from its holder (a user's force stop)
+    :param accepting: whether a user is about to accept the sink as it is; then the sink may have changed, and stored
+        actions wait for the next run
     :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` says to fail, or the wait is over
     :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
     :raises LedgerStateError: if the sink to accept is as this ledger left it
@@ -66,11 +66,13 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
 
 
 def attach(setup: PipelineContext, epoch: int) -> Run:
-    """Continue under the lease that an earlier task of the same DAG run acquired.
+    """Continue a run under the lease that an earlier task of the same DAG run acquired.
 
     If attempts of that epoch are still open, this task was started before and has died or is still running as a
     duplicate. Then the lease is acquired again, which fences the other one; :attr:`Run.epoch` is the new epoch.
 
+    :param setup: the pipeline's setup
+    :param epoch: epoch of that lease
     :raises StaleEpochError: if another run has taken over since
     """
     try:
@@ -87,7 +89,9 @@ def attach(setup: PipelineContext, epoch: int) -> Run:
 
 
 def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: bool) -> Lease:
-    """Check source and sink, refuse another ledger's target, and take the lease above the sink's fence."""
+    """Check source and sink, refuse a sink with another ledger's receipts, and take the lease with an epoch above the
+    fence.
+    """
     opened.check()
     claims = opened.sink.claims()
     other_ledgers = sorted(claims.ledgers - {setup.sink_id})
@@ -101,7 +105,11 @@ def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: b
 
 
 def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
-    """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with its receipts."""
+    """Fence the sink, and settle the ledger's batches by its receipts; refuse a sink that is not as the ledger left it.
+
+    :param run: the run, which holds the lease
+    :param accepting: whether a user is about to accept the sink, which then may have changed
+    """
     state = None if accepting else refuse_sink.refuse_changed(run.setup, run.sink)
     unfinished_acceptance = refuse_sink.acceptance_evidence(run.setup, run.sink) if accepting else None
     first = _first_starts(run)  # before the fence, so that a refusal leaves nothing in the sink
@@ -122,7 +130,13 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
 
 
 def _wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> Lease:
-    """Wait for the lease, or fail, as the pipeline says."""
+    """Take the lease; while another run holds it, wait or fail as the pipeline's ``lease`` says.
+
+    :param setup: the pipeline's setup
+    :param sink_epoch: epoch of the sink's fence; the lease's epoch is higher
+    :param force: whether to take the lease from its holder
+    :raises LeaseBusyError: if another run holds the lease
+    """
     terms = setup.pipeline.lease
     deadline = time.monotonic() + terms.wait.total_seconds()
     logged = False
@@ -141,10 +155,10 @@ def _wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> 
 
 
 def _first_starts(run: Run) -> dict[SourcePartition, Start | None]:
-    """Return the start of each source partition, or None for one that the ledger knows.
+    """Return the start of each partition of the source; None for a partition that the ledger knows already.
 
-    A pipeline's first partitions start where it declares. Partitions that appear later start at their earliest
-    position, since everything in them came after that first start.
+    A pipeline's first partitions start where the pipeline declares. Partitions that appear later start at their
+    earliest position, since everything in them came after that first start.
     """
     known = run.ledger.partitions(run.pipeline.name)
     start_from = "earliest" if known else run.pipeline.source.start_from
@@ -155,9 +169,10 @@ def _first_starts(run: Run) -> dict[SourcePartition, Start | None]:
 
 
 def _start_partitions(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
-    """Store the source's partitions in the ledger.
+    """Store the source's partitions in the ledger, and the files with which they start in the sink and the ledger.
 
-    :param first: start of each source partition that the ledger does not know, None for the others
+    :param run: the run
+    :param first: start of each partition of the source, None for a partition that the ledger knows already
     """
     known = run.ledger.partitions(run.pipeline.name)
     stored_lists = file_lists.restore_forgotten(run, started=bool(known))

@@ -11,17 +11,17 @@ from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 
 Check = Callable[[], None]
-"""Called repeatedly while an engine waits; raises when the run must stop (lease lost, cancelled)."""
+"""Function that an engine calls repeatedly while it waits; it raises if the run must stop (lease lost, cancelled)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """State of a started Spark.
+    """Properties of Spark that an engine reports once Spark has started.
 
     :param parallelism: number of tasks that run at once
     :param columns: name and Spark SQL type of each column of the transform's result
     :param ui: URL of Spark's web UI while it runs; None if there is none
-    :param application: id under which a history server shows it; None if it logs no events for one
+    :param application: id under which a history server shows the Spark application; None if it logs no events
     """
 
     parallelism: int
@@ -31,7 +31,10 @@ class EngineInfo:
 
 
 class WaveLostError(Exception):
-    """A wave ended without outcomes although Spark is alive, as when a worker died; only receipts tell its result."""
+    """Error for a wave that ended without outcomes although Spark is alive, as when a worker died.
+
+    Only the sink's receipts show which of its batches were delivered.
+    """
 
     def __init__(self, error: ErrorInfo) -> None:
         super().__init__(error.message)
@@ -39,41 +42,46 @@ class WaveLostError(Exception):
 
 
 class Engine(Protocol):
-    """Spark for one run; nothing is started before :meth:`start`.
-
-    :ivar started: whether :meth:`start` was called
-    :ivar counts_deaths: whether the loss of Spark counts against a batch that ran alone; not if other runs share it
-    """
+    """Interface to Spark for one run; nothing is started before :meth:`start`."""
 
     @property
     def started(self) -> bool:
-        """See above."""
+        """Return whether :meth:`start` was called."""
 
     @property
     def counts_deaths(self) -> bool:
-        """See above."""
+        """Return whether the loss of Spark counts as a failure of a batch that ran alone; False if other runs share
+        this Spark.
+        """
 
     def start(self, job: Job) -> None:
-        """Start Spark in the background, so that planning continues meanwhile."""
+        """Start Spark in the background for a run, which continues planning meanwhile.
+
+        :param job: description of the run
+        """
 
     def ready(self, check: Check) -> EngineInfo:
-        """Wait until Spark is up.
+        """Wait until Spark has started and has checked the transform.
 
-        :raises EngineError: if it cannot be started
+        :param check: called repeatedly while waiting
+        :raises EngineError: if Spark cannot be started
         :raises ConfigError: if the transform is invalid
         """
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Execute a wave and return its outcomes.
+        """Execute a wave in Spark, and return an outcome for each of its batches.
 
-        :raises WaveLostError: if the wave was lost but another may be run
+        :param wave: the batches, by lane
+        :param check: called repeatedly while the wave runs
+        :raises WaveLostError: if the wave was lost but Spark can run another one
         :raises EngineError: if Spark itself was lost
         """
 
     def revive(self) -> bool:
         """Clean up after Spark was lost, so that :meth:`start` may be called again.
 
-        :returns: whether it may be; not if Spark was ended on purpose, or is not the engine's own
+        :returns: whether :meth:`start` may be called; False if Spark was ended on purpose, or the engine did not start
+            it
         """
 
     def kill(self) -> None:

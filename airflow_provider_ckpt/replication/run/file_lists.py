@@ -1,7 +1,7 @@
-"""Store the lists of discovered files in the sink, and read them back for a ledger that has forgotten some.
+"""Store the list of discovered source files in the sink, too, and read it from there if the ledger has forgotten files.
 
 A ledger that was restored from a backup, or that is new and has adopted receipts, would discover files again in another
-order and take the sink's receipts for those of other bytes. So it reads the sink's lists instead, or is refused.
+order, and would apply the sink's receipts to the wrong files. So it reads the sink's lists instead, or is refused.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _HINT = (
 
 
 def store_in_sink(run: Run, files: Sequence[SourceFile], start: int | None = None) -> None:
-    """Store newly discovered files in the sink; call it before the ledger stores them.
+    """Store newly discovered files in the sink, before the ledger stores them.
 
     :param run: the run
-    :param files: in order, all of them after the files that the ledger knows
+    :param files: the files in order, all of them after the files that the ledger knows
     :param start: position at which the partition begins, if it begins with these files
     """
     for part in split_into_lists(files, run.epoch, start):
@@ -44,12 +44,12 @@ def store_in_sink(run: Run, files: Sequence[SourceFile], start: int | None = Non
 
 
 def restore_forgotten(run: Run, *, started: bool) -> Start | None:
-    """Read the files from the sink's lists that the ledger has forgotten; call it after the fence.
+    """Read the files that the ledger has forgotten from the sink's lists, after the fence.
 
     :param run: the run
-    :param started: whether the ledger knows the source's partitions; then it stores the files here
-    :returns: start of the source according to these lists, if the ledger does not know it yet
-    :raises SourceError: if the sink has receipts of files, and neither it nor the ledger knows which files they are
+    :param started: whether the ledger knows the source's partitions; then the files are stored in the ledger here
+    :returns: start of the source according to the sink's lists, if the ledger does not know the source's partitions
+    :raises SourceError: if the sink has receipts of files that neither the sink's lists nor the ledger name
     """
     if run.pipeline.source.type != "files":
         return None
@@ -77,11 +77,11 @@ def restore_forgotten(run: Run, *, started: bool) -> Start | None:
 
 
 def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
-    """Raise an error if the sink holds a receipt of files that the ledger does not know.
+    """Raise an error if the sink holds a receipt for files that the ledger does not know.
 
     :param run: the run
     :param receipts: receipts of the sink that the ledger did not know
-    :raises SourceError: naming the first one
+    :raises SourceError: naming the first such receipt
     """
     if run.pipeline.source.type != "files" or not receipts:
         return
@@ -100,7 +100,8 @@ def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
 
 
 def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
-    """Return the first difference between the ledger's list of source files and the sink's, if there is one.
+    """Return the first difference between the source files in the ledger and those in the sink's lists; empty without
+    one.
 
     If an older version wrote to the sink, only the files that the sink lists are compared.
     """
@@ -120,6 +121,9 @@ def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
 
 
 def _refuse_unlisted(run: Run) -> None:
+    """Raise an error if the sink has any receipt of source files, since neither the ledger nor the sink lists the
+    files.
+    """
     receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.is_replay), None)
     if receipt is not None:
         raise SourceError(

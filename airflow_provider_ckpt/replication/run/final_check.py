@@ -1,7 +1,8 @@
-"""A run's last look at its sink: is all there that was delivered, and with what does the next run compare.
+"""Check the sink at the end of a run: all that the run delivered must still be there.
 
-A sink may fail over or be restored under a run. What only the sink itself sees, such as a truncation, it tells by a
-witness; one of the run's end knows the rows that the run delivered, which the one of its beginning does not.
+A sink may fail over or be restored while a run works. The run also stores a witness in the sink, by which the next run
+finds out whether rows were lost since, such as by a truncation. The witness that a run stored at its beginning would
+not cover the rows that it delivered.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _SECONDS = 5.0
 
 
 def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
-    """Make sure that the sink is as this run left it, and keep a witness of it.
+    """Check that the sink still has what this run delivered, and store a witness of its state for the next run.
 
     :param setup: the pipeline's setup
     :param lease: the run's lease
     :param sink: the pipeline's sink
-    :raises SinkChangedError: if the sink has lost meanwhile what was delivered
+    :raises SinkChangedError: if the sink has lost records that were delivered
     """
     found = refuse_sink.refuse_changed(setup, sink, sent=True)
     if isinstance(sink, SinkWithWitness):
@@ -43,13 +44,14 @@ def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
 
 
 def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float = _SECONDS) -> None:
-    """Do the same for a run that has failed; raises nothing, since the run's own error must not be hidden.
+    """Check the sink as :func:`confirm` does after a run has failed; log problems and raise nothing.
 
-    In a thread and on a connection of its own, so that a sink which does not answer delays the end only so long.
+    The run's own error must not be hidden. The check has a thread and a connection of its own, so that a sink which
+    does not answer delays the run's end by ``seconds`` only.
 
     :param setup: the pipeline's setup
     :param lease: the run's lease
-    :param seconds: how long to wait at most
+    :param seconds: longest time to wait
     """
     thread = threading.Thread(target=_confirm, args=(setup, lease), name="ckpt-final-check", daemon=True)
     with suppress(RuntimeError):  # the machine has no thread left
@@ -60,6 +62,7 @@ def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float =
 
 
 def _confirm(setup: PipelineContext, lease: Lease) -> None:
+    """Open the sink and check it; log each error."""
     try:
         sink = setup.open_sink()
         try:

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import PipelineContext
 
 _RangeKey = tuple[int, str, int, int]
+"""Generation, partition, start and end of the range of a receipt."""
 
 
 class Receipts:
-    """Positions in a pipeline's receipts, compared with the records that its source shows.
+    """Positions of delivered records in a pipeline's receipts, to compare with the records that its source contains
+    now.
 
-    It asks source and sink only once they are needed.
+    Source and sink are read at the first use.
 
-    :param source: of the pipeline
-    :param sink: of the pipeline
+    :param source: the pipeline's source
+    :param sink: the pipeline's sink
     :param partitions: the ledger's partitions; receipts below their low watermarks are not read
     """
 
@@ -41,6 +43,7 @@ class Receipts:
 
     @cached_property
     def _positions(self) -> Mapping[_RangeKey, RecordPositions]:
+        """Positions in each receipt that has any, read from the sink."""
         known = {
             name: KnownReceipts(record.partition.generation, record.low_watermark)
             for name, record in self._partitions.items()
@@ -52,7 +55,15 @@ class Receipts:
         }
 
     def shown(self, partition: str, readings: Sequence[RangeReading]) -> Sequence[UnreadRecords | None] | None:
-        """Return what :func:`~airflow_provider_ckpt.core.recovery.find_missing` asks for; its argument ``shown``."""
+        """Return the records of each range that the source shows now and that were not read; None for a range without
+        any.
+
+        This is the argument ``shown`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
+
+        :param partition: the partition's id
+        :param readings: ranges with their receipts
+        :return: None if the source cannot show late records
+        """
         digests = self._source.digests(partition, [reading.receipt.range for reading in readings])
         if digests is None:
             return None
@@ -71,13 +82,15 @@ class Receipts:
 def unread_by(
     setup: PipelineContext, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]
 ) -> FindUnreceipted:
-    """Return the function by which a source asks the receipts for records that it shows below its plan.
+    """Return a function by which a source finds out which of the records that it shows below its plan were never read.
 
-    Only readings that overlap the ranges are compared. Batches that are planned and were not begun own their ranges.
+    The function takes a partition and ranges, and returns the ranges with such records, or None if receipts cannot
+    tell. It compares only receipts that overlap the ranges. Ranges of planned batches that have not begun count as
+    read.
 
-    :param setup: of the pipeline
-    :param source: open
-    :param sink: open
+    :param setup: the pipeline's setup
+    :param source: the pipeline's source, open
+    :param sink: the pipeline's sink, open
     :param partitions: the ledger's partitions
     """
     window = setup.pipeline.recovery.window
@@ -110,7 +123,7 @@ def unread_by(
 
 
 def _overlaps(span: Range, ranges: Sequence[Range]) -> bool:
-    """Return whether a range overlaps one of some others, given in order."""
+    """Return whether a range overlaps at least one of the given ranges, which are in ascending order."""
     at = bisect_right(ranges, span.start, key=lambda item: item.end)
     return at < len(ranges) and ranges[at].overlaps(span)
 
@@ -122,7 +135,14 @@ def _surplus(
     now: PositionDigest,
     positions: Mapping[_RangeKey, RecordPositions],
 ) -> UnreadRecords | None:
-    """Return the records that the source shows in a range and that were not read; None if there are none."""
+    """Return the records that the source shows in a range and that were not read; None if all of them were read.
+
+    :param source: the pipeline's source
+    :param partition: the partition's id
+    :param reading: the range with its receipts
+    :param now: number and digest of the positions that the source shows in the range
+    :param positions: positions in each receipt that has any
+    """
     more = now.count - reading.records
     receipts = [reading.receipt, *reading.again]
     read = [(item.range, positions[_range_key(item)]) for item in receipts if _range_key(item) in positions]
@@ -139,6 +159,7 @@ def _surplus(
 
 
 def _range_key(receipt: Receipt | RangeReceipt) -> _RangeKey:
+    """Return generation, partition, start and end of a receipt's range."""
     if isinstance(receipt, RangeReceipt):
         return receipt.generation, receipt.partition, receipt.range.start, receipt.range.end
     return receipt.key.generation, receipt.key.partition, receipt.range.start, receipt.range.end

@@ -18,7 +18,11 @@ log = logging.getLogger(__name__)
 class LeaseRenewal:
     """Thread that renews a lease every third of its TTL.
 
-    An unreachable ledger only delays the renewal: after expiry the lease is still ours until another owner takes it.
+    An unreachable ledger only delays the renewal: after expiry the run still holds the lease until another owner takes
+    it.
+
+    :param ledger: the ledger
+    :param lease: the lease
     """
 
     def __init__(self, ledger: Ledger, lease: Lease) -> None:

@@ -1,4 +1,4 @@
-"""Build the tasks of a wave's batches, and find batches that the source can no longer read.
+"""Build the tasks that lanes get for the batches of a wave, and find batches that the source can no longer read.
 
 A batch that expired, or whose file changed, stops only its own partition: the others are delivered, and the run fails
 at its end.
@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 
 
 class TaskBuilder:
-    """Builder of batch tasks for one :class:`Run`.
+    """Builder of the :class:`BatchTask` of each batch of a wave, for one :class:`Run`.
 
+    :param run: the run
     :ivar refused: batches that the source cannot read, with the error; the run does not try them again
     """
 
@@ -33,9 +34,11 @@ class TaskBuilder:
         self.refused: dict[BatchKey, SourceError] = {}
 
     def tasks(self, chosen: Sequence[Batch]) -> list[BatchTask]:
-        """Return the tasks of batches whose next attempt is about to begin, without those that the source refuses.
+        """Return the tasks of batches whose next attempt is about to begin, without batches that the source cannot
+        read.
 
-        :raises CkptError: if the source as a whole cannot be asked
+        :param chosen: the batches
+        :raises CkptError: if the source as a whole cannot be reached
         """
         tasks = [
             BatchTask(
@@ -57,14 +60,17 @@ class TaskBuilder:
         ]
 
     def finish(self) -> None:
-        """Raise an error at the end of the run if the source has refused a batch.
+        """Raise an error at the end of the run if the source could not read a batch.
 
-        :raises SourceError: for the first one
+        :raises SourceError: the error of the first such batch
         """
         for error in self.refused.values():
             raise error
 
     def _locate(self, tasks: Sequence[BatchTask]) -> Sequence[BatchTask]:
+        """Return the tasks with the details that the source's reader needs, without batches that the source cannot
+        read.
+        """
         files = self._run.ledger.files(self._run.pipeline.name, [task.range for task in tasks])
         while tasks:
             try:
@@ -79,7 +85,11 @@ class TaskBuilder:
         return []
 
     def _is_blocked(self, key: BatchKey, refused_key: BatchKey) -> bool:
-        """Return whether a batch cannot be sent since another one was refused."""
+        """Return whether a batch cannot be sent because the source refused another one, or is the refused batch.
+
+        :param key: the batch
+        :param refused_key: the refused batch
+        """
         if self._run.pipeline.pinned:
             return key.partition == refused_key.partition and key.seq >= refused_key.seq
         return key == refused_key

@@ -1,4 +1,4 @@
-"""Measure one run: count events as they happen, and read the pipeline's state from the ledger."""
+"""Metrics of one run: counters of its events, and gauges of the pipeline's state that are read from the ledger."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.types import PartitionRecord
 
 _READING_INTERVAL = 10.0
-"""Seconds between two readings during a run; there is always one at its end."""
+"""Seconds between two reports of the pipeline's state during a run; there is always a report at its end."""
 
 
 class RunMetrics:
-    """Metrics of one process's part in a run.
+    """Metrics of the part of a run that one process executes; they go to the setup's meter.
 
+    :param setup: the pipeline's setup
     :ivar expired: ranges that expired without a receipt during the run, JSON-ready
     """
 
@@ -37,7 +38,10 @@ class RunMetrics:
         self.expired: list[dict[str, Any]] = []
 
     def settled(self, receipts: Iterable[Receipt]) -> None:
-        """Count batches that got their verdict."""
+        """Add settled batches and their records to the counters.
+
+        :param receipts: receipts of the batches that were settled
+        """
         found = list(receipts)
         counts = sum((receipt.counts for receipt in found), Counts())
         self._meter.count(Metric.COMMITTED, len(found))
@@ -48,35 +52,41 @@ class RunMetrics:
         self._meter.count(Metric.REPLAYED, sum(r.counts.delivered for r in found if r.key.is_replay))
 
     def started(self, batches: int) -> None:
-        """Record that a wave began."""
+        """Set the gauge of batches in flight to the number of batches in a wave that begins."""
         self._meter.gauge(Metric.IN_FLIGHT, batches)
 
     def ended(self, outcomes: Iterable[Outcome], decisions: Iterable[Decision]) -> None:
-        """Count the outcomes of a wave and the policy's decisions about its failures."""
+        """Add a wave's failed and fenced batches, and the retries that the policy decided on, to the counters.
+
+        :param outcomes: outcomes of the wave's batches
+        :param decisions: the policy's decisions about failed batches
+        """
         ends = Counter(outcome.outcome for outcome in outcomes)
         self.failed(ends[AttemptOutcome.FAILED])
         self.refused(ends[AttemptOutcome.FENCED])
         self._meter.count(Metric.RETRIES, sum(isinstance(decision, RetryBatch) for decision in decisions))
 
     def failed(self, commits: int) -> None:
-        """Count batches that were not committed to the sink, or a settlement that was not committed to the ledger."""
+        """Add to the counter of failed commits: batches not committed to the sink, settlements not committed to the
+        ledger.
+        """
         self._meter.count(Metric.COMMIT_FAILED, commits)
 
     def refused(self, times: int = 1) -> None:
-        """Count refusals of a run or lane because of a newer epoch."""
+        """Add to the counter of times that a newer epoch made the sink or the ledger refuse this run."""
         self._meter.count(Metric.FENCE_REJECTIONS, times)
 
     @property
     def due(self) -> bool:
-        """True if it is time for another reading."""
+        """Return whether the last report of the pipeline's state is so long ago that another one should follow."""
         return time.monotonic() >= self._next_report_at
 
     def report(self, records: Mapping[str, PartitionRecord], lag: Mapping[str, int | None]) -> None:
-        """Report the pipeline's state.
+        """Set the gauges of the pipeline's state, and count ranges that expired.
 
-        :param records: its partitions, as they are stored now
-        :param lag: number of positions that the source is ahead of each checkpoint; None, which is not reported, if it
-            is not known
+        :param records: the pipeline's partitions, as they are stored in the ledger now
+        :param lag: number of positions by which the source is ahead of each checkpoint; None, which is not reported, if
+            it is not known
         """
         self._next_report_at = time.monotonic() + _READING_INTERVAL
         blocking = [batch.state for record in records.values() for batch in record.partition.blocking.values()]
@@ -100,6 +110,6 @@ class RunMetrics:
         self.expired += found.expired
 
     def close(self) -> None:
-        """Report the time that the ledger took."""
+        """Report the seconds that calls of the ledger have taken."""
         self._meter.timing(Metric.LEDGER_SECONDS, self._ledger.seconds - self._ledger_seconds)
         self._ledger_seconds = self._ledger.seconds

@@ -29,16 +29,19 @@ _DEAD_LETTERS_PER_BATCH = 10_000
 
 
 class Planner:
-    """Planner of one run.
+    """Planner of the batches of one run.
 
     A partition of a pinned pipeline is stuck while it waits behind a batch that is held, or that the run no longer
     begins. It gets no new batches, and its planned batches do not count against the budget of the others.
 
-    :param source: an open source; it knows only its own partitions, so ranges of side partitions are
+    :param pipeline: the pipeline
+    :param source: the pipeline's source, open; it knows only its own partitions, so ranges of side partitions are
         requested under the name of their source partition
+    :param records: the ledger's partitions
     :param skipped: batches that the run does not begin any more
-    :param find_unreceipted: asks the receipts for what the source shows below the plan; None if there are none yet
-    :ivar budget: how many records may be planned
+    :param find_unreceipted: looks up records that the source shows below the plan, in the receipts; None if there are
+        no receipts yet
+    :ivar budget: number of records that may be planned
     """
 
     def __init__(
@@ -64,7 +67,10 @@ class Planner:
         )
 
     def plan(self, files: Sequence[SourceFile]) -> Plan:
-        """Return batches for as many records as the budget allows; bounded side partitions come first."""
+        """Return a plan of new batches for as many records as the budget allows; bounded side partitions come first.
+
+        :param files: source files that the ledger knows
+        """
         records, budget = self._partitions, self.budget
         states = {name: record.state for name, record in records.items()}
         committed = {name: record.partition.committed for name, record in records.items()}
@@ -103,7 +109,11 @@ class Planner:
         return replace(found, batches=[*batches, *found.batches])
 
     def _plan_replay(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:
-        """Return batches of a replay of dead letters, whose positions number the dead letters."""
+        """Return batches of a replay, whose positions are the numbers of its dead letters.
+
+        :param record: side partition of the replay
+        :param budget: largest number of dead letters
+        """
         size = self._records or _DEAD_LETTERS_PER_BATCH
         batches = []
         for start, end in self._unplanned_ranges(record):
@@ -116,7 +126,7 @@ class Planner:
 
     @staticmethod
     def _unplanned_ranges(record: PartitionRecord) -> list[tuple[int, int]]:
-        """Return the ranges of a side partition that no batch covers yet; none for a source partition."""
+        """Return the ranges of a side partition that no batch covers yet; an empty list for a source partition."""
         partition = record.partition
         if partition.limit is None:
             return []

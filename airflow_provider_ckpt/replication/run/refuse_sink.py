@@ -1,4 +1,6 @@
-"""Refuse a sink that is not as this ledger left it, before any attempt begins there (semantics, section 4, step 1)."""
+"""Refuse a sink that has changed since this ledger's last run, before any attempt begins (semantics, section 4, step
+1).
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,16 @@ if TYPE_CHECKING:
 def compare_states(
     ledger: Ledger, pipeline: str, sink: Sink, *, all_receipts: bool = False
 ) -> tuple[ExpectedSinkState, SinkState]:
-    """Return the sink's state as the ledger left it, and its state now.
+    """Return the sink's state as the ledger expects it, and its state now.
 
-    The ledger is read first, so that everything it knows was in the sink before the sink is read, even if others work
-    on the sink meanwhile.
+    The ledger is read first, so that everything in it was in the sink before the sink is read, even if others work on
+    the sink meanwhile.
 
     :param ledger: the ledger
     :param pipeline: the pipeline's name
     :param sink: the pipeline's sink
-    :param all_receipts: find out whether all of the sink's receipts can be read; else only if something else is wrong
+    :param all_receipts: whether to read all of the sink's receipts, to find unreadable ones; otherwise that is done
+        only if something else is wrong
     """
     known, expected = ledger.expected_sink_state(pipeline), ledger.expected_receipts(pipeline)
     claims = sink.claims()
@@ -62,7 +65,7 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
 
     :param setup: the pipeline's setup
     :param sink: the pipeline's sink
-    :param sent: whether this run has sent something already
+    :param sent: whether this run has already sent records, for the message
     :raises SinkChangedError: if the sink is not as this ledger left it; names the differences and the commands to use
     """
     name = setup.pipeline.name
@@ -106,7 +109,8 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
 
 
 def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAcceptance:
-    """Return the evidence that a new fence would destroy: how the sink has changed, and batches whose rows are gone.
+    """Return the signs of a change in the sink that a new fence would destroy: differences, and batches whose rows are
+    gone.
 
     :param setup: the pipeline's setup
     :param sink: the pipeline's sink
@@ -128,7 +132,7 @@ def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAccepta
 
 
 def nothing_to_accept(pipeline: str) -> LedgerStateError:
-    """Return the error that refuses to accept a sink which is as the ledger left it."""
+    """Return the error for a user who accepts a sink that has not changed."""
     return LedgerStateError(
         "the sink is as this ledger left it, so there is nothing to accept.",
         pipeline=pipeline,
@@ -137,7 +141,11 @@ def nothing_to_accept(pipeline: str) -> LedgerStateError:
 
 
 def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
-    """Return the readable receipts of the sink that the ledger does not know; none if the sink cannot be read."""
+    """Return the readable receipts of the sink that the ledger does not know; an empty list if the sink cannot be read.
+
+    :param sink: the sink
+    :param known: by partition, the position up to which the ledger knows all receipts
+    """
     try:
         return read_receipts(sink, known)[0]
     except (SinkError, IoError):
@@ -145,8 +153,11 @@ def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Re
 
 
 def read_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> tuple[list[Receipt], str | None]:
-    """Return the sink's receipts that the ledger does not know, and a sentence that names unreadable ones, if any.
+    """Return the receipts of the sink that the ledger does not know, and a sentence about unreadable ones, None without
+    any.
 
+    :param sink: the sink
+    :param known: by partition, the position up to which the ledger knows all receipts
     :raises SinkError: if the sink cannot be read
     """
     found: list[Receipt] = []
@@ -159,7 +170,7 @@ def read_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> tuple[list[
 
 
 def _unreadable(sink: Sink) -> str | None:
-    """Return a sentence that names receipts of the sink which are gone or damaged; None if none are known."""
+    """Return a sentence about receipts of the sink that are gone or damaged; None if no such receipts are known."""
     try:
         return read_receipts(sink, {})[1]
     except (SinkError, IoError):

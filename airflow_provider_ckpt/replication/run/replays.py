@@ -1,7 +1,8 @@
 """Replay dead letters inside a run: build the lanes' tasks, and store the replays in the sink.
 
-The dead letters of a side partition are listed in the sink before any of them is sent. The dead letters of a replay's
-receipt can thus always be found, and a ledger that has forgotten the replay knows which of them it must not send again.
+The dead letters of a side partition are listed in the sink before any of them is sent. So the dead letters to which a
+replay's receipt refers can always be found, and a ledger that has forgotten the replay learns which dead letters it
+must not send again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 
 
 def add_dead_letters(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
-    """Return the tasks with the dead letters that their positions number."""
+    """Return the tasks of replays with the dead letters that each has to send in their ``detail``.
+
+    :param run: the run
+    :param tasks: tasks of replays, whose positions are the numbers of dead letters
+    """
     if not tasks:
         return []
     records = run.ledger.partitions(run.pipeline.name)
@@ -37,13 +42,13 @@ def add_dead_letters(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
 
 
 def store_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Iterable[PlannedBatch]) -> None:
-    """Store in the sink the dead letters that the side partitions of these batches replay.
+    """Store in the sink the list of dead letters for each side partition that replays some.
 
-    Call it before the batches are stored in the ledger, so that none of them has begun.
+    Call this before the batches are stored in the ledger, so that none of them has begun.
 
     :param run: the run
     :param records: the ledger's partitions
-    :param planned: the batches
+    :param planned: batches that name the side partitions
     """
     for name in {batch.partition for batch in planned}:
         if BatchKey(records[name].partition.generation, name, 0).is_replay:
@@ -51,7 +56,11 @@ def store_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Ite
 
 
 def find_forgotten_replays(run: Run, receipts: Iterable[Receipt]) -> LostReplays:
-    """Return the replays that have receipts in the sink and that the ledger has forgotten."""
+    """Return the replays that have receipts in the sink and that the ledger does not know.
+
+    :param run: the run
+    :param receipts: receipts of the sink that the ledger does not know
+    """
     named = {receipt.key.partition: receipt.key.generation for receipt in receipts if receipt.key.is_replay}
     unknown = run.ledger.unknown_replays(run.pipeline.name, named) if named else []
     if not unknown:

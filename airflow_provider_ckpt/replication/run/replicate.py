@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 
 def replicate(setup: PipelineContext, engine: Engine) -> RunSummary:
-    """Acquire, plan, execute all rounds, settle, release.
+    """Execute a whole run: acquire the lease, plan, execute all rounds, settle, and release the lease.
 
-    :returns: the summary
+    :param setup: the pipeline's setup
+    :param engine: Spark, which is started only if there are batches to send
+    :returns: the run's summary
     :raises CkptError: when the run halts or fails; what was delivered is settled, and the lease is released
     """
     with acquire(setup) as run:

@@ -46,22 +46,23 @@ log = logging.getLogger(__name__)
 _SPARK_STEPS = frozenset({"spark_start", "spark"})
 """The steps in which a run waits for Spark."""
 _TOLD_BY_SINK = (StaleEpochError, FencedError, SinkChangedError)
-"""Errors after which a look at the sink tells nothing new, or is another run's."""
+"""Errors after which a check of the sink is useless: the sink caused the error, or belongs to another run now."""
 
 
 class Run:
     """Run of a pipeline: a held lease with source and sink open.
 
-    As a context manager it closes them in the end, and after an error looks once more at a sink that may have got
-    something, and releases the lease. What ends the process is no error: there is no time for a look then.
+    As a context manager, the run closes source and sink at the end. After an error it also checks a sink that may have
+    received records, and releases the lease. An exception that ends the process, such as ``SystemExit``, leaves no time
+    for the check.
 
     :param setup: the pipeline's setup
     :param lease: the lease
-    :param opened: its source and sink
-    :ivar summary: what this process did in the run
-    :ivar metrics: its metrics, which go to the setup's meter
+    :param opened: the pipeline's source and sink, open
+    :ivar summary: summary of this process's part in the run
+    :ivar metrics: metrics of this process's part, which go to the setup's meter
     :ivar source_verified: whether the source was compared with the one that the ledger knows
-    :ivar unconfirmed: number of batches sent at most once without a receipt
+    :ivar unconfirmed: number of batches that were sent with delivery at_most_once and have no receipt
     :ivar bounds: newest closed bound of each source partition that has one
     """
 
@@ -97,25 +98,25 @@ class Run:
         return self.pipeline.recovery.window if self.source.may_have_late_records() else None
 
     def check(self) -> None:
-        """Raise an error if the lease was lost.
+        """Raise an error if the background renewal has found that another run has taken the lease.
 
         :raises StaleEpochError: naming both epochs
         """
         self._renewal.check()
 
     def confirm_lease(self) -> None:
-        """Ask the ledger whether the lease is still held; it is not after a force stop.
+        """Renew the lease in the ledger at once, which fails if the lease is lost, as after a force stop.
 
         :raises StaleEpochError: naming both epochs
         """
         self.ledger.renew(self.lease)
 
     def verify_source(self) -> None:
-        """Compare the source with the one that the ledger knows, once per process.
+        """Compare the identity of the source's partitions with those that the ledger stored, once per process.
 
         A run continues in other processes, and the source may have been replaced in between.
 
-        :raises SourceError: if a partition is not the one that it was started on
+        :raises SourceError: if a partition has another identity than when it was started
         """
         if self.source_verified:
             return
@@ -125,7 +126,7 @@ class Run:
         self.source_verified = True
 
     def reconcile(self) -> None:
-        """Settle batches with a receipt; after the fence, attempts of older epochs without one return to planned."""
+        """Settle batches that have a receipt in the sink, and abandon attempts of older epochs that have none."""
         with self.step("reconcile"):
             receipts = list(self.receipts())
             file_lists.refuse_unlisted_receipts(self, receipts)
@@ -155,7 +156,7 @@ class Run:
         """Apply the actions that were stored while a run held the lease.
 
         :param behind_fence: whether this run has fenced the sink and reconciled, and has not begun any attempt since
-        :returns: whether there were any
+        :returns: whether there were stored actions
         """
         if not self.ledger.stored_actions(self.pipeline.name):
             return False
@@ -171,7 +172,7 @@ class Run:
         return bool(results)
 
     def receipts(self, records: Mapping[str, PartitionRecord] | None = None) -> Iterator[Receipt]:
-        """Return the sink's receipts that the ledger may not know.
+        """Read from the sink the receipts that the ledger may not know.
 
         :param records: the ledger's partitions, if the caller has them
         """
@@ -180,7 +181,7 @@ class Run:
         return self.sink.receipts(collected | {name: record.known for name, record in current.items()})
 
     def plan(self, skipped: Collection[BatchKey] = ()) -> int:
-        """Plan what the source holds beyond the plan, as far as ``max_in_flight`` allows.
+        """Plan batches for new records of the source, as far as ``max_in_flight`` allows, and store them in the ledger.
 
         :param skipped: batches that this run no longer begins
         :returns: number of batches that are planned and may begin now or later
@@ -211,7 +212,7 @@ class Run:
         return waiting + len(planned)
 
     def raise_refused(self) -> None:
-        """Raise an error at the end of the run if the source has refused something.
+        """Raise an error at the end of the run if the source could not plan a part of its records.
 
         :raises CkptError: the first refusal, with the number of the others
         """
@@ -222,7 +223,7 @@ class Run:
             raise first
 
     def _log_notices(self, found: Plan) -> None:
-        """Log the source's notices and refusals, each once."""
+        """Log the source's notices and refusals from a plan, each only once per run, and keep them for the summary."""
         for notice in found.notices:
             if notice not in self.summary.notices:
                 log.warning("%s: %s", self.pipeline.name, notice)
@@ -233,36 +234,39 @@ class Run:
                 self._refused[error.message] = error
 
     def execute(self, engine: Engine, *, rounds: bool, plan_on: bool = True) -> None:
-        """Run waves until nothing is due or the time budget is over; see ``wave_loop.py``.
+        """Have Spark execute waves of planned batches until none are due or the time budget is over; see
+        ``wave_loop.py``.
 
         :param engine: Spark
-        :param rounds: also wait for and run later rounds; otherwise they are left to a retry task
-        :param plan_on: also plan what else the source holds, as batches get their verdict
+        :param rounds: whether to wait for later rounds and run them; otherwise they are left to a retry task
+        :param plan_on: whether to plan more records of the source while batches get their verdict
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
         """
         self.verify_source()
         WaveLoop(self, engine, rounds=rounds, plan_on=plan_on).run()
 
     def settle(self) -> None:
-        """Settle batches that have a receipt and were not reported."""
+        """Settle batches that have a receipt in the sink although no wave has reported their outcome."""
         self.reconcile()
 
     def planned(self) -> list[Batch]:
-        """Return all planned batches, oldest first."""
+        """Return all batches in state ``planned``, in the order of their keys."""
         return self._in_state(BatchState.PLANNED)
 
     def next_due(self) -> datetime | None:
-        """Return the earliest start of the batches that wait for another round, None if none does."""
+        """Return the earliest time at which a batch that waits for another round may start; None if no batch waits."""
         waiting = [batch.not_before or utcnow() for batch in self.planned() if batch.round > 1]
         return min(waiting, default=None)
 
     @property
     def more(self) -> bool:
-        """True if the source may hold more than was planned."""
+        """Return whether the source may have more records than were planned."""
         return self._more
 
     def finish(self, *, release: bool = True) -> RunSummary:
-        """Complete the summary, and release the lease unless a later task continues with it.
+        """Check the sink, complete and return the summary, and release the lease.
+
+        :param release: whether to release the lease; False if a later task continues with it
 
         :raises SinkChangedError: if the sink has meanwhile lost what this run delivered
         """
@@ -300,17 +304,20 @@ class Run:
         return self.summary
 
     def settled(self, receipts: Sequence[Receipt]) -> None:
-        """Count batches that got their verdict."""
+        """Add settled batches and their records to summary and metrics.
+
+        :param receipts: receipts of the batches that were settled
+        """
         self.summary.settled(receipts)
         self.metrics.settled(receipts)
 
     def measure(self) -> None:
-        """Report the pipeline's state to the meter, if that is due."""
+        """Set the gauges of the pipeline's state, if the last time is long enough ago."""
         if self.metrics.due:
             self._report_metrics()
 
     def record_checkpoints(self) -> None:
-        """Record the checkpoints in the summary before anything is settled."""
+        """Record the checkpoints before anything is settled in the summary, and the bounds that the ledger knows."""
         for name, record in self.ledger.partitions(self.pipeline.name).items():
             at = record.partition.committed
             self.summary.checkpoint.setdefault(name, {"before": at, "after": at})
@@ -318,7 +325,7 @@ class Run:
                 self.bounds.setdefault(name, record.bound)
 
     def close(self) -> None:
-        """Stop renewing and close the connections; the lease is not released."""
+        """Stop renewing the lease and close source and sink; the lease is not released."""
         if self._closed:
             return
         self._closed = True
@@ -352,7 +359,10 @@ class Run:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Add the wall time of the block to a step of the summary."""
+        """Add the wall time of the ``with`` block to a step of the summary.
+
+        :param name: name of the step, such as ``plan``
+        """
         started = time.monotonic()
         try:
             yield
@@ -364,15 +374,19 @@ class Run:
 
     @property
     def _may_have_sent(self) -> bool:
-        """Return whether the sink may have got something from this run, or from one whose receipts it found."""
+        """Return whether the sink may have received records from this run, or from one whose receipts this run
+        found.
+        """
         return self.summary.spark_started or self.summary.batches > 0
 
     def _report_metrics(self) -> None:
+        """Read the partitions from the ledger, and set the gauges of the pipeline's state."""
         records = self.ledger.partitions(self.pipeline.name)
         self.metrics.report(records, self._lag(records))
 
     def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int | None]:
-        """Return the number of positions that the source is known to be ahead of each checkpoint, None if unknown.
+        """Return the number of positions by which the source is known to be ahead of each checkpoint; None if it is
+        unknown.
 
         Positions that are not readable yet count as well.
         """
@@ -385,6 +399,7 @@ class Run:
         )
 
     def _in_state(self, state: BatchState) -> list[Batch]:
+        """Return all batches in a state, in the order of their keys."""
         records = self.ledger.partitions(self.pipeline.name)
         found = [b for r in records.values() for b in r.partition.batches.values() if b.state is state]
         return sorted(found, key=lambda batch: batch.key)

@@ -1,7 +1,7 @@
-"""Settle what a wave reports at its end, and while it runs what the sink's receipts show, at the policy's cadence.
+"""Settle the batches of a wave: while the wave runs by the sink's receipts, and at its end by the outcomes.
 
-A wave reports nothing before its end, so the sink's receipts are read meanwhile. A two-phase sink commits once per wave
-and shows no receipts before, so there they are not read.
+A wave reports nothing before its end, so the sink's receipts are read meanwhile, as often as ``commit_strategy`` says.
+A two-phase sink commits once per wave and shows no receipts before, so there they are not read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READING_SHARE = 20
-"""Reading receipts takes at most one part in this many of a wave's time, however slowly the sink answers."""
+"""Divisor that limits the time for reading receipts: at most one part in this many of a wave's time."""
 
 
 class WaveSettlement:
@@ -57,9 +57,9 @@ class WaveSettlement:
         return len(self._settled)
 
     def begin_wave(self, keys: Iterable[BatchKey]) -> None:
-        """Start the settlement of a wave.
+        """Start the settlement of a new wave.
 
-        :param keys: its batches
+        :param keys: the wave's batches
         """
         self._open = frozenset(keys)
         self._settled = set()
@@ -68,7 +68,8 @@ class WaveSettlement:
         self._next_check_at = self._settled_at + self._cadence.check_interval
 
     def settle_if_due(self) -> None:
-        """Settle batches with a receipt if that is due; called repeatedly while the wave runs.
+        """Read the sink's receipts and settle batches that have one, if that is due; called repeatedly while the wave
+        runs.
 
         :raises CkptError: when the run must stop: the lease was lost, or a settlement cannot be stored
         """
@@ -80,8 +81,9 @@ class WaveSettlement:
             self._next_check_at = now + max(self._cadence.check_interval, (now - started) * _READING_SHARE)
 
     def settle(self, outcomes: Sequence[Outcome]) -> Settlement:
-        """Settle the rest of the wave at its end.
+        """Settle the batches that were not settled while the wave ran, and return the settlement.
 
+        :param outcomes: outcomes of all batches of the wave
         :raises OffsetCommitError: if the settlement cannot be stored
         """
         settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._settled])
@@ -98,7 +100,9 @@ class WaveSettlement:
         return settlement
 
     def _unsettled_receipts(self) -> tuple[list[Receipt], int]:
-        """Return the wave's receipts that are not settled yet, and by how many batches the checkpoint could move."""
+        """Return the receipts of unsettled batches of the wave, and the number of batches by which the checkpoint could
+        move.
+        """
         fresh = self._open - self._settled
         try:
             records = self._run.ledger.partitions(self._pipeline.name)
@@ -112,6 +116,11 @@ class WaveSettlement:
         return found, movable(partitions, {receipt.key for receipt in found})
 
     def _settle_due(self, receipts: Sequence[Receipt], count_movable: int) -> None:
+        """Settle batches by their receipts, if the pipeline's cadence says that a settlement is due.
+
+        :param receipts: receipts of unsettled batches
+        :param count_movable: number of batches by which the checkpoint could move
+        """
         if not self._cadence.due(count_movable, len(receipts), time.monotonic() - self._settled_at):
             return
         outcomes = [
@@ -126,6 +135,10 @@ class WaveSettlement:
         self._log_progress(receipts)
 
     def _log_progress(self, receipts: Sequence[Receipt]) -> None:
+        """Log how far the running wave is.
+
+        :param receipts: receipts of the batches that were just settled
+        """
         self._records += sum(receipt.counts.read for receipt in receipts)
         seconds = time.monotonic() - self._opened_at
         log.info(
@@ -139,7 +152,11 @@ class WaveSettlement:
         )
 
     def _commit(self, outcomes: Sequence[Outcome]) -> Settlement:
-        """Store a settlement, with retries while the ledger is unavailable; storing it twice is harmless."""
+        """Settle batches in the ledger; retry while the ledger is unavailable, since settling twice is harmless.
+
+        :param outcomes: outcomes of the batches
+        :raises OffsetCommitError: if the ledger stays unavailable
+        """
         retry = self._pipeline.policy.retry
         patience = timedelta(milliseconds=self._pipeline.commit_strategy.commit_timeout_ms)
         for tried in count(1):
@@ -165,6 +182,11 @@ class WaveSettlement:
         raise AssertionError("unreachable")
 
     def _not_stored(self, error: LedgerUnavailableError, tried: int) -> OffsetCommitError:
+        """Return the error for a settlement that could not be stored.
+
+        :param error: the ledger's last error
+        :param tried: number of attempts
+        """
         return OffsetCommitError(
             f"the sink's receipts could not be settled in {tried} attempts: {error.message}",
             pipeline=self._pipeline.name,

@@ -1,4 +1,4 @@
-"""Summary of a run: the JSON that the CLI prints and XCom carries; it contains no secrets and no records."""
+"""Summary of a run, which the command line prints and XCom carries as JSON; it contains no secrets and no records."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from airflow_provider_ckpt.core.routes import Route, routes
 
 @dataclass(slots=True)
 class RunSummary:
-    """Summary of one run of one pipeline; several tasks of a DAG run merge theirs.
+    """Summary of one run of one pipeline; the summaries of several tasks of a DAG run are merged.
 
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
     :param generation: highest generation of the source partitions
     :param run: id of the run
     :param route: branches that the route task follows
-    :param batches: number of batches that got their verdict in this run
+    :param batches: number of batches that were settled in this run
     :param batches_by_state: number of unresolved batches in each state
-    :param records: records of the batches with a verdict, by what became of them
+    :param records: number of records in the settled batches: read, delivered, filtered and dead-lettered
     :param retried: number of failed attempts that are retried
-    :param checkpoint: ``before`` and ``after`` per partition
-    :param lag: number of positions per partition that the source is ahead of the checkpoint; None as long as the
+    :param checkpoint: checkpoint of each partition ``before`` and ``after`` the run
+    :param lag: number of positions by which the source is ahead of the checkpoint, by partition; None as long as the
         checkpoint is ``start``
     :param spark_started: whether Spark was started
-    :param seconds: wall time
-    :param steps: seconds by step
+    :param seconds: wall time of the run
+    :param steps: seconds by step of the run, such as ``plan``
     :param errors: number of errors by type, dead letters included
-    :param expired: ranges that expired without a receipt meanwhile, with ``partition`` and ``range``
-    :param notices: the source's notices about what is probably not intended
+    :param expired: ranges that expired without a receipt during the run, each with ``partition`` and ``range``
+    :param notices: the source's notices about things that are probably not intended
     :param target_rows: number of rows in the target, if the sink can count them
     :param halted: error that halted the run
     """
@@ -60,21 +60,27 @@ class RunSummary:
     halted: ErrorInfo | None = None
 
     def settled(self, receipts: Iterable[Receipt]) -> None:
-        """Count batches that got their verdict."""
+        """Add settled batches and their records to the summary.
+
+        :param receipts: receipts of the batches that were settled
+        """
         for receipt in receipts:
             self.batches += 1
             self.records = self.records + receipt.counts
 
     def count_errors(self, counts: Mapping[str, int]) -> None:
-        """Count errors by type."""
+        """Add numbers of errors by type to ``errors``."""
         self.errors = dict(Counter(self.errors) + Counter(dict(counts)))
 
     def add_seconds(self, step: str, seconds: float) -> None:
-        """Add wall time to a step."""
+        """Add seconds of wall time to a step of the run."""
         self.steps[step] = round(self.steps.get(step, 0.0) + seconds, 4)
 
     def merge(self, later: RunSummary) -> RunSummary:
-        """Return this summary merged with that of a later task of the same run."""
+        """Return a summary of this and a later task of the same run together.
+
+        :param later: summary of the later task
+        """
         checkpoint = {
             name: {"before": self.checkpoint.get(name, positions)["before"], "after": positions["after"]}
             for name, positions in {**self.checkpoint, **later.checkpoint}.items()
@@ -109,7 +115,7 @@ class RunSummary:
         )
 
     def line(self) -> str:
-        """Return the run as one line for a log."""
+        """Return the summary as one line for the log."""
         records = self.records
         return (
             f"{self.pipeline}, epoch {self.epoch}: {self.batches:,} batches; {records.read:,} records read, "

@@ -26,7 +26,7 @@ _ACTION_CHECK_SECONDS = 1.0
 
 
 class TimeBudget:
-    """Time budget of one :class:`Run`, from now on, and the waits inside it.
+    """Time budget of one :class:`Run`, which begins now, and the waits inside it.
 
     :param run: the run
     :param random_deviation: returns a random number in [-1, 1] that spreads retries
@@ -40,7 +40,7 @@ class TimeBudget:
 
     @property
     def is_overdue(self) -> bool:
-        """True if budget and grace are over, so that a wave which still runs must be cancelled."""
+        """Return whether budget and :data:`GRACE` are over, so that a wave which still runs must be cancelled."""
         return time.monotonic() > self._deadline + GRACE
 
     def is_most_of_budget(self, seconds: float) -> bool:
@@ -53,7 +53,7 @@ class TimeBudget:
         return max(self._deadline - time.monotonic(), 0.0)
 
     def wait_until(self, moment: datetime) -> None:
-        """Wait for a time, the end of the budget, or a stored action.
+        """Wait until a time, but not beyond the end of the budget; return early after applying a stored action.
 
         :raises StaleEpochError: if the lease was lost
         """
@@ -68,10 +68,10 @@ class TimeBudget:
             time.sleep(min(left, _POLL_SECONDS))
 
     def wait_after_attempt(self, tried: int, reason: str) -> None:
-        """Wait as the retry policy says after a number of attempts at something that does not concern one batch.
+        """Log a failure that concerns the whole source, sink or ledger, and wait as long as the retry policy says.
 
         :param tried: number of attempts so far
-        :param reason: what went wrong, for the log
+        :param reason: the failure, for the log
         """
         delay = self._run.pipeline.policy.retry.delay(tried, self._random_deviation())
         log.warning("%s: %s; trying again in %.1f s", self._run.pipeline.name, reason, delay.total_seconds())

@@ -54,16 +54,16 @@ _AT_MOST_ONCE_HINT = (
 
 
 class HaltError(CkptError):
-    """The run ended because a batch's error needs a user, or the sink or source as a whole failed."""
+    """Error with which a run ends because a batch's error needs a user, or the sink or source as a whole failed."""
 
 
 class WaveLoop:
-    """Executes the waves of one :class:`Run` on one engine.
+    """Loop that executes the waves of one :class:`Run` on one engine.
 
     :param run: the run
     :param engine: Spark
-    :param rounds: also run later rounds; otherwise a batch that used up a round waits for the retry task
-    :param plan_on: also plan what else the source holds, as batches get their verdict
+    :param rounds: whether to run later rounds, too; otherwise a batch that used up a round waits for the retry task
+    :param plan_on: whether to plan more records of the source while batches get their verdict
     """
 
     def __init__(self, run: Run, engine: Engine, *, rounds: bool, plan_on: bool) -> None:
@@ -86,7 +86,9 @@ class WaveLoop:
         self._time_budget = TimeBudget(run, self._random_deviation)
 
     def run(self) -> None:
-        """Execute waves until nothing is due, or the time budget is over."""
+        """Execute waves until no batch is due or the time budget is over, and close Spark; after an error, end Spark at
+        once.
+        """
         try:
             self._run_waves()
         except BaseException:
@@ -97,6 +99,7 @@ class WaveLoop:
                 self._engine.close()
 
     def _run_waves(self) -> None:
+        """Choose batches and execute them wave by wave, and wait for batches whose next attempt is due later."""
         while self._time_budget.seconds_left:
             self._run.check()
             try:
@@ -128,8 +131,10 @@ class WaveLoop:
     def _wait_for_ledger(self, error: LedgerUnavailableError) -> None:
         """Wait after the ledger did not answer between two waves; the caller then reads its state again.
 
-        This is not done when a wave begins: a wave that the ledger may hold as begun is safe only after the next run's
-        fence.
+        The beginning of a wave is not retried: a wave that the ledger may have recorded as begun is safe only after the
+        next run's fence.
+
+        :param error: the ledger's error, which is raised again after too many failures
         """
         self._ledger_failures += 1
         if not error.recoverable or self._ledger_failures >= self._pipeline.retry.max_attempts:
@@ -139,7 +144,7 @@ class WaveLoop:
     def _candidates(self) -> list[Batch]:
         """Return planned batches that this run may begin, oldest first.
 
-        In a pinned partition these are only the batches before the first one that it may not begin.
+        In a pinned pipeline, a partition's batches end at the first one that the run may not begin.
         """
         found = []
         for record in self._run.ledger.partitions(self._pipeline.name).values():
@@ -154,6 +159,10 @@ class WaveLoop:
         return sorted(found, key=lambda batch: batch.key)
 
     def _run_wave(self, due: list[Batch]) -> None:
+        """Execute one wave of due batches in Spark, and settle it.
+
+        :param due: batches whose next attempt may begin now
+        """
         if not self._engine.started:
             self._start_spark()
         with self._run.step("spark_start"):
@@ -200,7 +209,7 @@ class WaveLoop:
             self._settle(outcomes, started)
 
     def _check_wave(self) -> None:
-        """Check the lease, receipts and budget; called repeatedly while a wave runs.
+        """Check the lease, settle by receipts, and check the time budget; called repeatedly while a wave runs.
 
         :raises CkptError: when the run must stop; a :class:`DeadlineError` for a wave that exceeds the time budget
         """
@@ -215,6 +224,7 @@ class WaveLoop:
             )
 
     def _start_spark(self) -> None:
+        """Start Spark in the background with the description of the run."""
         pipeline, setup = self._pipeline, self._run.setup
         shape = self._run.source.shape()
         if pipeline.transform.passes_unchanged:
@@ -231,13 +241,18 @@ class WaveLoop:
         self._run.summary.spark_started = True
 
     def _lane_count(self, parallelism: int) -> int:
+        """Return the number of lanes that the pipeline declares, or Spark's number of parallel tasks."""
         if self._pipeline.consumer.strategy == "single":
             return 1
         lanes = self._pipeline.consumer.lanes
         return parallelism if lanes == "auto" else lanes
 
     def _choose_batches(self, due: list[Batch], lanes: int) -> list[Batch]:
-        """Return the batches of the next wave: one that must run alone, or as many as a wave is likely to complete."""
+        """Return the batches of the next wave: one that must run alone, or as many as a wave is likely to complete.
+
+        :param due: batches whose next attempt may begin now
+        :param lanes: number of lanes
+        """
         alone = [batch for batch in due if batch.alone]
         if alone:
             return alone[:1]
@@ -251,6 +266,11 @@ class WaveLoop:
         return due[: self._limit]
 
     def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
+        """Settle a wave by its outcomes, log it, and halt or wait if the policy says so.
+
+        :param outcomes: outcomes of the wave's batches
+        :param started: start of the wave, in seconds of the monotonic clock
+        """
         with self._run.step("settle"):
             settlement = self._settlement.settle(outcomes)
         self._count(outcomes, settlement)
@@ -281,6 +301,7 @@ class WaveLoop:
             self._outages = 0
 
     def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
+        """Add a settled wave to summary and metrics; batches that wait for a retry task are not begun again."""
         summary = self._run.summary
         self._run.settled(settlement.acked)
         self._run.metrics.ended(outcomes, settlement.decisions.values())
@@ -295,7 +316,11 @@ class WaveLoop:
                     self._skipped.add(key)
 
     def _check_at_most_once(self, outcomes: Sequence[Outcome]) -> None:
-        """Halt on errors that would recur for every batch; what was sent at most once is not sent again."""
+        """Count batches without a receipt, with delivery at_most_once, and halt on an error that would recur for every
+        batch.
+
+        Batches that were sent are not sent again.
+        """
         unconfirmed = [outcome for outcome in outcomes if outcome.receipt is None]
         self._run.unconfirmed += len(unconfirmed)
         for outcome in unconfirmed:
@@ -304,7 +329,13 @@ class WaveLoop:
                 raise self._halt_error(error, outcomes)
 
     def _settle_lost_wave(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
-        """Settle a wave that Spark lost by its receipts; the first suspect of each lane runs alone next."""
+        """Settle the batches of a wave that Spark lost by their receipts; the first suspect of each lane then runs
+        alone.
+
+        :param wave: the wave
+        :param alone: whether the wave had a single batch that counts as the cause
+        :param error: the error that ended the wave
+        """
         settlement = self._run.ledger.settle_lost_wave(
             self._run.lease,
             [[task.key for task in lane] for lane in wave.lanes],
@@ -322,7 +353,8 @@ class WaveLoop:
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
 
     def _handle_outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
-        """Wait if the sink or source as a whole failed and that may pass, else fail the run; no attempt is counted.
+        """Wait after a failure of the whole sink or source that may pass; otherwise fail the run. No attempt is
+        counted.
 
         An exhausted batch for which the policy says ``fail`` fails the run too, and has no attempt left to wait for.
         """
@@ -335,6 +367,11 @@ class WaveLoop:
             raise self._halt_error(error, outcomes)
 
     def _halt_error(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
+        """Return the error that halts the run, and record its cause in the summary.
+
+        :param error: the cause
+        :param outcomes: outcomes of the wave, to find the batch
+        """
         cause = next((outcome for outcome in outcomes if outcome.error == error), None)
         self._run.summary.halted = error
         halt = HaltError(
@@ -350,7 +387,10 @@ class WaveLoop:
         return halt
 
     def _wave_seconds(self) -> float:
-        """Return how long a wave may take; for a two-phase sink, which commits at its end, the pipeline decides."""
+        """Return the seconds after which lanes begin no more batches of a wave.
+
+        A two-phase sink commits at the end of a wave, so there the pipeline's commit interval decides.
+        """
         seconds = self._cadence.max_interval or _WAVE_SECONDS
         if not registry.is_two_phase(self._pipeline):
             seconds = min(seconds, _WAVE_SECONDS)
