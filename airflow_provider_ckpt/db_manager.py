@@ -40,7 +40,7 @@ class CkptDBManager(BaseDBManager):
             self.log.warning("No ledger to migrate: %s", error)
 
     def get_alembic_config(self) -> Config:
-        """Return Alembic's configuration with the ledger's URL."""
+        """Return Alembic's configuration for the ledger's migrations, with the ledger's URL."""
         config = migrate.alembic_config()
         if self._location is not None:
             config.set_main_option("sqlalchemy.url", self._location.url.replace("%", "%%"))
@@ -53,7 +53,8 @@ class CkptDBManager(BaseDBManager):
     def check_migration(self) -> bool:
         """Return whether the ledger has the revision that this version needs; True if no ledger is configured.
 
-        False while its server does not answer, so that ``airflow db check-migrations`` waits for it.
+        The result is False while the ledger's server does not answer, so that ``airflow db check-migrations`` waits for
+        it.
         """
         try:
             return self._location is None or self.get_current_revision() == migrate.head()
@@ -62,7 +63,7 @@ class CkptDBManager(BaseDBManager):
             return False
 
     def create_db_from_orm(self) -> None:
-        """Create the ledger by its migrations."""
+        """Create the tables of the ledger by its migrations, not from the ORM."""
         self.upgradedb()
 
     def upgradedb(

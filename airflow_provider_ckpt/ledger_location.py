@@ -62,7 +62,7 @@ class LedgerLocation:
 
 
 def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
-    """Find the ledger.
+    """Return the location of the ledger, from an Airflow connection, Airflow's configuration or AIRFLOW_HOME.
 
     :param connection_id: Airflow connection of the ledger. If the default one is undefined, the option ``[ckpt]
         sql_alchemy_conn`` or else the file ``ckpt.db`` in AIRFLOW_HOME is used
@@ -80,8 +80,9 @@ def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
 def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
     """Open the ledger that :func:`locate_ledger` finds; it must exist and have the right revision.
 
-    :raises ConfigError: as :func:`locate_ledger`
-    :raises LedgerUnavailableError: if it cannot be opened or has the wrong revision
+    :param connection_id: Airflow connection of the ledger
+    :raises ConfigError: if no ledger is defined
+    :raises LedgerUnavailableError: if the ledger cannot be opened or has the wrong revision
     """
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
@@ -151,6 +152,7 @@ def ledger_url(connection: AirflowConnection) -> str:
 
 
 def _sqlite_path(connection: AirflowConnection, extra: Mapping[str, Any]) -> str | None:
+    """Return the path of the SQLite file that a connection names; None if it names none."""
     if extra.get("path"):
         return str(extra["path"])
     if connection.conn_type == "postgres":
@@ -164,6 +166,7 @@ def _sqlite_path(connection: AirflowConnection, extra: Mapping[str, Any]) -> str
 
 
 def _configured_location() -> LedgerLocation | None:
+    """Return the location of the ledger in the option ``[ckpt] sql_alchemy_conn``; None if the option is not set."""
     from airflow.configuration import conf
 
     url = conf.get("ckpt", "sql_alchemy_conn", fallback=None)
@@ -195,7 +198,12 @@ def _embedded_location() -> LedgerLocation:
 
 
 def _look_up(connection_id: str) -> AirflowConnection | None:
-    """Look up a connection: in a task by the task SDK, elsewhere by Airflow's core, which then has the database."""
+    """Return an Airflow connection, or None if it is not defined.
+
+    In a task, the task SDK looks it up; elsewhere Airflow's core does, which then has access to the database.
+
+    :raises ConfigError: if the connection's environment variable is set but invalid
+    """
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     found: AirflowConnection
@@ -219,6 +227,7 @@ def _look_up(connection_id: str) -> AirflowConnection | None:
 
 
 def _undefined_error(connection_id: str) -> MissingConnectionError:
+    """Return the error for a connection that is not defined."""
     return MissingConnectionError(
         f"the connection {connection_id!r} is not defined, or the secrets backend that holds it does not answer.",
         hint=f"Define it: airflow connections add {connection_id} --conn-uri ..., "

@@ -32,7 +32,9 @@ DatasetName = tuple[str, str]
 
 @define
 class CkptRunFacet(RunFacet):
-    """Run facet ``ckpt``: number of records that this task read, by their outcome."""
+    """Run facet ``ckpt`` for OpenLineage: numbers of records that this task read, by outcome, of retries and of
+    failures.
+    """
 
     pipeline: str
     read: int
@@ -46,7 +48,7 @@ class CkptRunFacet(RunFacet):
 def lineage_of(
     pipeline: Pipeline, totals: Mapping[Metric, int], connections: Callable[[str], Connection]
 ) -> OperatorLineage[Any, Any] | None:
-    """Return the task's datasets with their row counts, or None if no batch of the task has got a verdict.
+    """Return the task's datasets with their row counts, or None if the task has settled no batch.
 
     :param pipeline: the pipeline that the task ran
     :param totals: the task's counters
@@ -75,9 +77,13 @@ def lineage_of(
 
 
 def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str], Connection]) -> DatasetName:
-    """Return the name of a source's or sink's dataset by OpenLineage's naming rules; it holds no login and no password.
+    """Return namespace and name of a source's or sink's dataset by OpenLineage's naming rules, without login or
+    password.
 
     An Iceberg table is named by its catalog, since only the catalog knows its location.
+
+    :param half: the declaration's section ``source`` or ``sink``
+    :param connections: returns the connection of an id
     """
     connection = connections(half.connection) if half.connection else None
     if half.path is not None:
@@ -96,7 +102,9 @@ def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str],
 
 
 def _jdbc_dataset_name(url: str, table: str) -> DatasetName:
-    """Return the dataset's name as the database's own OpenLineage integration forms it, as far as the URL tells."""
+    """Return namespace and name of a JDBC table as the database's own OpenLineage integration forms them, from
+    the URL.
+    """
     kind, _, address = re.split(r"[;?(,]|[:/&]?[\w.$-]+=", url.removeprefix("jdbc:"))[0].partition(":")
     address = address.rpartition("@")[2]  # Oracle's URL has the login before it, as user/password
     host, _, database = address.rpartition("//")[2].partition("/")

@@ -116,7 +116,10 @@ _CONFIG = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's description; Airflow calls this through the entry point ``apache_airflow_provider``."""
+    """Return the provider's description: its classes, connection type, command line and configuration options.
+
+    Airflow calls this through the entry point ``apache_airflow_provider``.
+    """
     return {
         "package-name": "airflow-provider-ckpt",
         "name": "Ckpt",

@@ -1,4 +1,6 @@
-"""Check that Airflow takes a text for a schedule: a preset, or a cron expression as its own library reads it."""
+"""Check that Airflow accepts a text as a DAG's schedule: a preset, or a cron expression by the library that Airflow
+uses.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ _PRESETS = frozenset({"@once", "@continuous", "@hourly", "@daily", "@weekly", "@
 
 
 def schedule_problem(schedule: str | None) -> str | None:
-    """Return a sentence that says why a DAG cannot have a schedule, None if it can.
+    """Return an error message about a text that cannot be a DAG's schedule; None if it can, or if there is no text.
 
-    :param schedule: a cron expression or a preset; None and an empty one are none
+    :param schedule: a cron expression or a preset such as ``@daily``
     """
     from croniter import croniter  # type: ignore[import-untyped]
 

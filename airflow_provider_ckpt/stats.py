@@ -15,10 +15,10 @@ from airflow_provider_ckpt.replication.metrics import Metric
 PREFIX = "ckpt."
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9_./-]")
-"""Characters that are replaced in tags: in some metric format they would end the name or the line."""
+"""Characters that are replaced in tags, since in some metric format they would end the name or the line."""
 
 _MAX_TAG_LENGTH = 100
-"""Most characters of a tag's value: Airflow drops a metric whose name with all tags is longer than 250."""
+"""Largest number of characters of a tag's value: Airflow drops a metric whose name with all tags is longer than 250."""
 
 
 class StatsMeter:
@@ -36,7 +36,10 @@ class StatsMeter:
         self.totals: Counter[Metric] = Counter()
 
     def count(self, metric: Metric, by: int = 1) -> None:
-        """Add to a counter. 0 is reported too: then the counter exists, and alerts on its rate can evaluate it."""
+        """Add a number to a counter, and report it even if it is 0.
+
+        After a report of 0 the counter exists, so that alerts on its rate can evaluate it.
+        """
         self.totals[metric] += by
         self._stats.incr(PREFIX + metric, by, tags=self._tags)
 
@@ -51,7 +54,7 @@ class StatsMeter:
         self._stats.gauge(PREFIX + metric, value, tags=tags)
 
     def timing(self, metric: Metric, seconds: float) -> None:
-        """Report a duration."""
+        """Report a duration in seconds."""
         self._stats.timing(PREFIX + metric, timedelta(seconds=seconds), tags=self._tags)
 
 

@@ -1,4 +1,5 @@
-"""Asset of a pipeline, ``ckpt://<name>``: it gets an event with the positions reached when a run moved the checkpoint.
+"""Asset of a pipeline, ``ckpt://<name>``, which gets an event with the new positions when a run has moved the
+checkpoint.
 
 Operators declare the alias :data:`RUNS` as outlet and add the asset when a run has ended. So a DAG file can be parsed
 without knowing the pipeline's name, and a run that did not move the checkpoint emits no event.
@@ -72,8 +73,9 @@ def update_outlet_events(context: Context, summary: dict[str, Any]) -> dict[str,
 
 
 def event_extra(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the ``extra`` of a run's event.
+    """Return the ``extra`` of the asset event of a run.
 
+    :param summary: summary of the run, as returned by XCom
     :return: ``{"pipeline", "epoch", "generation", "run", "checkpoint", "records"}``; ``checkpoint`` holds the positions
         before and after the run by source partition
     """
@@ -81,6 +83,9 @@ def event_extra(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _positions_after(extra: dict[str, Any] | None) -> Any:
+    """Return the generation and the positions that a run reached, from the ``extra`` of its event; None without an
+    event.
+    """
     if extra is None:
         return None
     checkpoint = extra.get("checkpoint") or {}

@@ -28,8 +28,8 @@ def work_asset(
 
     The triggerer reads the lag from the source, so it needs the same connections and files as a worker.
 
-    :param pipeline: name of the pipeline in the ledger, or its declaration; with a declaration it need not have run
-        before
+    :param pipeline: name of the pipeline in the ledger, or its declaration; with a declaration, the pipeline need not
+        have run before
     :param at_least: number of new positions, over all source partitions, that is worth a run
     :param longest_wait: longest time (a timedelta, or seconds) that any new record waits for a run
     :param look_every: time between checks (a timedelta, or seconds)

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _TASK_ID = "replicate"
 _YAML_PATTERNS = ("*.yaml", "*.yml")
 _MAX_FILE_NAME = 200
-"""Most characters of a file's name that a DAG id (Airflow allows 250 characters) or a text contains."""
+"""Largest number of characters of a file's name in a DAG id (Airflow allows 250 characters) or a text."""
 _MAX_ERROR = 500
 
 
@@ -76,14 +76,20 @@ def pipeline_dags(
 
 
 def _files_of_dag(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
-    """Return the files that name the DAG, or all files if none names it or ``dag_id`` is None."""
+    """Return the files that declare the DAG of this id, or all files if none does or ``dag_id`` is None."""
     if dag_id is None:
         return files
     return [file for file in files if read_outline(file).dag_id == dag_id] or files
 
 
 def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Container[str]) -> DAG | str | None:
-    """Return the DAG of a file, or its error message, or None if the file has no ``dag`` section."""
+    """Return the DAG of a YAML file, or the error message of an invalid file; None if the file has no ``dag`` section.
+
+    :param dag_file: the DAG file
+    :param file: the YAML file
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param taken: DAG ids of the files before this one
+    """
     try:
         pipeline = load(file)
         if pipeline.dag is None:
@@ -108,6 +114,13 @@ def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Contai
 
 
 def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
+    """Create the DAG that takes the place of an invalid file's DAG, with that file's id and schedule if they can be
+    read.
+
+    :param file: the invalid file
+    :param error: its error message
+    :param taken: DAG ids that are in use
+    """
     found = read_outline(file)
     names = itertools.chain([found.dag_id] if found.dag_id else [], _broken_dag_ids(file.name))
     dag_id = next(name for name in names if name not in taken)
@@ -121,7 +134,10 @@ def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
 
 
 def _broken_dag_ids(name: str) -> Iterator[str]:
-    """Yield DAG ids for an invalid file; one whose name cannot be part of a DAG id gets an id with the name's hash."""
+    """Yield DAG ids to try for an invalid file, such as ``broken_orders.yaml``, without end.
+
+    An id has a hash of the file's name if the name is too long or has characters that no DAG id may have.
+    """
     valid = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
     if valid == name and len(name) <= _MAX_FILE_NAME:
         yield f"broken_{name}"
@@ -134,7 +150,7 @@ def _broken_dag_ids(name: str) -> Iterator[str]:
 def _failing_dag(
     dag_id: str, file: Path, error: str, schedule: str | timedelta | None = None, start_date: datetime | None = None
 ) -> DAG:
-    """Create a DAG that shows an error and fails with it."""
+    """Create a DAG that shows an error in its docs, and whose only task fails with it."""
     name = for_message(file.name, _MAX_FILE_NAME)
     lines = "\n".join(f"    {line}" for line in error.splitlines())
     with DAG(
@@ -152,6 +168,7 @@ def _failing_dag(
 
 
 def _path_text(file: Path) -> str:
+    """Return a file's path for a message, shortened and without control characters."""
     return for_message(file, _MAX_FILE_NAME)
 
 
@@ -172,6 +189,15 @@ def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT
 
 
 def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Path, ckpt_conn_id: str) -> DAG:
+    """Create the DAG of a valid pipeline.
+
+    :param pipeline: the pipeline
+    :param section: section ``dag`` of the pipeline's file
+    :param dag_file: the DAG file
+    :param file: the pipeline's YAML file
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :raises ConfigError: if the schedule is invalid, or the transform needs a function of a DAG file
+    """
     if pipeline.transform.is_task_function:
         raise ConfigError(
             f"{file}: transform.python: task means that a DAG file holds the function; "
@@ -206,6 +232,7 @@ def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Pa
 
 
 def _add_tasks(section: DagSection, shared: Mapping[str, Any]) -> None:
+    """Add the replicate operator or the task group to the current DAG, as the section ``dag`` says."""
     if section.shape is DagShape.OPERATOR:
         from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
@@ -217,10 +244,12 @@ def _add_tasks(section: DagSection, shared: Mapping[str, Any]) -> None:
 
 
 def _is_schedule(given: str | timedelta | None) -> bool:
+    """Return whether Airflow accepts a value as a schedule."""
     return not isinstance(given, str) or schedule_problem(given) is None
 
 
 def _schedule(pipeline: Pipeline, section: DagSection, ckpt_conn_id: str) -> Any:
+    """Return the schedule of a pipeline's DAG: a work asset, a cron expression, an interval, assets or None."""
     if section.work is not None:
         from airflow_provider_ckpt.assets.work import work_asset
 

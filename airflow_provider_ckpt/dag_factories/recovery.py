@@ -146,6 +146,10 @@ _ACTION_PARAMS: Mapping[str, Param] = {
 
 
 def _params(names: Iterable[str]) -> dict[str, Param]:
+    """Return the fields of the form with which users trigger the DAG.
+
+    :param names: names of the pipelines to choose from
+    """
     choices = list(names)
     return {
         "pipeline": Param(choices[0], type="string", enum=choices, title="Pipeline"),

@@ -87,7 +87,7 @@ class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
         return pipeline
 
     def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> PipelineContext:
-        """Return what a run of this task needs, the serialized function included.
+        """Return the setup of a run of this task: pipeline, ledger, connections, and the serialized Python function.
 
         :param context: the task's context
         :param ledger: the open ledger
@@ -111,10 +111,10 @@ def ckpt_batch_task(
         clean(rate=1.1)
 
     The function runs in Spark's lanes, see :ref:`python-function`. Its arguments except the rows are bound when the
-    task runs, and are templated. It is serialized together with what it uses of its DAG file; other modules that it
-    imports must be installed on the executors.
+    task runs, and are templated. The function is serialized together with everything that it uses from its DAG file;
+    other modules that it imports must be installed on the executors.
 
-    :param python_callable: the function; left out where this is used as a decorator with arguments
+    :param python_callable: the function; left out if ``ckpt_batch_task`` is used as a decorator with arguments
     :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
         dict, or a ``Pipeline``
     :param kwargs: further arguments of :class:`CkptReplicateOperator`

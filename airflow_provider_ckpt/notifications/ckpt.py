@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 Channel = BaseNotifier | Callable[..., Any]
-"""Another notifier, or a function that takes the context."""
+"""Way to notify users: another notifier, or a function that takes the task's context."""
 
 
 class CkptNotifier(BaseNotifier):
@@ -85,7 +85,7 @@ class CkptNotifier(BaseNotifier):
         )
 
     def _summary(self, context: Context) -> dict[str, Any] | None:
-        """Return the summary that the latest of the tasks returned, or None."""
+        """Return the run's summary from the latest of the tasks that returned one by XCom; None if none of them did."""
         task = context["ti"]
         for task_id in self.task_ids or (task.task_id,):
             # Each instance of a mapped task, or of a mapped task group, has a run of its own.
@@ -108,7 +108,10 @@ class CkptNotifier(BaseNotifier):
 
 
 def _describe_failure(exception: object) -> str | None:
-    """Describe why the task failed: the message of an error of the provider, which holds no secret, else the type."""
+    """Return a sentence about the failure of a task; None without an exception.
+
+    The message of an error of this package, which holds no secret, is used as it is; other exceptions give their type.
+    """
     if exception is None:
         return None
     cause = exception.__cause__ if isinstance(exception, BaseException) else None
@@ -130,17 +133,23 @@ def _pipeline_name(context: Context) -> str:
 
 
 def _describe_task(context: Context) -> str:
+    """Return a phrase that names a task, its DAG and its DAG run."""
     ti = context["ti"]
     member = f"[{ti.map_index}]" if ti.map_index not in (None, -1) else ""
     return f"task {ti.task_id}{member} of {ti.dag_id}, run {ti.run_id}"
 
 
 def _error_text(error: Mapping[str, Any] | None) -> str:
+    """Return the error because of which a batch is held, as text."""
     return f"[{error['type']}] {error['message']}" if error else "a user held it"
 
 
 def _dead_letter_location(status: Mapping[str, Any]) -> str | None:
-    """Describe where the dead letters are stored, by the declaration that the newest run stored."""
+    """Return a phrase for the place of the dead letters, by the declaration that the newest run stored; None if
+    unknown.
+
+    :param status: the ledger's ``status`` of the pipeline
+    """
     from airflow_provider_ckpt.config.load import build
     from airflow_provider_ckpt.operators.outcomes import describe_dead_letter_location
 

@@ -50,7 +50,7 @@ class Notice:
 
     @property
     def reasons(self) -> frozenset[Reason]:
-        """Reasons to notify; empty for a run that needs no attention."""
+        """Reasons to notify users that apply to this run; empty for a run that needs no attention."""
         found = {
             Reason.DEAD_LETTERS: self.dead_lettered,
             Reason.HELD: self.held,
@@ -61,7 +61,7 @@ class Notice:
 
     @property
     def subject(self) -> str:
-        """Summary in one line."""
+        """One line that names the pipeline and what happened, such as ``Pipeline orders: 2 batches held``."""
         parts = {
             Reason.FAILED: "failed",
             Reason.EXPIRED: f"{len(self.expired):,} ranges expired without a receipt",
@@ -84,6 +84,7 @@ class Notice:
         return "".join(f"<p>{html.escape(line)}</p>" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
+        """Yield the lines of the notice."""
         yield f"{self.subject} ({one_line(self.task)})"
         if self.failure:
             yield f"It failed: {one_line(self.failure)}"
@@ -108,6 +109,7 @@ class Notice:
             yield f"Nothing accounts for these positions. See: airflow ckpt audit {self.pipeline}"
 
     def _by_type(self) -> str:
+        """Return the numbers of dead letters by error type, as text."""
         return (
             ", ".join(f"{count:,} {one_line(kind)}" for kind, count in sorted((self.errors or {}).items())) or "unknown"
         )

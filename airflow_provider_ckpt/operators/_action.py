@@ -32,7 +32,8 @@ class CkptActionOperator(CkptNamedOperator):
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing; a template may render to ``true`` or ``false``
+    :param dry_run: whether to report what would change, and change nothing; a template may render to ``true`` or
+        ``false``
     :param actor: actor to name in place of the DAG run's user, such as the user who approved the action
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
@@ -58,10 +59,10 @@ class CkptActionOperator(CkptNamedOperator):
         self.actor = actor
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Carry out the action.
+        """Carry out the action, and return its result document, as ``airflow ckpt … -o json`` prints it.
 
-        :return: ``{"pipeline", "act", "applied", "dry_run", "intent", "waits_for", "before", "after", "who", "reason",
-            "next"}``, as ``airflow ckpt … -o json`` prints it
+        :return: dict with the keys ``pipeline``, ``action``, ``applied``, ``dry_run``, ``intent``, ``waits_for``,
+            ``before``, ``after``, ``actor``, ``reason`` and ``next``, and for some actions others
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing was changed then
         """
         from airflow_provider_ckpt.replication.actions.actions import ActionContext
@@ -79,18 +80,26 @@ class CkptActionOperator(CkptNamedOperator):
 
     @abstractmethod
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Carry out the action and return its result document."""
+        """Carry out the operator's action on the pipeline, or preview it in a dry run, and return its result document.
+
+        :param context: ledger, pipeline, actor and reason
+        """
 
     def actor_name(self, context: Context) -> str:
-        """Return the name of the actor for the audit log."""
+        """Return the name of the actor for the audit log, such as ``airflow:ann``."""
         run = context["dag_run"]
         found = _templates.optional_text(self.actor) or run.triggering_user_name
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
 
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
+        """Return the pipeline's setup, for an action that needs source or sink."""
         return self.setup(context, ledger, self.resolve_pipeline(ledger))
 
     def _given_reason(self) -> str | None:
+        """Return the reason that the user gave, or None.
+
+        :raises ConfigError: if the action needs a reason and none was given
+        """
         given = (_templates.free_text(self.reason) or "").strip()
         if self.needs_reason and not given:
             raise ConfigError(
@@ -100,7 +109,7 @@ class CkptActionOperator(CkptNamedOperator):
 
 
 def _describe_result(result: dict[str, Any]) -> str:
-    """Return one line that describes the result, for the task's log."""
+    """Return one line for the task's log that describes an action's result document."""
     what = f"{result.get('action', 'recover')} of pipeline {result['pipeline']}"
     if result["dry_run"]:
         return f"{what}: a dry run, nothing was changed"

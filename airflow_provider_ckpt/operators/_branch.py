@@ -46,7 +46,7 @@ class CkptBranchOperator(CkptStepOperator, BranchMixIn):
         self.outlets = [*self.outlets, RUNS]
 
     def branch_to(self, context: Context, routes: Iterable[Route]) -> None:
-        """Run the tasks of the given routes and skip those of the others."""
+        """Run the tasks of the given routes, and skip the tasks of all other routes."""
         self.do_branch(context, [self.branches[route] for route in routes])
 
     @staticmethod

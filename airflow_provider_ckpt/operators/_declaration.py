@@ -31,7 +31,7 @@ def load_pipeline(declaration: object, folder: str | Path, user: str) -> Pipelin
 
     :param declaration: the declaration as a DAG passes it, with templates rendered
     :param folder: folder from which relative paths start
-    :param user: name of the declaration's user in error messages, such as ``task orders``
+    :param user: name of the task that uses the declaration, for error messages, such as ``task orders``
     :raises ConfigError: if the declaration is invalid; the message names file, line or key
     """
     from airflow_provider_ckpt.config.load import build, load
@@ -56,7 +56,7 @@ def validate(declaration: object, folder: str | Path, user: str) -> None:
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which relative paths start
-    :param user: name of the declaration's user in error messages
+    :param user: name of the task that uses the declaration, for error messages
     :raises ConfigError: if the declaration is invalid
     """
     if not is_literal(declaration):
@@ -76,7 +76,7 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which relative paths start
-    :param user: name of the declaration's user in error messages
+    :param user: name of the task that uses the declaration, for error messages
     :return: ``{"digest", "document"}``; the document is None if environment variables are missing here
     """
     known = digest(declaration, folder, user)
@@ -93,11 +93,11 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
 
 
 def digest(declaration: object, folder: str | Path, user: str) -> str | None:
-    """Return the digest of a declaration; None if it cannot be read yet. A file is read and not judged.
+    """Return a SHA-256 digest of a declaration, without validating a file; None if the declaration cannot be read yet.
 
-    :param declaration: the declaration as a DAG gives it
-    :param folder: the folder from which relative paths start
-    :param user: the name of the declaration's user in errors
+    :param declaration: the declaration as a DAG passes it
+    :param folder: folder from which relative paths start
+    :param user: name of the task that uses the declaration, for error messages
     """
     if not is_literal(declaration):
         return None
@@ -114,7 +114,7 @@ def digest(declaration: object, folder: str | Path, user: str) -> str | None:
 
 
 def is_literal(declaration: object) -> bool:
-    """Return whether a declaration is complete: it contains no template and no result of another task."""
+    """Return whether a declaration is complete when the DAG file is parsed: no templates, no results of other tasks."""
     if isinstance(declaration, Pipeline | Path):
         return True
     if isinstance(declaration, str):
@@ -127,6 +127,7 @@ def is_literal(declaration: object) -> bool:
 
 
 def _refuse_mapped_argument(declaration: object, user: str) -> None:
+    """Raise :class:`ConfigError` if a path contains the ``repr`` of a mapped task group's argument."""
     if isinstance(declaration, str) and _MAPPED_ARGUMENT in declaration:
         raise ConfigError(
             f"{user}: pipeline is a text that contains an argument of a mapped task group, whose value is unknown when "
@@ -137,6 +138,7 @@ def _refuse_mapped_argument(declaration: object, user: str) -> None:
 
 
 def _document_without_conf(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the declaration as a document, with ``***`` in place of the values of ``run.conf``."""
     document = pipeline.document()
     document["run"]["conf"] = dict.fromkeys(pipeline.run.conf, "***")
     return document

@@ -30,13 +30,15 @@ _WARNINGS: Mapping[ActionKind, str] = {
 
 
 def escape(text: object) -> str:
-    """Escape Markdown's special characters and replace control characters by spaces: one line, shown literally."""
+    """Return a text as one line of Markdown that is shown literally: special characters escaped, control characters as
+    spaces.
+    """
     line = "".join(char if char.isprintable() else " " for char in str(text))
     return _SPECIAL_CHARACTERS.sub(r"\\\1", line)
 
 
 def approval_body(proposal: Proposal, document: Mapping[str, Any]) -> str:
-    """Return the body of the approval question.
+    """Return the question that asks a user to approve a proposal, as Markdown.
 
     :param proposal: the proposed action
     :param document: result document of the action's dry run
@@ -57,7 +59,7 @@ def approval_body(proposal: Proposal, document: Mapping[str, Any]) -> str:
 
 
 def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield Markdown about what a recovery does not settle: ranges that it leaves, and alarms that it does not end.
+    """Yield Markdown tables of the ranges that a recovery does not read again, and of the alarms that it does not end.
 
     :param document: result document; that of a recovery's preview has the keys ``left`` and ``alarms``
     """
@@ -76,6 +78,7 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
+    """Yield a table row for each range and each selection of dead letters that an action sends again."""
     for name, span in action.ranges:
         yield f"read again from {name}", f"from {position_text(span.start)}", f"up to {span.end} (exclusive)"
     for dead_letters in action.dead_letters:
@@ -83,6 +86,11 @@ def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
 
 
 def _describe_timing(action: Action, holder: Mapping[str, Any] | None) -> str:
+    """Return a sentence that says when the action takes effect.
+
+    :param action: the action
+    :param holder: owner and epoch of the lease; None if no run holds the lease
+    """
     if holder is None:
         return "No run holds the lease now: the action is carried out as soon as it is approved."
     whose = f"{escape(holder['owner'])} (epoch {holder['epoch']})"
@@ -92,6 +100,7 @@ def _describe_timing(action: Action, holder: Mapping[str, Any] | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table of at most 20 rows; empty text if there are no rows."""
     found = list(rows)
     if not found:
         return ""

@@ -36,18 +36,18 @@ class CkptNamedOperator(CkptOperator):
 
     @property
     def pipeline_name(self) -> str:
-        """Name of the pipeline, as given or as in its declaration."""
+        """Name of the pipeline: the one that was given, or the one in the given declaration."""
         return str(self.pipeline) if self.is_given_by_name else super().pipeline_name
 
     @property
     def is_given_by_name(self) -> bool:
-        """True if the pipeline is given by name, so that only the ledger has its declaration."""
+        """Return whether the pipeline is given by its name, so that its declaration is in the ledger only."""
         return isinstance(self.pipeline, str) and not self.pipeline.endswith(_YAML_SUFFIXES)
 
     def resolve_pipeline(self, ledger: Ledger) -> Pipeline:
         """Return the pipeline, from the given declaration or from the one stored in the ledger.
 
-        :raises ConfigError: if the declaration is invalid, or the ledger holds none of that name
+        :raises ConfigError: if the declaration is invalid, or the ledger has no declaration of a pipeline of this name
         """
         from airflow_provider_ckpt.replication.setup import stored_pipeline
 

@@ -39,6 +39,7 @@ def cancel_and_release(ledger: Ledger, lease: Lease, seconds: float = _TIMEOUT_S
 
 
 def _cancel_and_release(ledger: Ledger, lease: Lease) -> None:
+    """Cancel the open attempts of a lease in the ledger and release the lease; log the result or the error."""
     try:
         cancelled = ledger.cancel(lease, now=utcnow())
         ledger.release(lease)

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
 
 def proposal_origin(context: Context, task_id: str) -> str:
-    """Return the origin of a proposal: its DAG, run and task, with the index of a mapped task.
+    """Return the text that identifies the task which made a proposal: ``dag/run/task``, with ``[index]`` if it is
+    mapped.
 
     :param context: context of any task of the same run
-    :param task_id: the task that proposes
+    :param task_id: id of the task that proposes
     """
     run, index = context["dag_run"], context["ti"].map_index
     member = "" if index in (None, -1) else f"[{index}]"

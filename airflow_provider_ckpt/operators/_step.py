@@ -1,4 +1,4 @@
-"""Base class of the task group's later tasks: take epoch and summary from the task before, and pass both on."""
+"""Base class of the task group's tasks after ``plan``: take the state of the run by XCom, and pass a newer one on."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class CkptStepOperator(CkptOperator):
     """Base of the task group's tasks after ``plan``.
 
-    Each returns the state of the run as ``{"epoch": int, "planned": int, "summary": {...}}`` by XCom; it holds numbers
-    and names, no secret.
+    Each task returns the state of the run as ``{"epoch": int, "planned": int, "summary": {...}}`` by XCom; this state
+    contains numbers and names, and no secret.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one that return the state of the run, the latest first; skipped ones are
@@ -42,11 +42,12 @@ class CkptStepOperator(CkptOperator):
         self.after = tuple(after)
 
     def previous_state(self, context: Context) -> dict[str, Any]:
-        """Return the state of the run from the tasks before this one: that of the newest epoch, and of it the latest.
+        """Return the newest state of the run from the tasks before this one: that of the highest epoch, from the latest
+        task.
 
-        Several epochs occur where tasks were cleared.
+        The states have several epochs if tasks were cleared.
 
-        :raises AirflowFailException: if none of the tasks returned one
+        :raises AirflowFailException: if none of the tasks returned a state
         """
         found = self.previous_states(context)
         if not found:
@@ -64,9 +65,9 @@ class CkptStepOperator(CkptOperator):
 
     @contextmanager
     def continue_run(self, context: Context, state: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
-        """Continue the run under the lease that ``plan`` acquired.
+        """Continue the run under the lease that ``plan`` acquired; yield the pipeline's setup and the run.
 
-        A task that Airflow retries or a user clears acquires a new lease if that one was released or taken over.
+        A task that Airflow retries or a user clears acquires a new lease if the first one was released or taken over.
 
         :param context: the task's context
         :param state: state of the run, from :meth:`previous_state`
@@ -100,5 +101,5 @@ class CkptStepOperator(CkptOperator):
 
 
 def newest_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the state of the newest epoch, and of several with that epoch the first."""
+    """Return the state with the highest epoch; of several with that epoch, the first."""
     return max(states, key=lambda item: int(item["epoch"]))

@@ -27,8 +27,10 @@ def optional_text(value: object) -> str | None:
 
 
 def boolean(name: str, value: object) -> bool:
-    """Return a boolean; None and an empty text are False.
+    """Convert a rendered field, such as ``yes`` or ``false``, to a boolean; None and an empty text become False.
 
+    :param name: name of the field, for the error
+    :param value: the field's value
     :raises ConfigError: if the value is neither true nor false
     """
     found = optional_text(value)
@@ -40,8 +42,10 @@ def boolean(name: str, value: object) -> bool:
 
 
 def whole_number(name: str, value: object) -> int | None:
-    """Return a whole number, or None if the value is empty.
+    """Convert a rendered field to a whole number; an empty field becomes None.
 
+    :param name: name of the field, for the error
+    :param value: the field's value
     :raises ConfigError: if the value is not a whole number
     """
     found = optional_text(value)
@@ -52,8 +56,10 @@ def whole_number(name: str, value: object) -> int | None:
 
 
 def text_tuple(name: str, value: object) -> tuple[str, ...]:
-    """Return a tuple of texts, from a sequence, from its rendered form (``['a', 'b']``) or from a single text.
+    """Convert a field to a tuple of texts: a sequence, its rendered form (``['a', 'b']``), or a single text.
 
+    :param name: name of the field, for the error
+    :param value: the field's value
     :raises ConfigError: if the value begins with ``[`` and is not a list
     """
     if isinstance(value, Sequence) and not isinstance(value, str):

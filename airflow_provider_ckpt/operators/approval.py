@@ -58,7 +58,7 @@ class CkptApprovalOperator(ApprovalOperator):
         self.ckpt_conn_id = ckpt_conn_id
 
     def execute(self, context: Context) -> NoReturn:
-        """Ask the question, and wait for the answer without occupying a worker.
+        """Show the newest proposal of the preview task to users, and defer until one of them answers.
 
         :raises AirflowFailException: if no proposal can be approved
         """
@@ -83,7 +83,7 @@ class CkptApprovalOperator(ApprovalOperator):
     def execute_complete(
         self, context: Context, event: dict[str, Any], proposal: str | None = None, digest: str | None = None
     ) -> Any:
-        """Store the answer.
+        """Store the user's answer to the proposal in the ledger, and return what ``ApprovalOperator`` returns.
 
         :param context: the task's context
         :param event: Airflow's record of the answer

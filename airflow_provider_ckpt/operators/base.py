@@ -46,14 +46,14 @@ _LABEL_TEMPLATE = "{{ task.pipeline_label }}"
 
 
 class CkptTaskError(AirflowException):
-    """A task failed and may succeed when it is tried again, so Airflow's ``retries`` apply."""
+    """Error of a task that may succeed when it is tried again, so Airflow's ``retries`` apply."""
 
 
 class CkptOperator(BaseOperator):
     """Base of the operators that work on one pipeline.
 
-    A declaration that is wrong is an import error of its DAG. *Rendered Templates* shows it as ``declaration``, with
-    its digest, and a change of it is a new version of the DAG, also where a mapped task or group expands over it. A
+    An invalid declaration is an import error of its DAG. Airflow's *Rendered Templates* shows the declaration with its
+    digest, and a changed declaration makes a new version of the DAG, also if a mapped task or group expands over it. A
     mapped task is named after its pipeline.
 
     :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
@@ -86,7 +86,10 @@ class CkptOperator(BaseOperator):
 
     @classmethod
     def partial(cls, **kwargs: Any) -> CkptPartial:
-        """Give some of the arguments, and expand over the others; see Airflow's documentation of it."""
+        """Return this operator class with some of its arguments, to be expanded over the others.
+
+        Airflow's ``partial`` does the same; here ``expand`` also makes all declarations part of the DAG's version.
+        """
         return CkptPartial.of(super().partial(**kwargs))
 
     def on_kill(self) -> None:
@@ -134,6 +137,7 @@ class CkptOperator(BaseOperator):
             context["map_index_template"] = _LABEL_TEMPLATE
 
     def _displayed_declaration(self) -> dict[str, Any] | None:
+        """Return the declaration in the form that Airflow shows and stores; None if it cannot be read yet."""
         if isinstance(self.pipeline, MappedArgument):
             return expansion.shown(self.pipeline, self._folder, f"task {self.task_id}")
         return _declaration.displayed_declaration(self.pipeline, self._folder, f"task {self.task_id}")
@@ -168,7 +172,8 @@ class CkptOperator(BaseOperator):
 
     @contextmanager
     def setup_run(self, context: Context) -> Iterator[PipelineContext]:
-        """Open the ledger and yield what a run of this task needs; translate errors of the block to Airflow's.
+        """Open the ledger and yield the pipeline's setup for a run; translate errors of the ``with`` block to
+        Airflow's.
 
         Logs a warning for each key whose effect differs from what its name promises, and checks that every connection
         of the pipeline is defined before any work is started.
@@ -188,7 +193,7 @@ class CkptOperator(BaseOperator):
                 yield self.setup(context, ledger, pipeline)
 
     def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> PipelineContext:
-        """Return what a run of this task needs: pipeline, ledger, connections, lease owner and metrics.
+        """Return the setup of a run or an action of this task: pipeline, ledger, connections, lease owner and metrics.
 
         :param context: the task's context
         :param ledger: the open ledger
@@ -208,13 +213,15 @@ class CkptOperator(BaseOperator):
         return PipelineContext(pipeline, ledger, resolve_connection, owner, hold, self._meter)
 
     def _lease_scope(self, map_index: int | None) -> str:
-        """Return the id of this task, or of its group if that shares a lease, with the index of a mapped task."""
+        """Return the id of this task, or of its group if the group's tasks share a lease, with the index of a mapped
+        task.
+        """
         name = self.task_id.rpartition(".")[0] if self.shares_lease else self.task_id
         return name if map_index in (None, -1) else f"{name}[{map_index}]"
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Translate the provider's errors that the block raises to Airflow's exceptions."""
+        """Translate errors of this package that the ``with`` block raises to Airflow's exceptions."""
         try:
             yield
         except CkptError as error:
@@ -232,7 +239,7 @@ class CkptOperator(BaseOperator):
         return lineage_of(self.load_pipeline(), self._meter.totals, resolve_connection) if self._meter else None
 
     def make_engine(self, pipeline: Pipeline) -> Engine:
-        """Create the engine that runs Spark. Spark starts with the first wave, and ``on_kill`` stops it."""
+        """Create the engine for the pipeline. Spark starts with the first wave, and ``on_kill`` stops Spark."""
         from airflow_provider_ckpt.engines.factory import make_engine
 
         self._engine = make_engine(pipeline, self._show_spark)

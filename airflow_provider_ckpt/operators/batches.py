@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class _CkptBatchesOperator(CkptActionOperator):
+    """Base of the operators that act on the batches named by ``batches``."""
+
     template_fields: Sequence[str] = (*CkptActionOperator.template_fields, "batches")
 
     def __init__(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class CkptBrokenPipelineOperator(BaseOperator):
-    """Fail with the error of a pipeline's file.
+    """Fail with the error message of a pipeline's invalid YAML file.
 
     :param error: error message: file, line, key, and what to write instead
     :param kwargs: further arguments of ``BaseOperator``
@@ -25,7 +25,7 @@ class CkptBrokenPipelineOperator(BaseOperator):
         self.error = error
 
     def execute(self, context: Context) -> NoReturn:
-        """Fail.
+        """Fail with the error message.
 
         :raises AirflowFailException: always
         """

@@ -51,15 +51,20 @@ class CkptCarryOutOperator(CkptActionOperator):
         self._origin = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Carry out the approved action.
+        """Carry out the approved action, and return its result document.
 
-        :raises AirflowFailException: if no user has approved it, or it is no longer possible; nothing was changed
+        :raises AirflowFailException: if no user has approved the action, or it is no longer possible; nothing was
+            changed
         """
         self._origin = proposal_origin(context, self.preview)
         return super().execute(context)
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Carry out the proposal's action and return its result document."""
+        """Load the approved proposal from the ledger, carry out its action as the approver, and return the result
+        document.
+
+        :param context: ledger, pipeline, actor and reason
+        """
         from dataclasses import replace
 
         from airflow_provider_ckpt.replication.actions.proposals import carry_out
@@ -94,7 +99,7 @@ class CkptReportOperator(CkptNamedOperator):
         self.preview = preview
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Read the proposal and the pipeline's status, and return the report."""
+        """Read the proposal and the pipeline's status from the ledger, and return the report."""
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             found = ledger.load_newest_proposal(proposal_origin(context, self.preview))
             pipeline = self.pipeline_name if found is None else found.proposal.pipeline
@@ -115,7 +120,7 @@ class CkptReportOperator(CkptNamedOperator):
 
 
 def describe_outcome(found: ProposalRecord | None) -> str:
-    """Describe the outcome of a proposal in words.
+    """Return a sentence about the outcome of a proposal, such as ``done, approved by airflow:ann``.
 
     :param found: the proposal, None if there is none
     """

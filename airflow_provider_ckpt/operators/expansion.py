@@ -1,7 +1,8 @@
-"""Declarations that an operator or a group expands over: all of them together are part of the DAG's version.
+"""Make the declarations over which an operator or a task group expands part of the DAG's version.
 
-Airflow makes an expanded task anew when it runs, so what it stores of the DAG shows a declaration's path alone. Here
-the digest of all declarations is stored with it, as far as they are known when the DAG file is parsed.
+Airflow creates each mapped task only when it runs, so the DAG that Airflow stores would contain just the paths of the
+declarations, and a changed file would not make a new version. This module stores a digest of all declarations with the
+DAG, as far as they are known when the DAG file is parsed.
 """
 
 from __future__ import annotations
@@ -23,34 +24,39 @@ _PIPELINE = "pipeline"
 
 
 class CkptPartial(OperatorPartial):
-    """An operator class with some of its arguments, as ``partial`` returns it."""
+    """Operator class with some of its arguments, as :meth:`CkptOperator.partial` returns it."""
 
     @classmethod
     def of(cls, partial: OperatorPartial) -> CkptPartial:
-        """The same as Airflow has made it.
+        """Return a copy of Airflow's ``OperatorPartial`` whose expansion stores the digest of all declarations.
 
-        :param partial: it, and it is not to be expanded itself any more
+        :param partial: object that Airflow's ``partial`` returned; it must not be expanded itself any more
         """
         partial._expand_called = True  # or Airflow would warn that it is never expanded
         return cls(operator_class=partial.operator_class, kwargs=partial.kwargs, params=partial.params)
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
-        """Make a mapped operator; see Airflow's documentation of it."""
+        """Create a mapped operator as Airflow's ``expand`` does, which also stores the digest of its declarations."""
         return _covered(super().expand(**mapped_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
-        """Make a mapped operator; see Airflow's documentation of it."""
+        """Create a mapped operator as Airflow's ``expand_kwargs`` does, which also stores the digest of its
+        declarations.
+
+        :param kwargs: list of the arguments of each mapped task, or another task's result
+        :param strict: whether an argument that ``partial`` has set may not be given again
+        """
         return _covered(super().expand_kwargs(kwargs, strict=strict))
 
 
 class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
-    """A decorated function, which is called or expanded."""
+    """Function decorated by ``@task.ckpt_batch``, which a DAG calls or expands."""
 
     @classmethod
     def of(cls, decorator: Any) -> CkptTaskDecorator:
-        """The same as Airflow has made it.
+        """Return a copy of Airflow's task decorator whose expansion stores the digest of all declarations.
 
-        :param decorator: what ``task_decorator_factory`` returns for a function
+        :param decorator: object that ``task_decorator_factory`` returned for a function
         """
         return cls(
             function=decorator.function,
@@ -60,36 +66,48 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
         )
 
     def expand(self, **map_kwargs: Any) -> XComArg:
-        """Make a mapped operator; see Airflow's documentation of it."""
+        """Create a mapped task as Airflow's ``expand`` does, which also stores the digest of its declarations."""
         return _covered_result(super().expand(**map_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> XComArg:
-        """Make a mapped operator; see Airflow's documentation of it."""
+        """Create a mapped task as Airflow's ``expand_kwargs`` does, which also stores the digest of its declarations.
+
+        :param kwargs: list of the arguments of each mapped task, or another task's result
+        :param strict: whether an argument that ``partial`` has set may not be given again
+        """
         return _covered_result(super().expand_kwargs(kwargs, strict=strict))
 
 
 def shown(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | None:
-    """The digest of all declarations that a group expands over, or None if there is none to read yet.
+    """Return the digest of all declarations over which a task group expands, in the form of ``declaration``.
 
-    :param argument: the group's, which stands for its members' declarations
-    :param folder: the folder from which relative paths start
-    :param user: the name of the declaration's user in errors
+    :param argument: the group's argument, which stands for the declarations of its instances
+    :param folder: folder from which relative paths start
+    :param user: name of the task that uses the declarations, for error messages
+    :return: ``{"digest", "document"}`` without a document; None if no declaration can be read yet
     """
     return _together(_values(argument._input.value, argument._key), folder, user)
 
 
 def _covered(operator: MappedOperator) -> MappedOperator:
-    """Have Airflow store the digest: it prepares the templates of each task of a DAG file that it has parsed."""
+    """Have Airflow store the digest of all declarations with a mapped operator, and return the operator.
+
+    Airflow calls ``prepare_template`` of each task after it has parsed the DAG file; here that sets the digest.
+    """
     operator.prepare_template = partial(_declare, operator)  # type: ignore[method-assign]
     return operator
 
 
 def _covered_result(result: XComArg) -> XComArg:
+    """Have Airflow store the digest of all declarations with the operator of a mapped task, and return the task's
+    result.
+    """
     _covered(cast("MappedOperator", result.operator))  # type: ignore[attr-defined]
     return result
 
 
 def _declare(operator: MappedOperator) -> None:
+    """Set ``declaration`` of a mapped operator to the digest of the declarations over which it expands."""
     given = operator.partial_kwargs
     found = [given[_PIPELINE]] if _PIPELINE in given else _values(operator.expand_input.value, _PIPELINE)
     folder = operator.dag.folder if operator.dag else ""
@@ -97,10 +115,11 @@ def _declare(operator: MappedOperator) -> None:
 
 
 def _values(expanded: object, key: str) -> Iterable[object]:
-    """The values of one argument that are known when the DAG file is parsed.
+    """Return the values of one argument over which a task or group expands, as far as they are known without running a
+    task.
 
-    :param expanded: lists by argument, or a list of arguments, as they were given to Airflow
-    :param key: the argument
+    :param expanded: argument of Airflow's ``expand`` (lists by name) or ``expand_kwargs`` (list of dicts)
+    :param key: name of the argument
     """
     if isinstance(expanded, Mapping):
         values = expanded.get(key)
@@ -111,6 +130,12 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _together(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
+    """Return one digest of several declarations, in the form of ``declaration``; None if none can be read yet.
+
+    :param found: the declarations
+    :param folder: folder from which relative paths start
+    :param user: name of the task that uses the declarations, for error messages
+    """
     if get_parsing_context().dag_id is not None:  # a task is about to run, and nothing is stored
         return None
     digests = [_declaration.digest(item, folder, user) for item in found]

@@ -28,7 +28,8 @@ _STORE_BY_SINK_TYPE = {"kafka": DeadLetterDestination.KAFKA, "postgres": DeadLet
 
 
 class CkptDeadLettersOperator(CkptStepOperator):
-    """Log how many records were dead-lettered, by error type, and where the dead letters are; return the same.
+    """Log and return the number of records that became dead letters, by error type, and the place where they are
+    stored.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
@@ -37,7 +38,9 @@ class CkptDeadLettersOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"dead_lettered", "errors", "where"}``."""
+        """Return ``{"dead_lettered", "errors", "where"}``: number of records, numbers by error type, place of the dead
+        letters.
+        """
         summary = self.previous_state(context)["summary"]
         pipeline = self.load_pipeline()
         with self.translate_errors():
@@ -53,7 +56,7 @@ class CkptDeadLettersOperator(CkptStepOperator):
 
 
 class CkptHoldOperator(CkptStepOperator):
-    """Log how many batches are held, and return it; fail if the pipeline sets ``run.fail_on_hold``.
+    """Log and return the number of held batches; fail if the pipeline sets ``run.fail_on_hold``.
 
     A held batch waits for a user to release or skip it.
 
@@ -64,7 +67,7 @@ class CkptHoldOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"held"}``.
+        """Return ``{"held"}``, the number of held batches.
 
         :raises AirflowFailException: if the pipeline sets ``run.fail_on_hold``
         """
@@ -102,10 +105,12 @@ class CkptSummaryOperator(CkptStepOperator):
 
 
 def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Describe in words where a pipeline's dead letters are stored.
+    """Return a phrase for the place where a pipeline's dead letters are stored, such as ``topic orders-dlq of
+    connection k``.
 
     :param pipeline: the pipeline
-    :param connections: returns the connection of an id; it may say where relative paths start
+    :param connections: returns the connection of an id; a connection may name the folder from which relative paths
+        start
     :raises ConfigError: if there is no such connection, or a path is invalid
     """
     sink, queue = pipeline.sink, pipeline.dead_letter_queue

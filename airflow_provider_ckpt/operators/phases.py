@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 
 class _CkptPhaseOperator(CkptActionOperator):
+    """Base of the operators that change the phase of a pipeline by the action ``kind``."""
+
     kind: ClassVar[ActionKind]
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Change the phase in the ledger and return the result document."""
+        """Apply the action ``kind`` to the pipeline in the ledger, and return the result document."""
         from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger
 
         return apply_in_ledger(context, Action(self.kind))
@@ -67,7 +69,7 @@ class CkptForceStopOperator(CkptActionOperator):
     needs_reason = True
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Stop the pipeline and return the result document."""
+        """Take the lease, fence the sink and stop the pipeline; return the result document."""
         from airflow_provider_ckpt.replication.actions.actions import force_stop
 
         return force_stop(context)

@@ -100,7 +100,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         self._origin = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Propose the action and return the preview.
+        """Void earlier proposals of this task, propose the action, and return the preview.
 
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing is proposed then
         """
@@ -113,7 +113,10 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         return found
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Compute the action, propose it, and return the preview."""
+        """Compute the requested action, store it in the ledger as a proposal, and return the preview.
+
+        :param context: ledger, pipeline, actor and reason
+        """
         from airflow_provider_ckpt.core.proposals import Proposal
         from airflow_provider_ckpt.operators._markdown import approval_body
         from airflow_provider_ckpt.replication.actions.proposals import preview, propose
@@ -140,6 +143,11 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         }
 
     def _empty_preview(self, context: ActionContext, unsettled: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the preview if there is nothing to do.
+
+        :param context: ledger, pipeline, actor and reason
+        :param unsettled: for a recovery, the ranges and alarms that stay open
+        """
         from airflow_provider_ckpt.operators._markdown import unsettled_sections
 
         message = f"There is nothing to {self.action.replace('_', ' ')} in pipeline {context.pipeline}."
@@ -160,6 +168,10 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         }
 
     def _request(self) -> ActionRequest:
+        """Return the request that the templated parameters describe.
+
+        :raises ConfigError: if there is no such action, or a parameter cannot be parsed
+        """
         from airflow_provider_ckpt.core.actions import ActionKind
         from airflow_provider_ckpt.replication.actions.proposals import REQUESTABLE, ActionRequest
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class CkptReplayDeadLettersOperator(CkptActionOperator):
     """Have the next run send dead letters again, transformed by the pipeline as it is declared then.
 
-    They are sent in batches of their own, apart from the source's order. Records that fail again are parked again.
-    Replaying the same dead letters twice delivers them once. Without a selection, all parked dead letters are
+    The dead letters are sent in batches of their own, apart from the source's order. Records that fail again are parked
+    again. Replaying the same dead letters twice delivers them once. Without a selection, all parked dead letters are
     replayed. The result also has the key ``records``, their number.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
@@ -27,8 +27,8 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
     :param batches: replay only dead letters of these batches (``partition#seq``)
     :param since: replay only records dead-lettered at this time or later (ISO 8601; UTC without a zone)
     :param until: replay only records dead-lettered before this time
-    :param query: replay only dead letters that contain this text in error, bytes or headers; ``null`` is an
-        ordinary text here
+    :param query: replay only dead letters that contain this text in error, bytes or headers; ``null`` is an ordinary
+        text here
     :param stop_at: replay at most this many
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
@@ -74,7 +74,7 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
         self.stop_at = stop_at
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Request the replay and return its result document."""
+        """Have the selected dead letters sent again, and return the result document."""
         from airflow_provider_ckpt.core.actions import ActionKind
         from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters
 
@@ -83,6 +83,7 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
         )
 
     def _selection(self) -> Selection:
+        """Return the selection of dead letters that the templated parameters describe."""
         from airflow_provider_ckpt.replication.actions.actions import parse_selection
 
         return parse_selection(

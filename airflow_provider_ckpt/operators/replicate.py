@@ -55,7 +55,11 @@ class CkptReplicateOperator(CkptOperator):
 
 
 def held_message(pipeline: str, summary: dict[str, Any]) -> str:
-    """Return the message about held batches, for the log or an error."""
+    """Return the message for the log or an error that says how many batches of a run are held.
+
+    :param pipeline: name of the pipeline
+    :param summary: the run's summary
+    """
     count = summary["batches_by_state"].get("held", 0)
     return (
         f"pipeline {pipeline}: {count} batches are held; the checkpoint waits for them. "

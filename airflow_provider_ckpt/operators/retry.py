@@ -50,7 +50,7 @@ class CkptRetryOperator(CkptBranchOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the later rounds and return the state of the run."""
+        """Run the later rounds of failed batches, choose the next tasks, and return the state of the run."""
         return self._run_rounds(context, self.previous_state(context))
 
     def execute_complete(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
@@ -66,6 +66,9 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._run_rounds(context, before)
 
     def _run_rounds(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
+        """Run the rounds that are due; then defer until the next one, or choose the next tasks and return the state of
+        the run.
+        """
         due: datetime | None = None
         with self.continue_run(context, state) as (setup, run):
             if not self._is_early(run.next_due()):
@@ -87,6 +90,12 @@ class CkptRetryOperator(CkptBranchOperator):
         return due > datetime.now(UTC) + SHORTEST_WAIT
 
     def _wait(self, due: datetime, setup: PipelineContext, state: dict[str, Any]) -> None:
+        """Defer this task until the next round is due.
+
+        :param due: time of the next round
+        :param setup: the pipeline's setup
+        :param state: state of the run, which :meth:`execute_complete` gets back
+        """
         from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
 
         self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))
@@ -101,6 +110,7 @@ class CkptRetryOperator(CkptBranchOperator):
         self.defer(trigger=trigger, method_name="execute_complete", kwargs={"before": state})
 
     def _branch(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
+        """Emit the event of the pipeline's asset, choose the next tasks, and return the state of the run."""
         emit_event(context, state["summary"])
         chosen = [Route(name) for name in state["summary"]["route"]]
         if Route.RETRY in chosen:

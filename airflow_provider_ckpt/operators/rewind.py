@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CkptRewindOperator(CkptActionOperator):
-    """Start a new generation at an earlier position; unresolved batches of the old one are superseded.
+    """Move a pipeline's checkpoint back by starting a new generation; unresolved batches of the old one are superseded.
 
     Needs a ``reason`` and exactly one of ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows
     from that position on twice.
@@ -64,7 +64,7 @@ class CkptRewindOperator(CkptActionOperator):
         self.partition = partition
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Rewind, or store the request, and return the result document."""
+        """Rewind the pipeline, or store the action while a run holds the lease; return the result document."""
         from airflow_provider_ckpt.core.actions import Action, ActionKind
         from airflow_provider_ckpt.replication.actions.actions import apply_behind_fence
         from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class CkptRouteOperator(CkptBranchOperator):
-    """Choose among ``retry``, ``dead_letters``, ``hold`` and ``done``, and skip the others.
+    """Choose among the tasks ``retry``, ``dead_letters``, ``hold`` and ``done`` by the run's outcome, and skip the
+    others.
 
     Releases the lease, unless ``retry`` is chosen, which then continues with it.
 

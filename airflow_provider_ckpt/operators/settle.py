@@ -20,7 +20,7 @@ class CkptSettleOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Settle the run and return its state."""
+        """Settle open batches by the sink's receipts, and return the state of the run."""
         before = self.previous_state(context)
         with self.continue_run(context, before) as (_, run):
             run.settle()

@@ -25,7 +25,7 @@ class CkptSubmitOperator(CkptStepOperator):
     operator_extra_links = (*CkptStepOperator.operator_extra_links, SparkLink())
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Deliver the batches and return the state of the run.
+        """Run the planned batches on Spark, and return the state of the run.
 
         :raises AirflowSkipException: if no batches are planned
         """

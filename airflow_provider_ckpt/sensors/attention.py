@@ -45,7 +45,7 @@ class CkptDeadLettersSensor(CkptSensor):
         self.error_types = error_types
 
     def condition(self) -> Condition:
-        """Return the condition to wait for."""
+        """Return the condition that the pipeline has ``at_least`` parked dead letters, of the given error types."""
         from airflow_provider_ckpt.replication.actions.actions import parse_error_types
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
@@ -79,13 +79,17 @@ class CkptHeldBatchesSensor(CkptSensor):
         self.at_least = at_least
 
     def condition(self) -> Condition:
-        """Return the condition to wait for."""
+        """Return the condition that the pipeline has ``at_least`` held batches."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         return Condition(ConditionKind.HELD, _positive_number(self.at_least))
 
 
 def _positive_number(value: object) -> int:
+    """Return ``at_least`` as a whole number.
+
+    :raises ConfigError: if the value is less than 1 or not a whole number
+    """
     found = _templates.whole_number("at_least", value)
     if found is None or found < 1:
         raise ConfigError(f"at_least is {value!r}; it must be a whole number from 1.")

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class CkptSensor(CkptNamedOperator, BaseSensorOperator):
-    """Base of the sensors; each returns what was observed when its condition was met.
+    """Base of the sensors; each returns the values that its condition was met with, such as the lag.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
-        ``[operators] default_deferrable``
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
+        default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
@@ -51,20 +51,22 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
 
     @abstractmethod
     def condition(self) -> Condition:
-        """Return the condition to wait for.
+        """Return the condition that this sensor waits for, from its rendered parameters.
 
         :raises ConfigError: if the value of a parameter is invalid
         """
 
     def execute(self, context: Context) -> Any:
-        """Wait for the condition."""
+        """Wait for the condition in the worker, or check it once and defer to the triggerer; return the observed
+        values.
+        """
         if not self.deferrable:
             return super().execute(context)
         found = self.poke(context)
         return found.xcom_value if found else self._wait()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Check the condition once."""
+        """Check the condition once, and return whether it is met, with the observed values for XCom."""
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             met, observed = self.condition().check(
                 ledger, self.pipeline_name, partial(self._pipeline_context, context, ledger)
@@ -73,7 +75,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         return PokeReturnValue(is_done=met, xcom_value={"pipeline": self.pipeline_name, **observed})
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # as Airflow calls it
-        """Return what the triggerer observed when the condition was met.
+        """Return the values that the triggerer observed when the condition was met.
 
         :param context: the task's context
         :param event: the trigger's event
@@ -84,9 +86,11 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         return {"pipeline": self.pipeline_name, **event["seen"]}
 
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
+        """Return the pipeline's setup, with which the condition reads the source."""
         return self.setup(context, ledger, self.resolve_pipeline(ledger))
 
     def _wait(self) -> None:
+        """Defer this task until the trigger finds the condition met."""
         from airflow_provider_ckpt.triggers.condition import CkptConditionTrigger
 
         with self.translate_errors():
@@ -101,7 +105,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
 
 
 def _as_text(observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a check has seen for the log, with positions as users see them."""
+    """Return the values that a check has observed for the log, with positions in the form that users see."""
     shown = dict(observed)
     if "checkpoint" in shown:
         shown["checkpoint"] = {name: position_text(position) for name, position in shown["checkpoint"].items()}

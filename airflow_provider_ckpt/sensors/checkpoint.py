@@ -46,7 +46,7 @@ class CkptCheckpointSensor(CkptSensor):
         self.partition = partition
 
     def condition(self) -> Condition:
-        """Return the condition to wait for."""
+        """Return the condition that the checkpoint of the given source partitions has reached its position."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         if isinstance(self.position, Mapping):
@@ -57,6 +57,10 @@ class CkptCheckpointSensor(CkptSensor):
 
 
 def _required_number(name: str, value: object) -> int:
+    """Return a parameter as a whole number.
+
+    :raises ConfigError: if the value is empty or not a whole number
+    """
     found = _templates.whole_number(name, value)
     if found is None:
         raise ConfigError(f"{name} is empty; it must be a whole number.")

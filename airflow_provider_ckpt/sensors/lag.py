@@ -55,7 +55,7 @@ class CkptLagSensor(CkptSensor):
         self.partition = partition
 
     def condition(self) -> Condition:
-        """Return the condition to wait for."""
+        """Return the condition that the lag is at least ``at_least``, or at most ``at_most``, positions."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         least = _templates.whole_number("at_least", self.at_least)

@@ -96,5 +96,5 @@ class CkptReplicationTaskGroup(TaskGroup):
 
 
 def _without_none(**arguments: Any) -> dict[str, Any]:
-    """Return the arguments that are not None; ``default_args`` apply to the others."""
+    """Return the keyword arguments whose value is not None; for the others, Airflow then uses ``default_args``."""
     return {name: value for name, value in arguments.items() if value is not None}

@@ -72,6 +72,7 @@ class CkptConditionTrigger(BaseTrigger):
             await asyncio.sleep(self.every)
 
     def _read(self, ledger: Ledger, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
+        """Check the condition; return whether it is met, and the observed values."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition
 
         return Condition.from_json(self.condition).check(ledger, self.pipeline, setup)

@@ -70,6 +70,7 @@ class CkptNextRoundTrigger(BaseTrigger):
             )
 
     async def _wait(self, moment: datetime) -> dict[str, Any]:
+        """Renew the lease until a time is reached, and return the event to fire with."""
         while True:
             try:
                 await asyncio.to_thread(self._renew)
@@ -86,10 +87,12 @@ class CkptNextRoundTrigger(BaseTrigger):
 
     def _renew(self) -> None:
         # The ledger is opened for each renewal, so that a wait of minutes keeps no connection open.
+        """Renew the lease in the ledger."""
         with open_ledger(self.ckpt_conn_id) as ledger:
             ledger.attach(self.pipeline, self.epoch, self.owner)
 
     def _cancel_and_release(self) -> None:
+        """Cancel the run's open attempts in the ledger, and release its lease."""
         with open_ledger(self.ckpt_conn_id) as ledger:
             lease = ledger.attach(self.pipeline, self.epoch, self.owner)
             ledger.cancel(lease, now=datetime.now(UTC))
@@ -97,4 +100,5 @@ class CkptNextRoundTrigger(BaseTrigger):
 
 
 def _seconds_until(moment: datetime) -> float:
+    """Return the seconds until a time; 0 if it is past."""
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())

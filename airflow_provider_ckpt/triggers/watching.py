@@ -25,7 +25,7 @@ def call_with_ledger(
     :param ckpt_conn_id: Airflow connection of the ledger
     :param pipeline: name of the pipeline
     :param declaration: declaration of the pipeline; None to use the one that its newest run stored
-    :param read: function to call with the ledger and with a function that returns what is needed to open the pipeline's
+    :param read: function to call with the ledger and with a function that returns the pipeline's setup, which opens the
         source
     :return: the result of ``read``
     :raises CkptError: if ledger or source cannot be reached, or the ledger does not know the pipeline

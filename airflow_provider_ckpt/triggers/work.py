@@ -47,16 +47,16 @@ class LagReading:
 
 @dataclass(slots=True)
 class FiringRule:
-    """Decide when to fire, from the lag at each check and the time passed in.
+    """Rule that decides when the trigger starts a run, from the pipeline's lag at each check.
 
-    Fires if at least ``at_least`` positions are new, or if there is any lag and ``longest_wait`` has passed since it
-    was first observed. After that it does not fire again until the run that it started has ended, or until
+    The trigger fires if at least ``at_least`` positions are new, or if there is any lag and ``longest_wait`` has passed
+    since lag was first observed. After that it does not fire again until the run that it started has ended, or until
     ``longest_wait`` has passed without such a run. The lag that a run leaves, such as held batches, is not new.
 
     :param at_least: number of new positions that is worth a run
-    :param longest_wait: seconds
+    :param longest_wait: longest time in seconds that any new record waits for a run
     :ivar lag_since: time at which the present lag was first observed, None without lag
-    :ivar lag_left: lag that the newest run left
+    :ivar lag_left: number of positions of lag that the newest run left
     :ivar fired_at: time of the last event, until its run has ended
     :ivar fired_epoch: epoch of the newest run at the last event
     """
@@ -69,7 +69,7 @@ class FiringRule:
     fired_epoch: int = 0
 
     def due(self, reading: LagReading, now: float) -> TriggerReason | None:
-        """Return the reason to fire now, or None.
+        """Return the reason to start a run now, or None; remember a firing for later calls.
 
         :param reading: the pipeline's state now
         :param now: time in seconds on a monotonic clock
@@ -141,7 +141,9 @@ class CkptWorkTrigger(BaseEventTrigger):
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the pipeline without end; a failed check is logged and tried again."""
+        """Check the pipeline's lag without end, and yield an event each time a run is due; log and repeat a failed
+        check.
+        """
         rule = FiringRule(self.at_least, self.longest_wait)
         loop = asyncio.get_running_loop()
         declaration = self.pipeline if isinstance(self.pipeline, dict) else None
@@ -160,6 +162,7 @@ class CkptWorkTrigger(BaseEventTrigger):
 
     @staticmethod
     def _read(ledger: Ledger, setup: Callable[[], PipelineContext]) -> LagReading:
+        """Return the pipeline's lag, from ledger and source, and the state of its newest run, from the ledger."""
         from airflow_provider_ckpt.replication.observe.lag import lag
         from airflow_provider_ckpt.replication.owner import is_held
 
@@ -172,4 +175,5 @@ class CkptWorkTrigger(BaseEventTrigger):
 
 
 def _to_seconds(span: timedelta | float) -> float:
+    """Return a timedelta or a number of seconds as seconds."""
     return span.total_seconds() if isinstance(span, timedelta) else float(span)
