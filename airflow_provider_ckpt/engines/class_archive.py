@@ -42,7 +42,7 @@ _PROCESS_TOKEN = secrets.token_hex(8)
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """Archive for one Java, Spark and class path, whether it exists or not.
+    """Class archive for one Java, Spark and class path; its file need not exist yet.
 
     :param directory: directory of the archives
     :param key: hash of Java, Spark and class path
@@ -58,8 +58,8 @@ class ClassArchive:
         :param directory: directory of the archives
         :param environment: environment of ``spark-submit``
         :param extra_class_path: value of the property :data:`CLASS_PATH`
-        :return: None if Java could not create one: this Java has no archive of its own classes, on which others build,
-            or the class path has a directory that is not empty, such as a Hadoop configuration
+        :return: None if Java could not create an archive: this Java has no archive of its own classes, on which others
+            build, or the class path has a directory that is not empty, such as a Hadoop configuration
         """
         java, spark = _java(environment), environment.get("SPARK_HOME")
         if java is None or not spark:
@@ -74,7 +74,10 @@ class ClassArchive:
         return cls(directory, hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:_DIGITS])
 
     def find(self) -> Path | None:
-        """Return the archive's file, None if there is none. A damaged file is removed, since it would crash Java."""
+        """Return the path of the archive's file; None if there is no file, or others may write to its directory.
+
+        A damaged file is removed, since it would crash Java.
+        """
         if not self._is_trusted():
             return None
         for path in self._files():
@@ -165,7 +168,7 @@ class ClassArchive:
             return False
 
     def _is_trusted(self) -> bool:
-        """Return whether nobody else may write to the directory: Java trusts the content of an archive."""
+        """Return whether no other user may write to the directory; Java does not check the content of an archive."""
         try:
             found = self.directory.stat()
         except OSError:
@@ -174,7 +177,9 @@ class ClassArchive:
 
 
 def _java(environment: Mapping[str, str]) -> Path | None:
-    """Return the home of the Java that Spark's scripts choose, None if there is none or it has no class archive."""
+    """Return the home of the Java that Spark's scripts choose; None if there is no Java, or it has no archive of its
+    classes.
+    """
     java_home = environment.get("JAVA_HOME")
     program = shutil.which(f"{java_home}/bin/java" if java_home else "java", path=environment.get("PATH"))
     java = Path(program).resolve().parents[1] if program else None
@@ -197,10 +202,12 @@ def _files_of(entry: str) -> list[Path]:
 
 
 def _version(file: Path) -> str:
+    """Return size and modification time of a file, as text."""
     found = file.stat()
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
 def _digest(path: Path) -> str:
+    """Return the first digits of the SHA-256 hash of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]

@@ -43,13 +43,13 @@ _PATIENCE_SECONDS = 3600.0
 
 
 def create_archive(class_path: str = "") -> Path | None:
-    """Create the archive, unless it exists or another process is creating it.
+    """Create the class archive for the runs of this environment, unless it exists or another process is creating it.
 
-    :param class_path: property ``spark.driver.extraClassPath`` of the runs that will use it
-    :return: the file; None if there is none yet
+    :param class_path: property ``spark.driver.extraClassPath`` of the runs that will use the archive
+    :return: the archive's file; None if no archive is possible, or another process is creating it
     :raises CkptError: if Spark does not start
     :raises RuntimeError: if Java wrote no archive
-    :raises TimeoutError: if other runs left no time for it
+    :raises TimeoutError: if runs of other processes were in progress all the time
     """
     found = spark_class_archive({**os.environ, **environment()}, class_path)
     if found is None:
@@ -67,9 +67,10 @@ def create_archive(class_path: str = "") -> Path | None:
 
 @contextmanager
 def _giving_way() -> Iterator[None]:
-    """Wait until no other run is in progress; in the block, stop this process's Spark while one is.
+    """Wait until no other run is in progress; inside the ``with`` block, pause this process's Spark while another run
+    is in progress.
 
-    :raises TimeoutError: if there is always one
+    :raises TimeoutError: if other runs are in progress all the time
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while others_run():
@@ -87,6 +88,7 @@ def _giving_way() -> Iterator[None]:
 
 
 def _give_way(done: threading.Event) -> None:
+    """Pause the processes that this process has started while another run is in progress, until ``done`` is set."""
     stopped = False
     while not done.wait(_LOOK_SECONDS) or stopped:
         wanted = others_run() and not done.is_set()
@@ -98,6 +100,7 @@ def _give_way(done: threading.Event) -> None:
 
 
 def _descendants(pid: int) -> Iterator[int]:
+    """Yield the pids of all processes that a process has started, directly or indirectly."""
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
@@ -106,11 +109,11 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _train(home: Path, archive: Path, class_path: str) -> None:
-    """Run a small pipeline that uses all that Spark SQL usually does in one.
+    """Run a small pipeline that loads the classes which pipelines usually need.
 
     :param home: directory for the run's files
     :param archive: file to which the JVM writes the archive
-    :param class_path: see :func:`create_archive`
+    :param class_path: property ``spark.driver.extraClassPath`` of the runs that will use the archive
     """
     os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
     os.environ["SPARK_SUBMIT_OPTS"] = (
@@ -155,7 +158,11 @@ def _no_connection(name: str) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Create the archive at low priority."""
+    """Create the archive at low CPU priority, and print its path.
+
+    :param arguments: arguments of the command line; by default those of this process
+    :return: exit status 0
+    """
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_ckpt.engines.class_archive_training", description=__doc__
     )

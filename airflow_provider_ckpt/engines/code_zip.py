@@ -20,7 +20,7 @@ class CodeZip:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of all names and contents."""
+        """SHA-256 hash of the names and contents of all modules."""
         digest = hashlib.sha256()
         for name, content in self._modules:
             digest.update(f"{name}\0{len(content)}\0".encode())
@@ -28,12 +28,13 @@ class CodeZip:
         return digest.hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write the zip; its bytes do not depend on time or place."""
+        """Write the zip file; its bytes depend on the modules only, not on the time or the machine."""
         with zipfile.ZipFile(path, "w") as file:
             for name, content in self._modules:
                 file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
     @cached_property
     def _modules(self) -> list[tuple[str, bytes]]:
+        """Return path in the zip and content of each module."""
         paths = [_PACKAGE / "__init__.py", *(path for part in _SUBPACKAGES for path in (_PACKAGE / part).rglob("*.py"))]
         return sorted((str(path.relative_to(_PACKAGE.parent)), path.read_bytes()) for path in paths)

@@ -56,7 +56,7 @@ class ConnectEngine:
         self.counts_deaths = True
 
     def start(self, job: Job) -> None:
-        """Start to open the session and return at once."""
+        """Begin to open the session in a thread, and return at once."""
         import pyspark.sql.connect.session  # noqa: F401  # now: two threads must not import it at once
 
         self._check_not_killed()
@@ -141,6 +141,7 @@ class ConnectEngine:
         return run_wave(_as_any(self._session), self._job, wave)
 
     def _wait(self, future: Future[T], check: Check) -> T:
+        """Wait for the result of a thread, and call ``check`` repeatedly meanwhile."""
         while not wait([future], _PAUSE).done:
             self._check_not_killed()
             check()
@@ -154,6 +155,7 @@ class ConnectEngine:
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
     def _cancel(self) -> None:
+        """Cancel the running wave, if there is one, and close the connection to the server."""
         working = self._wave_future is not None and not self._wave_future.done()
         try:
             if working and self._session is not None and self._job is not None:
@@ -165,6 +167,7 @@ class ConnectEngine:
         self.close()
 
     def _to_engine_error(self, error: Exception) -> EngineError:
+        """Return the error for a server that was lost or has failed."""
         from airflow_provider_ckpt.spark.sql import first_line
 
         what = "was lost" if is_lost(error) else "failed"
@@ -203,7 +206,7 @@ def _as_any(session: SparkSession) -> AnySession:
 
 
 def _in_thread(function: Callable[..., T], *arguments: object) -> Future[T]:
-    """Call a function in a daemon thread."""
+    """Call a function in a daemon thread, and return the future of its result."""
     future: Future[T] = Future()
 
     def call() -> None:

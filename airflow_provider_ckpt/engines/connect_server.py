@@ -34,7 +34,7 @@ class ConnectHook(SparkConnectHook):
     def get_connection(cls, conn_id: str) -> Any:
         """Return the Airflow connection.
 
-        :raises ConfigError: if it is not defined, or is of another type
+        :raises ConfigError: if the connection is not defined, or is of another type than ``spark_connect``
         """
         found = airflow_connection(conn_id)
         if found.conn_type != cls.conn_type:

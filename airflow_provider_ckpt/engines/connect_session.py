@@ -45,7 +45,7 @@ _CONF = {
 }
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _RETRIES, _LONGEST_MS = 5, 2_000
-"""About 5 s in total; by default Spark's client retries for ten minutes."""
+"""Number of retries, and longest pause in ms: about 5 s in total. By default Spark's client retries for ten minutes."""
 
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
 """Key of this process, used if Airflow has no Fernet key: other tasks and commands then have other sessions."""
@@ -80,9 +80,9 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
 
 
 def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
-    """Return the ids that the pipeline's session may have, the likeliest first; they cannot be guessed without the key.
+    """Yield the ids that the pipeline's session may have, the likeliest first; they cannot be guessed without the key.
 
-    Whoever knows a session's id may join it and run code with what it holds. So ids are made with a key, see
+    Anyone who knows a session's id may join the session and run code with its data. So ids are made with the key of
     :func:`session_key`.
 
     A server never reopens a session that it has closed, and it closes one that is idle for an hour. Then the day's next
@@ -97,7 +97,9 @@ def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
 
 
 def session_key() -> bytes:
-    """The key with which ids of sessions are made: Airflow's Fernet key, or one that only this process has."""
+    """Return the secret key from which session ids are made: Airflow's Fernet key, or one that only this process
+    has.
+    """
     from airflow.configuration import conf
 
     if key := str(conf.get("core", "fernet_key", fallback="")):

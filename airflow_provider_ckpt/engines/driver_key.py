@@ -1,4 +1,6 @@
-"""Key of the standing drivers that can serve a run: a digest of all that a running Spark cannot change."""
+"""Key of standing drivers: runs with the same key can share a Spark, since nothing differs that a running Spark cannot
+change.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ _NAMESPACES = ("mnt", "net", "pid")
 
 
 def driver_key(static: Mapping[str, str]) -> str:
-    """Return the key for this process's package, Python, Java, Spark and environment.
+    """Return a SHA-256 digest of this process's package, Python, Java, Spark and environment, and of Spark's
+    properties.
 
     :param static: Spark properties that only the start of Spark can set
     """
@@ -61,6 +64,7 @@ def _installed() -> list[str]:
 
 
 def _java(variables: Mapping[str, str]) -> str:
+    """Return path, size and modification time of the Java program that Spark uses, as text; empty without Java."""
     home = variables.get("JAVA_HOME")
     program = shutil.which(f"{home}/bin/java" if home else "java", path=variables.get("PATH"))
     return _version(os.path.realpath(program)) if program else ""
@@ -77,6 +81,7 @@ def _process() -> list[str]:
 
 
 def _version(path: str) -> str:
+    """Return path, size and modification time of a file or directory, as text."""
     try:
         found = Path(path).stat()
     except OSError:

@@ -20,7 +20,7 @@ _LONGEST = 400
 
 
 def explain(status: int | None, lines: Iterable[str], error: BaseException | None = None) -> str:
-    """Return an explanation of why Spark ended by itself.
+    """Return a phrase for an error message: the reason why Spark ended by itself, or could not be started.
 
     :param status: exit status of ``spark-submit``, negative for a signal; None if it was not started
     :param lines: last lines of its output, free of secrets
@@ -50,7 +50,7 @@ def _without_noise(lines: Iterable[str]) -> list[str]:
 
 
 def _describe_status(status: int) -> str:
-    """Return how a process ended.
+    """Return a phrase for the way in which a process ended, such as ``it was killed by SIGTERM``.
 
     If a signal killed a process that ``spark-submit`` runs, the status is above 128, as in a shell.
     """

@@ -61,7 +61,8 @@ _LOCAL = {
 
 
 class Launcher(SparkSubmitHook):
-    """Hook that runs ``spark-submit`` in client mode; without a Spark connection on a local master, and not on YARN.
+    """Hook that runs ``spark-submit`` in client mode; without a Spark connection, Spark runs on a local master, and not
+    on YARN.
 
     :param pipeline: its ``run`` part names the Spark connection and more properties
     :param directory: the run directory
@@ -124,14 +125,14 @@ class Launcher(SparkSubmitHook):
         self.prepare_next_start()
 
     def prepare_next_start(self) -> None:
-        """Have what shortens the start of a Spark like this one created in the background, if it does not exist."""
+        """Have the class archive for later starts of Spark created in the background, if it does not exist."""
         if self._warm_start:
             self._warm_start.prepare_next_start()
 
     def kill(self) -> bool:
         """Kill ``spark-submit``.
 
-        :return: whether it was there; it appears a moment after :meth:`launch`
+        :return: whether there was a process; it exists only a moment after :meth:`launch` was called
         """
         if self._submit_sp is None:
             return False
@@ -173,9 +174,12 @@ class Launcher(SparkSubmitHook):
 
 
 def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return more variables for a local master, unless the user has set them.
+    """Return environment variables that Spark needs on a local master, except those that the user has set.
 
     The worker's Python also executes, and Spark's temporary files are in the run directory, to be removed with it.
+
+    :param directory: the run directory
+    :param conf: Spark properties of the run
     """
     environment = {}
     if "PYSPARK_PYTHON" not in os.environ:
@@ -186,6 +190,7 @@ def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, st
 
 
 def _write_properties(path: Path, conf: dict[str, str]) -> None:
+    """Write Spark properties to a new file that only this user can read."""
     with private_files.create(path) as file:
         for name, value in conf.items():
             escaped = str(value).replace("\\", "\\\\").replace("\n", "\\n")

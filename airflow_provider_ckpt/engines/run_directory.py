@@ -1,8 +1,8 @@
 """Create a run's directory on this machine, and remove those that killed runs left behind.
 
 The name contains host, pid and start time of the process (as in ``replication/owner.py``). A lock that ends with the
-process shows that it is alive, too. It is needed where a pid does not: in containers with a common folder and host
-name.
+process shows that it is alive, too. The lock is needed where the pid cannot show that: in containers with a common
+folder and host name.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ def others_run() -> bool:
 
 
 def _is_of_another(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry of the temporary folder is the locked run directory of another process of this user."""
     found = _NAME.fullmatch(entry.name)
     if found is None or found["pid"] == str(os.getpid()):
         return False
@@ -84,6 +85,7 @@ def _is_of_another(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_left_behind(name: str) -> bool:
+    """Return whether the name of a directory is that of a run whose process no longer runs."""
     found = _NAME.fullmatch(name)
     return found is not None and is_dead(f"cli:{found['host']}:{found['pid']}:{found['started']}")
 

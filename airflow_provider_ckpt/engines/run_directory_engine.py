@@ -50,7 +50,7 @@ class RunDirectoryEngine(ABC):
         self.started = False
 
     def start(self, job: Job) -> None:
-        """Start the driver, or look for one, and return at once."""
+        """Write the job to a new run directory, begin to start or find a driver, and return at once."""
         self._check_not_killed()
         self.started = True
         try:
@@ -119,7 +119,10 @@ class RunDirectoryEngine(ABC):
 
     @abstractmethod
     def _launch(self, directory: RunDirectory) -> None:
-        """Start the driver in the background."""
+        """Start a driver, or find one, in the background.
+
+        :param directory: the run directory, which the driver is to serve
+        """
 
     @abstractmethod
     def _is_alive(self) -> bool:
@@ -127,19 +130,19 @@ class RunDirectoryEngine(ABC):
 
     @abstractmethod
     def _end_error(self) -> EngineError:
-        """Return the error that says why the driver has ended."""
+        """Return the error for a driver that has ended, with the reason."""
 
     @abstractmethod
     def revive(self) -> bool:
-        """See :class:`~.engine_protocol.Engine`."""
+        """Clean up after Spark was lost; return whether :meth:`start` may be called again."""
 
     @abstractmethod
     def kill(self) -> None:
-        """See :class:`~.engine_protocol.Engine`."""
+        """End the run's work in Spark immediately; may be called from any thread."""
 
     @abstractmethod
     def close(self) -> None:
-        """See :class:`~.engine_protocol.Engine`."""
+        """End the run in an orderly way."""
 
     @abstractmethod
     def _notify(self) -> None:
@@ -151,7 +154,11 @@ class RunDirectoryEngine(ABC):
 
 
 def _job_error(error: ErrorInfo, pipeline: str) -> CkptError:
-    """Return an error of the job itself, such as an expression that does not parse."""
+    """Return the exception for an error of the job itself, such as an expression that does not parse.
+
+    :param error: the error that the driver reported
+    :param pipeline: name of the pipeline
+    """
     known = (ConfigError, DslParseError, InvalidFilterError, InvalidTransformError)
     kind = next((kind for kind in known if kind.type is error.type), EngineError)
     return kind(error.message, pipeline=pipeline)

@@ -14,14 +14,14 @@ _NAME = "ckpt-spark"
 
 
 def open_runtime_directory(*, create: bool) -> tuple[Path, int]:
-    """Open the directory.
+    """Open the directory in which the standing drivers of this user have their directories.
 
     It is in ``XDG_RUNTIME_DIR`` if that is a directory of this user, else in the temporary folder.
 
-    :param create: create it if it does not exist
-    :return: its path and a file descriptor
-    :raises FileNotFoundError: if it does not exist
-    :raises OSError: if it cannot be opened, is a link, or could be used by another user
+    :param create: whether to create the directory if it does not exist
+    :return: the directory's path and a file descriptor
+    :raises FileNotFoundError: if the directory does not exist
+    :raises OSError: if the directory cannot be opened, is a link, or could be used by another user
     """
     path = _path()
     if create:

@@ -31,7 +31,7 @@ class SessionEngine:
         self.counts_deaths = False
 
     def start(self, job: Job) -> None:
-        """Store the job."""
+        """Store the job, with which waves are run later; the session is open already."""
         self._job = job
         self.started = True
 

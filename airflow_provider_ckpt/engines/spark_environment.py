@@ -11,7 +11,8 @@ from pathlib import Path
 def environment(binary: str = "spark-submit") -> dict[str, str]:
     """Return environment variables for ``spark-submit``.
 
-    The driver runs on the worker's Python. ``spark-submit`` and its Spark's jars are taken from beside that, if there.
+    The driver runs on the worker's Python. ``spark-submit`` and the jars of Spark are those that are installed beside
+    this Python, if there are any.
 
     :param binary: name of the program
     """

@@ -21,7 +21,7 @@ _CONTINUED = re.compile(r"at \S|\.\.\. \d+ more|Caused by: |[\w.$]{1,200}(?:Exce
 
 
 class SparkLog:
-    """Logger whose ``info`` takes the level from lines of ``spark-submit`` that have one.
+    """Logger that logs each line of ``spark-submit``'s output at the level that the line itself has.
 
     Lines of a stack trace get the level of the line before.
 
@@ -33,7 +33,7 @@ class SparkLog:
         self._level = logging.INFO
 
     def info(self, line: str, *arguments: Any) -> None:
-        """Log a line."""
+        """Log a line of Spark's output, at the level that the line has, or a message with arguments at level INFO."""
         if not arguments:
             self._level = level_of(line, self._level)
         self._log.log(logging.INFO if arguments else self._level, line, *arguments)
@@ -44,10 +44,10 @@ class SparkLog:
 
 
 def level_of(line: str, before: int = logging.INFO) -> int:
-    """Return the level of a line of Spark's output.
+    """Return the logging level of a line of Spark's output.
 
     :param line: the line, without surrounding spaces
-    :param before: level of the line before it
+    :param before: level of the line before it, for a line that continues a stack trace
     """
     found = _LINE.match(line)
     if found:

@@ -1,6 +1,7 @@
 """Find the standing drivers of this user, start one, ask them for their state, and stop them.
 
-Each driver has a directory in the runtime directory, whose name begins with its key: with its socket, and its output.
+A standing driver is a Spark application that stays on the machine between runs. Each driver has a directory in the
+runtime directory, with its socket and its output; the directory's name begins with the driver's key.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class DriverState:
     """State of one standing driver.
 
     :param key: the driver's key
-    :param told: its own answer; None if it does not answer in time
+    :param told: status that the driver reports itself; None if the driver does not answer in time
     """
 
     key: str
@@ -75,14 +76,15 @@ class StandingDrivers:
         os.close(self._descriptor)
 
     def connect(self, key: str) -> socket.socket | None:
-        """Return a connection to a driver that accepts runs; None if there is none of this key."""
+        """Return a connection to a driver of this key that accepts runs; None if there is no such driver."""
         found = (self._connect(f"{home}/{SOCKET}") for home in self._homes() if _key(home) == key)
         return next(filter(None, found), None)
 
     def connect_or_start(
         self, key: str, pipeline: Pipeline, *, idle: float, limit: int, stopped: threading.Event
     ) -> socket.socket:
-        """Return a connection to a driver of a key; start one if there is none, once however many ask for it.
+        """Return a connection to a driver of this key; start a driver if there is none, only once if several runs ask
+        for it.
 
         :param key: the key
         :param pipeline: the pipeline whose run needs the driver
@@ -179,9 +181,10 @@ class StandingDrivers:
         return connection
 
     def _make_room(self, limit: int) -> None:
-        """Remove what dead drivers left; if there are too many, stop the one that has waited longest for a run.
+        """Remove the directories of dead drivers; if ``limit`` drivers run, stop the one that has waited longest for a
+        run.
 
-        :raises EngineError: if all of them have runs
+        :raises EngineError: if all drivers have runs
         """
         living = self._living()
         for home in set(self._homes()) - set(living):
@@ -210,7 +213,9 @@ class StandingDrivers:
         return [home for home in homes if not _is_gone(self._owner(home)) or _is_locked(self._path / home / LOCK)]
 
     def _owner(self, home: str) -> str:
-        """Return the owner name of a driver's process; empty if the one that was to start it has died before."""
+        """Return the owner name of a driver's process; empty if the process that was to start the driver died
+        before.
+        """
         with suppress(OSError):
             return (self._path / home / _OWNER).read_text()
         return ""
@@ -253,6 +258,7 @@ class StandingDrivers:
         shutil.rmtree(self._path / home, ignore_errors=True)
 
     def _last_error(self, home: str) -> str:
+        """Return the last error in a driver's output; empty if there is none."""
         with suppress(OSError):
             lines = (self._path / home / LOG).read_text(errors="replace").splitlines()[-_LOG_LINES:]
             return exit_reason.last_error(lines) or ""
@@ -260,11 +266,15 @@ class StandingDrivers:
 
 
 def _is_gone(owner: str) -> bool:
-    """Return whether a driver's process has ended; one that ended at once has no start time in its name."""
+    """Return whether a driver's process has ended.
+
+    :param owner: the owner name of the process; without start time if the process ended at once
+    """
     return not owner or owner.endswith(":") or is_dead(owner)
 
 
 def _key(home: str) -> str:
+    """Return the driver's key, with which the name of its directory begins."""
     return home.partition("-")[0]
 
 

@@ -1,4 +1,4 @@
-"""Start a standing driver as a process that belongs to nobody: a task that ends, or is killed, does not end it."""
+"""Start a standing driver as a process that is independent of the task: the end of the task does not end the driver."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _OF_TASK = re.compile(r"_?AIRFLOW_CTX_.*|_AIRFLOW_.*")
 class StandingLauncher(Launcher):
     """Launcher of a standing driver.
 
-    :param pipeline: the pipeline whose run needs it
+    :param pipeline: the pipeline whose run needs the driver
     :param home: the driver's own directory
-    :param idle: seconds without runs after which it ends
+    :param idle: seconds without runs after which the driver ends
     """
 
     application = "standing.py"

@@ -93,6 +93,7 @@ class SubmitEngine(RunDirectoryEngine):
         log.info("Starting Spark for %s", self._pipeline.name)
 
     def _work(self) -> None:
+        """Run ``spark-submit`` to its end, and store its error."""
         assert self._launcher is not None
         assert self._protocol is not None
         try:

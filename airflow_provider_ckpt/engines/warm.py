@@ -1,7 +1,7 @@
 """``warm`` engine: runs of all pipelines of this user share a Spark that stays on this machine between them.
 
-The first run starts a standing driver (``spark/driver/standing.py``), later ones find it. It is never needed: a run
-that gets none, or loses it, starts a Spark of its own, as with the ``submit`` engine.
+The first run starts a standing driver (``spark/driver/standing.py``), later ones find it. A run that gets no standing
+driver, or loses it, starts a Spark of its own, as with the ``submit`` engine.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class WarmEngine:
 
     @property
     def started(self) -> bool:
-        """Whether :meth:`start` was called."""
+        """Return whether :meth:`start` was called."""
         return self._engine.started
 
     @property
     def counts_deaths(self) -> bool:
-        """Whether Spark is this run's own: another run's batch may have ended one that is shared."""
+        """Return whether Spark is this run's own; a shared Spark may have ended because of another run's batch."""
         return not self._is_standing
 
     def start(self, job: Job) -> None:
-        """Look for a driver and return at once."""
+        """Begin to look for a standing driver for the job, and return at once."""
         self._job = job
         self._engine.start(job)
 
@@ -83,7 +83,7 @@ class WarmEngine:
         return self._engine.ready(check)
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Run a wave."""
+        """Run a wave on the standing driver, or on this run's own Spark, and return the outcomes."""
         return self._engine.run(wave, check)
 
     def revive(self) -> bool:
@@ -113,6 +113,7 @@ class WarmEngine:
         return isinstance(self._engine, StandingEngine)
 
     def _go_cold(self) -> None:
+        """Leave the standing driver, and continue with an engine that starts a Spark for this run."""
         standing, self._engine = self._engine, SubmitEngine(self._pipeline, on_ready=self._on_ready)
         standing.close()
         if self._killed:  # between the two
@@ -122,7 +123,7 @@ class WarmEngine:
 class StandingEngine(RunDirectoryEngine):
     """Engine that runs waves on a standing driver; it finds one, or starts it.
 
-    :param pipeline: see :class:`WarmEngine`
+    :param pipeline: the pipeline; its properties decide which driver can serve it
     :param on_ready: called once the driver has accepted the run
     """
 
@@ -134,7 +135,7 @@ class StandingEngine(RunDirectoryEngine):
         self._error: Exception | None = None
 
     def revive(self) -> bool:
-        """Return False: whoever uses this engine goes on with another one."""
+        """Return False: :class:`WarmEngine` continues with another engine."""
         return False
 
     def kill(self) -> None:
@@ -151,7 +152,7 @@ class StandingEngine(RunDirectoryEngine):
         self._finding.start()
 
     def _find(self, directory: str) -> None:
-        """Get a driver that serves this run."""
+        """Connect to a driver that accepts this run, starting one if need be; store an error for the waiting thread."""
         try:
             with StandingDrivers(create=True) as drivers:
                 for _ in range(_TRIES):

@@ -1,7 +1,7 @@
-"""Give the start of a run's Spark a head start, if ``[ckpt] spark_head_start`` is on.
+"""Shorten the start of a run's Spark, if ``[ckpt] spark_head_start`` is on.
 
-It is a class archive for the JVM (``class_archive.py``) and, on a local master, a daemon that preloads modules for
-Python workers (``spark/driver/python_daemon.py``). Both are optional, and users' own settings take precedence.
+The means are a class archive for the JVM (``class_archive.py``) and, on a local master, a daemon that preloads modules
+for Python workers (``spark/driver/python_daemon.py``). Both are optional, and users' own settings take precedence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 class HeadStart:
-    """Head start of one run's Spark.
+    """Settings that shorten the start of one run's Spark.
 
     :param pipeline: the pipeline
     :param environment: environment of ``spark-submit``
@@ -44,32 +44,36 @@ class HeadStart:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Spark properties of the head start."""
+        """Spark properties that select the preloading daemon; empty if it cannot be used."""
         return python_daemon.properties(self._modules) if self._preloads else {}
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables of ``spark-submit`` for the head start; the driver's own Java options override them."""
+        """Environment variables of ``spark-submit`` that select the class archive; the driver's own Java options
+        override them.
+        """
         found = self._archive.find() if self._archive is not None else None
         if found is None:
             return {}
         return {_JVM: f'"-XX:SharedArchiveFile={found}" {_QUIET} {os.environ.get(_JVM, "")}'.rstrip()}
 
     def prepare_next_start(self) -> None:
-        """Have the archive created if it does not exist; for the end of a Spark without errors."""
+        """Have the class archive created in the background if it does not exist; called when Spark has ended without
+        errors.
+        """
         if self._archive is not None:
             self._archive.create_in_background(self._class_path)
 
 
 def enabled() -> bool:
-    """Return whether runs have a head start."""
+    """Return whether the option ``[ckpt] spark_head_start`` is on."""
     from airflow.configuration import conf
 
     return conf.getboolean("ckpt", "spark_head_start", fallback=True)
 
 
 def spark_class_archive(environment: Mapping[str, str], class_path: str) -> ClassArchive | None:
-    """Return the archive for Spark's JVM, None if there can be none.
+    """Return the class archive for Spark's JVM, whose file need not exist; None if no archive is possible.
 
     :param environment: environment of ``spark-submit``
     :param class_path: value of the property ``spark.driver.extraClassPath``

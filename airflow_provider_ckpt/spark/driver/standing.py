@@ -48,7 +48,7 @@ _REQUEST_SECONDS = 5.0
 """Seconds that a client may take to send its request."""
 
 _PATIENCE = 0.5
-"""Seconds after which a run's directory is looked at even if nobody rang."""
+"""Seconds after which the file of a run's waves is read again even if the client has sent no :data:`BELL`."""
 
 _CANCEL_PAUSE = 0.1
 _MAX_RUNS = 1000
@@ -63,9 +63,14 @@ _MAX_LOG = 10 << 20
 class ServedRun:
     """One run that the driver serves.
 
-    :param number: its number among all runs of this driver
-    :param slot: number of its scheduler pool, which no other current run has
-    :param connection: the connection to its client
+    :param number: the run's number among all runs of this driver
+    :param slot: number of the run's scheduler pool, which no other current run has
+    :param connection: the connection to the run's client
+    :ivar pipeline: name of the pipeline, once the job is read
+    :ivar epoch: epoch of the run, once the job is read
+    :ivar started: start of the run, in seconds of the monotonic clock
+    :ivar bell: set when there may be a wave, or the client is gone
+    :ivar left: whether the client is gone
     """
 
     number: int
@@ -79,7 +84,7 @@ class ServedRun:
 
     @property
     def group(self) -> str:
-        """Group of its Spark jobs."""
+        """Name of the group of this run's Spark jobs, by which they are cancelled."""
         return f"ckpt-run-{self.number}"
 
     def wait(self) -> bool:
@@ -98,7 +103,7 @@ class ServedRun:
 
 
 class StandingDriver:
-    """Spark for many runs, until nobody needs it any more.
+    """Spark application that serves many runs, until no run has needed it for a while.
 
     :param home: the driver's own directory
     :param spark: the first session; each run gets another one
@@ -146,7 +151,7 @@ class StandingDriver:
         return listener
 
     def _is_over(self) -> bool:
-        """Return whether the driver has no runs and gets no more; find out whether it should get more."""
+        """Begin to drain the driver if it is idle, worn out or unreachable; return whether it must end now."""
         self._shorten_log()
         stopped = self._is_spark_stopped()
         with self._lock:
@@ -176,7 +181,7 @@ class StandingDriver:
                 os.truncate(path, 0)
 
     def _answer(self, connection: socket.socket) -> None:
-        """Serve one connection."""
+        """Read the request of a client, and serve a run, stop the driver or send the status."""
         with connection:
             if not standing_protocol.is_same_user(connection):
                 return
@@ -194,12 +199,17 @@ class StandingDriver:
                 log.warning("A connection ended: %s", error)
 
     def _stop(self, *, at_once: bool) -> dict[str, Any]:
+        """Accept no more runs, and return the number of runs in progress as ``{"runs"}``.
+
+        :param at_once: whether the driver ends without waiting for these runs
+        """
         with self._lock:
             self._drain()
             self._ended = self._ended or at_once
             return {"runs": len(self._runs)}
 
     def _status(self) -> dict[str, Any]:
+        """Return the state of the driver and its runs, for ``airflow ckpt``."""
         from importlib.metadata import version
 
         with self._lock:
@@ -225,7 +235,9 @@ class StandingDriver:
         }
 
     def _serve_run(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        """Serve a run until its client closes the connection; cancel what still runs then."""
+        """Serve a run until its client closes the connection; then cancel the Spark jobs of the run that are still in
+        progress.
+        """
         run = self._accept(connection, float(request["idle"]))
         if run is None:
             return
@@ -250,7 +262,7 @@ class StandingDriver:
                 self._used = time.monotonic()
 
     def _accept(self, connection: socket.socket, idle: float) -> ServedRun | None:
-        """Register a run; return None if the driver accepts no more."""
+        """Register a run, and return it; return None if the driver accepts no more runs."""
         with self._lock:
             if self._draining:
                 return None
@@ -278,6 +290,7 @@ class StandingDriver:
                 run.connection.shutdown(socket.SHUT_RDWR)
 
     def _serve_job(self, side: DriverSide, job: Job) -> None:
+        """Execute a run's waves in a session that fits the job, or report that there can be no such session."""
         from airflow_provider_ckpt.core.errors import CkptError
         from airflow_provider_ckpt.spark.driver.serve import serve
 
@@ -311,10 +324,10 @@ def _start_spark() -> SparkSession:
 
 
 def main(home: str, idle: str) -> int:
-    """Stand by until nobody needs Spark any more.
+    """Serve runs until no run has needed Spark for a while, or the driver is stopped.
 
     :param home: the driver's own directory, which it removes at its end
-    :param idle: seconds without runs after which it ends
+    :param idle: seconds without runs after which the driver ends
     :return: exit status
     """
     die_with_parent()

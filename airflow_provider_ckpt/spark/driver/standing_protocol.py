@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 BELL = b"."
+"""Byte by which each side of a run's connection tells the other that a file in the run directory has a new line."""
 SOCKET = "socket"
 """Name of the socket in the driver's directory, as long as the driver accepts runs."""
 
 DRAINING = "socket.draining"
-"""Its name when the driver accepts no more runs and ends after those that it has."""
+"""Name of the socket once the driver accepts no more runs and ends after those that it has."""
 
 LOCK = "lock"
 """Name of a file in the driver's directory that is locked as long as the driver lives."""
@@ -55,14 +56,14 @@ def is_same_user(connection: socket.socket) -> bool:
 
 
 def send_line(connection: socket.socket, document: Mapping[str, Any]) -> None:
-    """Send a line of JSON."""
+    """Send a document to the other end as a line of JSON."""
     connection.sendall(json.dumps(document).encode() + b"\n")
 
 
 def read_line(connection: socket.socket) -> dict[str, Any]:
-    """Return the next line of JSON.
+    """Return the next line of JSON that the other end sends.
 
-    :raises ConnectionError: if the other end sends none
+    :raises ConnectionError: if the other end closes the connection, or sends too long a line
     """
     line = b""
     while not line.endswith(b"\n"):
@@ -75,5 +76,5 @@ def read_line(connection: socket.socket) -> dict[str, Any]:
 
 
 def directory_of(path: Path) -> int:
-    """Open a directory without following a link; return its file descriptor."""
+    """Open a directory, but not through a symbolic link, and return its file descriptor."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
