@@ -53,7 +53,7 @@ def recovery_dag(
     ckpt_conn_id: str = DEFAULT_CONNECTION,
     **kwargs: Any,
 ) -> DAG:
-    """Create a DAG with which users repair a pipeline: one triggers it with an action, another approves the action::
+    """Create a DAG to repair a pipeline: a user triggers the DAG with an action, which another user approves::
 
         preview → approve → carry_out → report
 

@@ -89,7 +89,7 @@ class ClassArchive:
         return None
 
     def create_in_background(self, extra_class_path: str = "") -> None:
-        """Start a process that creates the archive, and that continues when this one ends.
+        """Start a process that creates the archive, and that continues after the end of this process.
 
         Nothing is started if the archive exists, or its creation was tried within the last hour.
 

@@ -76,7 +76,7 @@ class ConnectEngine:
             raise self._to_engine_error(error) from error
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Run a wave in another thread, while this one calls ``check``."""
+        """Run a wave on the server and return its outcomes; call ``check`` repeatedly while the server works."""
         from pyspark.errors import PySparkException
 
         from airflow_provider_ckpt.spark.sql import first_line

@@ -51,7 +51,10 @@ def driver_key(static: Mapping[str, str]) -> str:
 
 
 def _code() -> Iterator[str]:
-    """Yield name and version of the files of this package, which may be installed in a way that lets them change."""
+    """Yield path, size and modification time of each Python file of this package.
+
+    An editable installation lets these files change.
+    """
     for folder, _, files in os.walk(_PACKAGE):
         yield from (_version(f"{folder}/{name}") for name in files if name.endswith(".py"))
 
@@ -71,7 +74,9 @@ def _java(variables: Mapping[str, str]) -> str:
 
 
 def _process() -> list[str]:
-    """Return what the kernel permits and shows this process: directory, user, groups, umask, view of the machine."""
+    """Return working directory, user, groups, umask and namespaces of this process, which a standing driver cannot
+    change.
+    """
     found = [str(Path.cwd())]
     with suppress(OSError):
         lines = Path("/proc/self/status").read_text().splitlines()

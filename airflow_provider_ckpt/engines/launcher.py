@@ -164,7 +164,11 @@ class Launcher(SparkSubmitHook):
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """Return the Spark connection; a missing one is an error and does not mean YARN."""
+        """Return the Spark connection of an id; other than in the provider's hook, a missing connection does not mean
+        YARN.
+
+        :raises ConfigError: if the connection is not defined
+        """
         return airflow_connection(conn_id)
 
     def _resolve_connection(self) -> dict[str, Any]:

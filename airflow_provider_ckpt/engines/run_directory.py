@@ -1,4 +1,4 @@
-"""Create a run's directory on this machine, and remove those that killed runs left behind.
+"""Create a run's directory on this machine, and remove directories that killed runs left behind.
 
 The name contains host, pid and start time of the process (as in ``replication/owner.py``). A lock that ends with the
 process shows that it is alive, too. The lock is needed where the pid cannot show that: in containers with a common

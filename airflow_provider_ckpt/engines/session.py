@@ -42,7 +42,7 @@ class SessionEngine:
         return EngineInfo(self._spark.sparkContext.defaultParallelism, check_transform(self._spark, self._taken))
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Run a wave in another thread, while this one calls ``check``."""
+        """Run a wave on the session and return its outcomes; call ``check`` repeatedly while Spark works."""
         from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 

@@ -117,10 +117,10 @@ class StandingDrivers:
         return [DriverState(_key(home), self._ask(home, {"status": True})) for home in self._living()]
 
     def stop(self, *, at_once: bool) -> list[DriverState]:
-        """Stop every driver; one that has runs ends after them.
+        """Ask every driver to end, and return the states that the drivers had before.
 
-        :param at_once: do not wait for runs; each of them starts a Spark of its own and continues
-        :return: the states before
+        :param at_once: whether drivers end without waiting for their runs; each run then starts a Spark of its own and
+            continues
         """
         before = []
         for home in self._living():
@@ -208,7 +208,9 @@ class StandingDrivers:
             return [entry.name for entry in sorted(found, key=lambda entry: -entry.stat().st_mtime)]
 
     def _living(self) -> list[str]:
-        """Return the directories of the drivers that run; a lock shows one of another container."""
+        """Return the names of the directories of drivers that run; a driver in another container is recognised by its
+        lock.
+        """
         homes = self._homes()
         return [home for home in homes if not _is_gone(self._owner(home)) or _is_locked(self._path / home / LOCK)]
 
@@ -231,7 +233,7 @@ class StandingDrivers:
         return None
 
     def _ask(self, home: str, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a driver's answer to a request; None if it gives none in time."""
+        """Send a request to a driver and return its answer; None if the driver does not answer in time."""
         connection = self._connect(f"{home}/{SOCKET}") or self._connect(f"{home}/{DRAINING}")
         if connection is None:
             return None

@@ -121,7 +121,7 @@ class WarmEngine:
 
 
 class StandingEngine(RunDirectoryEngine):
-    """Engine that runs waves on a standing driver; it finds one, or starts it.
+    """Engine that runs waves on a standing driver, which may be running already or is started.
 
     :param pipeline: the pipeline; its properties decide which driver can serve it
     :param on_ready: called once the driver has accepted the run

@@ -42,8 +42,8 @@ class CkptStepOperator(CkptOperator):
         self.after = tuple(after)
 
     def previous_state(self, context: Context) -> dict[str, Any]:
-        """Return the newest state of the run from the tasks before this one: that of the highest epoch, from the latest
-        task.
+        """Return the state with the highest epoch that the tasks before this one returned; of several, the latest
+        task's.
 
         The states have several epochs if tasks were cleared.
 

@@ -130,7 +130,8 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _together(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    """Return one digest of several declarations, in the form of ``declaration``; None if none can be read yet.
+    """Return one digest of several declarations, in the form of ``declaration``; None if no declaration can be read
+    yet.
 
     :param found: the declarations
     :param folder: folder from which relative paths start

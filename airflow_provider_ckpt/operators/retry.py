@@ -1,4 +1,6 @@
-"""The task group's ``retry`` task: run the later rounds, each when it is due, and then choose branches as ``route``."""
+"""The task group's ``retry`` task: run the later rounds, each at its time, and then choose branches as the task
+``route`` does.
+"""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class SlotStream:
         self._rest: pa.RecordBatch | None = None
 
     def of(self, slot: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one of the lane's slots; rows of earlier slots are skipped.
+        """Yield the rows of a slot of the lane; rows of earlier slots are skipped.
 
         :param slot: the slot's index in the lane, from 0
         :raises SourceError: if the rows are out of order or of another lane, since some would be lost then

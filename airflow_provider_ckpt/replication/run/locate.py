@@ -85,7 +85,8 @@ class TaskBuilder:
         return []
 
     def _is_blocked(self, key: BatchKey, refused_key: BatchKey) -> bool:
-        """Return whether a batch cannot be sent because the source refused another one, or is the refused batch.
+        """Return whether a batch is the refused batch, or has to wait for it in the same partition of a pinned
+        pipeline.
 
         :param key: the batch
         :param refused_key: the refused batch

@@ -1,4 +1,4 @@
-"""A run in progress: it holds the lease, plans, executes waves and settles; ``acquire.py`` starts one."""
+"""A run in progress, which holds the lease, plans, executes waves and settles; ``acquire.py`` starts a run."""
 
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def killed_with_caller(command: Sequence[str]) -> list[str]:
-    """Return a command that runs another one and is killed when the thread of this process that starts it ends."""
+    """Return a command that runs ``command``, and is killed when the thread of this process that started it ends.
+
+    :param command: program and arguments
+    """
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 

@@ -151,7 +151,7 @@ class StandingDriver:
         return listener
 
     def _is_over(self) -> bool:
-        """Begin to drain the driver if it is idle, worn out or unreachable; return whether it must end now."""
+        """Begin to drain an idle, worn out or unreachable driver; return whether the driver must end now."""
         self._shorten_log()
         stopped = self._is_spark_stopped()
         with self._lock:
@@ -290,7 +290,9 @@ class StandingDriver:
                 run.connection.shutdown(socket.SHUT_RDWR)
 
     def _serve_job(self, side: DriverSide, job: Job) -> None:
-        """Execute a run's waves in a session that fits the job, or report that there can be no such session."""
+        """Execute a run's waves in a session with the job's properties; report an error if such a session cannot be
+        created.
+        """
         from airflow_provider_ckpt.core.errors import CkptError
         from airflow_provider_ckpt.spark.driver.serve import serve
 

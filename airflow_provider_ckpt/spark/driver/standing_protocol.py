@@ -1,4 +1,4 @@
-"""Protocol of the Unix socket between a standing driver and those who use it.
+"""Protocol of the Unix socket between a standing driver and its clients: runs, and commands that ask for its status.
 
 A client sends one line of JSON, the request: ``run`` (serve a run directory), ``status`` or ``stop``. The last two get
 one line of JSON. The connection of a run stays open as long as the run: the driver sends :data:`BELL` when it accepts
@@ -35,10 +35,10 @@ _CHUNK = 1 << 16
 
 
 def short_path(directory: int, name: str) -> str:
-    """Return a path of a file below an open directory that fits into a socket's address, however long the real one is.
+    """Return a short path of a file in an open directory, since a socket's address has room for about 100 bytes only.
 
     :param directory: file descriptor of the directory
-    :param name: path relative to it
+    :param name: path relative to the directory
     """
     return f"/proc/self/fd/{directory}/{name}"
 
