@@ -32,9 +32,7 @@ DatasetName = tuple[str, str]
 
 @define
 class CkptRunFacet(RunFacet):
-    """Run facet ``ckpt`` for OpenLineage: numbers of records that this task read, by outcome, of retries and of
-    failures.
-    """
+    """Run facet ``ckpt`` for OpenLineage: numbers of this task's records by outcome, of retries and of failures."""
 
     pipeline: str
     read: int
@@ -77,8 +75,7 @@ def lineage_of(
 
 
 def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str], Connection]) -> DatasetName:
-    """Return namespace and name of a source's or sink's dataset by OpenLineage's naming rules, without login or
-    password.
+    """Return namespace and name of a dataset by OpenLineage's naming rules, without login or password.
 
     An Iceberg table is named by its catalog, since only the catalog knows its location.
 
@@ -102,9 +99,7 @@ def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str],
 
 
 def _jdbc_dataset_name(url: str, table: str) -> DatasetName:
-    """Return namespace and name of a JDBC table as the database's own OpenLineage integration forms them, from
-    the URL.
-    """
+    """Return namespace and name of a JDBC table, from the URL, as the database's own OpenLineage integration does."""
     kind, _, address = re.split(r"[;?(,]|[:/&]?[\w.$-]+=", url.removeprefix("jdbc:"))[0].partition(":")
     address = address.rpartition("@")[2]  # Oracle's URL has the login before it, as user/password
     host, _, database = address.rpartition("//")[2].partition("/")

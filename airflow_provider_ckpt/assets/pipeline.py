@@ -83,9 +83,7 @@ def event_extra(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _positions_after(extra: dict[str, Any] | None) -> Any:
-    """Return the generation and the positions that a run reached, from the ``extra`` of its event; None without an
-    event.
-    """
+    """Return the generation and the positions that a run reached, from its event's ``extra``; None without an event."""
     if extra is None:
         return None
     checkpoint = extra.get("checkpoint") or {}

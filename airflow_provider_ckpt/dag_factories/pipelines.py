@@ -114,8 +114,7 @@ def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Contai
 
 
 def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
-    """Create the DAG that takes the place of an invalid file's DAG, with that file's id and schedule if they can be
-    read.
+    """Create the DAG that takes the place of an invalid file's DAG, with its id and schedule if they can be read.
 
     :param file: the invalid file
     :param error: its error message

@@ -177,7 +177,7 @@ class ClassArchive:
 
 
 def _java(environment: Mapping[str, str]) -> Path | None:
-    """Return the home of the Java that Spark's scripts choose; None if there is no Java, or it has no archive of its
+    """Return the home of the Java that Spark's scripts choose; None without Java, or if it has no archive of its
     classes.
     """
     java_home = environment.get("JAVA_HOME")

@@ -97,9 +97,7 @@ def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
 
 
 def session_key() -> bytes:
-    """Return the secret key from which session ids are made: Airflow's Fernet key, or one that only this process
-    has.
-    """
+    """Return the key from which session ids are made: Airflow's Fernet key, or one that only this process has."""
     from airflow.configuration import conf
 
     if key := str(conf.get("core", "fernet_key", fallback="")):

@@ -31,8 +31,7 @@ _NAMESPACES = ("mnt", "net", "pid")
 
 
 def driver_key(static: Mapping[str, str]) -> str:
-    """Return a SHA-256 digest of this process's package, Python, Java, Spark and environment, and of Spark's
-    properties.
+    """Return a digest of this process's package, Python, Java, Spark and environment, and of Spark's properties.
 
     :param static: Spark properties that only the start of Spark can set
     """
@@ -74,8 +73,8 @@ def _java(variables: Mapping[str, str]) -> str:
 
 
 def _process() -> list[str]:
-    """Return working directory, user, groups, umask and namespaces of this process, which a standing driver cannot
-    change.
+    """Return working directory, user, groups, umask and namespaces of this process; no standing driver can change
+    them.
     """
     found = [str(Path.cwd())]
     with suppress(OSError):

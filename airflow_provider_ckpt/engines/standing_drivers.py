@@ -181,8 +181,7 @@ class StandingDrivers:
         return connection
 
     def _make_room(self, limit: int) -> None:
-        """Remove the directories of dead drivers; if ``limit`` drivers run, stop the one that has waited longest for a
-        run.
+        """Remove dead drivers' directories; if ``limit`` drivers run, stop the one that has waited longest for a run.
 
         :raises EngineError: if all drivers have runs
         """
@@ -208,16 +207,12 @@ class StandingDrivers:
             return [entry.name for entry in sorted(found, key=lambda entry: -entry.stat().st_mtime)]
 
     def _living(self) -> list[str]:
-        """Return the names of the directories of drivers that run; a driver in another container is recognised by its
-        lock.
-        """
+        """Return the directory names of drivers that run; a driver in another container is recognised by its lock."""
         homes = self._homes()
         return [home for home in homes if not _is_gone(self._owner(home)) or _is_locked(self._path / home / LOCK)]
 
     def _owner(self, home: str) -> str:
-        """Return the owner name of a driver's process; empty if the process that was to start the driver died
-        before.
-        """
+        """Return the owner name of a driver's process; empty if its starter died before the driver had a process."""
         with suppress(OSError):
             return (self._path / home / _OWNER).read_text()
         return ""

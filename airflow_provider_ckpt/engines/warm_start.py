@@ -58,7 +58,7 @@ class HeadStart:
         return {_JVM: f'"-XX:SharedArchiveFile={found}" {_QUIET} {os.environ.get(_JVM, "")}'.rstrip()}
 
     def prepare_next_start(self) -> None:
-        """Have the class archive created in the background if it does not exist; called when Spark has ended without
+        """Have the class archive created in the background if it does not exist, when Spark has ended without
         errors.
         """
         if self._archive is not None:

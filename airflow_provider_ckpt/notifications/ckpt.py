@@ -145,8 +145,7 @@ def _error_text(error: Mapping[str, Any] | None) -> str:
 
 
 def _dead_letter_location(status: Mapping[str, Any]) -> str | None:
-    """Return a phrase for the place of the dead letters, by the declaration that the newest run stored; None if
-    unknown.
+    """Return a phrase for the place of the dead letters, by the newest run's declaration; None if unknown.
 
     :param status: the ledger's ``status`` of the pipeline
     """

@@ -30,9 +30,7 @@ _WARNINGS: Mapping[ActionKind, str] = {
 
 
 def escape(text: object) -> str:
-    """Return a text as one line of Markdown that is shown literally: special characters escaped, control characters as
-    spaces.
-    """
+    """Return a text as one line of Markdown that is shown literally; control characters become spaces."""
     line = "".join(char if char.isprintable() else " " for char in str(text))
     return _SPECIAL_CHARACTERS.sub(r"\\\1", line)
 

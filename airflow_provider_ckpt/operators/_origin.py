@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
 
 def proposal_origin(context: Context, task_id: str) -> str:
-    """Return the text that identifies the task which made a proposal: ``dag/run/task``, with ``[index]`` if it is
-    mapped.
+    """Return the text that identifies the task of a proposal: ``dag/run/task``, with ``[index]`` if it is mapped.
 
     :param context: context of any task of the same run
     :param task_id: id of the task that proposes

@@ -213,9 +213,7 @@ class CkptOperator(BaseOperator):
         return PipelineContext(pipeline, ledger, resolve_connection, owner, hold, self._meter)
 
     def _lease_scope(self, map_index: int | None) -> str:
-        """Return the id of this task, or of its group if the group's tasks share a lease, with the index of a mapped
-        task.
-        """
+        """Return the id of this task, or of its group if the tasks share a lease, with the index of a mapped task."""
         name = self.task_id.rpartition(".")[0] if self.shares_lease else self.task_id
         return name if map_index in (None, -1) else f"{name}[{map_index}]"
 

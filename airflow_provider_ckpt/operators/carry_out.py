@@ -60,8 +60,7 @@ class CkptCarryOutOperator(CkptActionOperator):
         return super().execute(context)
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Load the approved proposal from the ledger, carry out its action as the approver, and return the result
-        document.
+        """Load the approved proposal from the ledger, carry out its action as its approver, and return the result.
 
         :param context: ledger, pipeline, actor and reason
         """

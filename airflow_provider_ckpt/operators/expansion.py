@@ -40,8 +40,7 @@ class CkptPartial(OperatorPartial):
         return _covered(super().expand(**mapped_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
-        """Create a mapped operator as Airflow's ``expand_kwargs`` does, which also stores the digest of its
-        declarations.
+        """Create a mapped operator as Airflow's ``expand_kwargs`` does, which stores the digest of its declarations.
 
         :param kwargs: list of the arguments of each mapped task, or another task's result
         :param strict: whether an argument that ``partial`` has set may not be given again
@@ -99,9 +98,7 @@ def _covered(operator: MappedOperator) -> MappedOperator:
 
 
 def _covered_result(result: XComArg) -> XComArg:
-    """Have Airflow store the digest of all declarations with the operator of a mapped task, and return the task's
-    result.
-    """
+    """Have Airflow store the digest of all declarations with a mapped task's operator, and return the task's result."""
     _covered(cast("MappedOperator", result.operator))  # type: ignore[attr-defined]
     return result
 
@@ -115,8 +112,7 @@ def _declare(operator: MappedOperator) -> None:
 
 
 def _values(expanded: object, key: str) -> Iterable[object]:
-    """Return the values of one argument over which a task or group expands, as far as they are known without running a
-    task.
+    """Return the values of one argument over which a task or group expands, if they are known before tasks run.
 
     :param expanded: argument of Airflow's ``expand`` (lists by name) or ``expand_kwargs`` (list of dicts)
     :param key: name of the argument
@@ -130,8 +126,7 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _together(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    """Return one digest of several declarations, in the form of ``declaration``; None if no declaration can be read
-    yet.
+    """Return one digest of several declarations, in the form of ``declaration``; None if none is readable yet.
 
     :param found: the declarations
     :param folder: folder from which relative paths start

@@ -28,8 +28,7 @@ _STORE_BY_SINK_TYPE = {"kafka": DeadLetterDestination.KAFKA, "postgres": DeadLet
 
 
 class CkptDeadLettersOperator(CkptStepOperator):
-    """Log and return the number of records that became dead letters, by error type, and the place where they are
-    stored.
+    """Log and return the number of records that became dead letters, by error type, and the place of the dead letters.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
@@ -38,9 +37,7 @@ class CkptDeadLettersOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"dead_lettered", "errors", "where"}``: number of records, numbers by error type, place of the dead
-        letters.
-        """
+        """Return ``{"dead_lettered", "errors", "where"}``: number of records, numbers by error type, place."""
         summary = self.previous_state(context)["summary"]
         pipeline = self.load_pipeline()
         with self.translate_errors():

@@ -23,9 +23,7 @@ class CkptPlanOperator(CkptOperator):
     shares_lease = True
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Acquire the lease, reconcile and plan batches; return the state of the run as ``{"epoch", "planned",
-        "summary"}``.
-        """
+        """Acquire the lease, reconcile and plan batches; return the state of the run."""
         from airflow_provider_ckpt.replication.run.acquire import acquire
 
         with self.setup_run(context) as setup, acquire(setup) as run:

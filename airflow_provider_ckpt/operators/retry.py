@@ -68,8 +68,8 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._run_rounds(context, before)
 
     def _run_rounds(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
-        """Run the rounds that are due; then defer until the next one, or choose the next tasks and return the state of
-        the run.
+        """Run the rounds that are due; then defer until the next one, or choose the next tasks and return the run's
+        state.
         """
         due: datetime | None = None
         with self.continue_run(context, state) as (setup, run):

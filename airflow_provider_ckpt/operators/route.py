@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 
 class CkptRouteOperator(CkptBranchOperator):
-    """Choose among the tasks ``retry``, ``dead_letters``, ``hold`` and ``done`` by the run's outcome, and skip the
-    others.
+    """Choose among the tasks ``retry``, ``dead_letters``, ``hold`` and ``done`` by the run's outcome; skip the others.
 
     Releases the lease, unless ``retry`` is chosen, which then continues with it.
 

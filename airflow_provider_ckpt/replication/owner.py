@@ -27,9 +27,7 @@ def dag_run_of(owner: str | None) -> tuple[str, str] | None:
 
 
 def task_of(owner: str | None) -> tuple[str, int] | None:
-    """Return the task or group id in an owner name and the map index (-1 without one); None if the owner is not a
-    task.
-    """
+    """Return task or group id of an owner name, and map index (-1 without one); None if the owner is not a task."""
     parts = _parts(owner)
     if parts is None:
         return None
@@ -76,9 +74,7 @@ def is_held(lease: Mapping[str, Any]) -> bool:
 
 
 def _started(pid: int) -> str:
-    """Return the start of a process in clock ticks since boot, as text; empty if there is no such process, or no
-    ``/proc``.
-    """
+    """Return the start of a process in clock ticks since boot, as text; empty without such a process or ``/proc``."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -57,7 +57,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         """
 
     def execute(self, context: Context) -> Any:
-        """Wait for the condition in the worker, or check it once and defer to the triggerer; return the observed
+        """Wait for the condition in the worker, or check once and defer to the triggerer; return the observed
         values.
         """
         if not self.deferrable:

@@ -66,9 +66,7 @@ class PreparedWaves:
         return waves.run_wave(self.spark, job, wave, collect)
 
     def _collect(self, job: Job, wave: Wave, directory: Path, *, fast_path: bool) -> Sequence[Row]:
-        """Execute a wave's lanes by a prepared plan, and return one row for each batch; a file passes the wave to the
-        lanes.
-        """
+        """Execute a wave's lanes by a prepared plan, which get the wave from a file; return one row for each batch."""
         shape = (len(wave.lanes), fast_path)
         if shape not in self._frames:
             self._frames[shape] = waves.wave_frame(self.spark, job, len(wave.lanes), _work_of_task, fast_path=fast_path)

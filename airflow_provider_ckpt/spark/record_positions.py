@@ -34,9 +34,7 @@ class RecordPositions:
         return int(self._positions[number])
 
     def position_and_index(self, number: int) -> tuple[int, int]:
-        """Return the position of the record with this number, and its index, from 0, among the records of that
-        position.
-        """
+        """Return the position of the record with this number, and its index among the records of that position."""
         position = self.position(number)
         return position, number - int(self._positions.searchsorted(position))
 

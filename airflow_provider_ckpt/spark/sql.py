@@ -17,9 +17,7 @@ _FUNCTIONS_WITHOUT_PARENTHESES = frozenset(
 
 
 def cannot_raise(expression: str) -> bool:
-    """Return whether a SQL expression is just a column name, or a function of :data:`NEVER_RAISING` applied to a
-    column.
-    """
+    """Return whether a SQL expression is just a column name, or a :data:`NEVER_RAISING` function of a column."""
     found = _SAFE.fullmatch(expression)
     return found is not None and (found[1] or found[2]).lower() not in _FUNCTIONS_WITHOUT_PARENTHESES
 

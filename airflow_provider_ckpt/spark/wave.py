@@ -72,8 +72,7 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector =
 
 
 def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, *, fast_path: bool) -> list[Outcome]:
-    """Run all lanes; then evaluate deferred batches on the driver and run them again; return one outcome for each
-    batch.
+    """Run all lanes; evaluate deferred batches on the driver and run them again; return an outcome for each batch.
 
     :param spark: the session
     :param job: the run

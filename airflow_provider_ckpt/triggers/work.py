@@ -141,9 +141,7 @@ class CkptWorkTrigger(BaseEventTrigger):
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the pipeline's lag without end, and yield an event each time a run is due; log and repeat a failed
-        check.
-        """
+        """Check the pipeline's lag without end, and yield an event when a run is due; log and repeat a failed check."""
         rule = FiringRule(self.at_least, self.longest_wait)
         loop = asyncio.get_running_loop()
         declaration = self.pipeline if isinstance(self.pipeline, dict) else None

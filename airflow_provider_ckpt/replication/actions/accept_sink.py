@@ -104,8 +104,7 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
 
 
 def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
-    """Return the action after which the next run may deliver to another sink, the one that it declares; nothing is
-    changed.
+    """Return the action after which the next run may deliver to another sink that it declares; nothing is changed.
 
     :param setup: setup with the previous sink
     :param unreachable: whether the previous sink can no longer be read to find out what it has received
@@ -178,9 +177,7 @@ def apply_sink_change(
 
 
 def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
-    """Compare the sink with the ledger, and return the lost receipts and rows, which later audits do not report any
-    more.
-    """
+    """Compare the sink with the ledger, and return the lost receipts and rows, which later audits do not report."""
     recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     receipts = read_receipts(sink, {})[0]
     rows = sink.target_rows(exact=True) if setup.pipeline.sink.mode == "append" else None
@@ -190,9 +187,7 @@ def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
 
 
 def _left_behind(setup: PipelineContext) -> AcceptedSink:
-    """Return all receipts that the ledger knows, as losses that an audit of the new sink does not report after a
-    move.
-    """
+    """Return all receipts that the ledger knows, as losses that an audit of the new sink does not report."""
     recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return AcceptedSink(find_lost_receipts(recorded.passed, recorded.batches.values(), ()))
 

@@ -95,9 +95,7 @@ def apply_behind_fence(context: ActionContext, action: Action) -> dict[str, Any]
 
 
 def force_stop(context: ActionContext) -> dict[str, Any]:
-    """Take the lease from the run that holds it, fence the sink, and abandon what is in flight; return the result
-    document.
-    """
+    """Take the lease from its run, fence the sink, and abandon what is in flight; return the result document."""
     action = Action(ActionKind.FORCE_STOP)
     if context.dry_run:
         return apply_in_ledger(context, action) | {"waits_for": None}
@@ -179,8 +177,7 @@ def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, An
 def act_on_dead_letters(
     context: ActionContext, kind: ActionKind, selection: Selection, query: str | None
 ) -> dict[str, Any]:
-    """Replay or discard the parked dead letters of a selection; return the result document, with their number as
-    ``records``.
+    """Replay or discard the parked dead letters of a selection; return the result with their number.
 
     :param context: the action's context
     :param kind: replay or discard
@@ -273,9 +270,7 @@ def result_document(context: ActionContext, result: ActionResult) -> dict[str, A
 
 
 def _taken_back(result: ActionResult) -> str | None:
-    """Return a remark that names replays cancelled by the action because their records are read again; None without
-    any.
-    """
+    """Return a remark that names replays cancelled because their records are read again; None without any."""
     if not result.action.taken_back:
         return None
     names = ", ".join(result.action.taken_back)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 def load_index(setup: PipelineContext) -> DeadLetterIndex:
-    """Return the ledger's index of dead letters; error types that the ledger does not know are first read from the
-    sink.
+    """Return the ledger's index of dead letters; read unknown error types from the sink first.
 
     :raises SinkError: if error types are missing and the sink cannot be read
     """
@@ -84,8 +83,7 @@ def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
 
 
 def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:
-    """Return the action that replays or discards the parked dead letters of a selection; there may be no such dead
-    letters.
+    """Return the action that replays or discards the parked dead letters of a selection, which may be empty.
 
     For an upsert sink, a replay begins with the newest dead letter: of two parked versions of a row, the newer one then
     finds the key absent.

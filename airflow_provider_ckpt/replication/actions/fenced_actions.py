@@ -120,8 +120,7 @@ class Unaccounted:
 
 
 def find_unaccounted(setup: PipelineContext) -> Unaccounted:
-    """Compare receipts with the source, and return the ranges above the low watermark with records that were not
-    delivered.
+    """Compare receipts with the source, and return ranges above the low watermark with undelivered records.
 
     Nothing is changed. Receipts younger than ``recovery.settle_lag`` are compared only while the source raises an
     alarm.

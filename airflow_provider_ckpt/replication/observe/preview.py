@@ -156,8 +156,7 @@ def _preview_document(setup: PipelineContext, opened: OpenConnectors) -> dict[st
 def _with_new_partitions(
     setup: PipelineContext, source: Source, stored: Mapping[str, PartitionRecord]
 ) -> tuple[dict[str, PartitionRecord], list[SourceFile]]:
-    """Return the ledger's partitions and source files, and also the partitions and files that a run starting now would
-    add.
+    """Return the ledger's partitions and source files, with the partitions and files that a run would add.
 
     :param setup: the pipeline's setup
     :param source: the pipeline's source

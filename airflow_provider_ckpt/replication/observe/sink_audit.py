@@ -94,8 +94,7 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
 
 
 def _changed_sink(setup: PipelineContext, sink: Sink) -> list[Difference]:
-    """Compare the sink's fence, target and location with those that the ledger stored, and return the difference, if
-    any.
+    """Compare the sink's fence, target and location with the ledger's, and return the difference, if any.
 
     Missing receipts are left out, since :func:`audit_sink` reports them one by one.
     """

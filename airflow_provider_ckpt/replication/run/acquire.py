@@ -89,9 +89,7 @@ def attach(setup: PipelineContext, epoch: int) -> Run:
 
 
 def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: bool) -> Lease:
-    """Check source and sink, refuse a sink with another ledger's receipts, and take the lease with an epoch above the
-    fence.
-    """
+    """Check source and sink, refuse another ledger's receipts, and take the lease with an epoch above the fence."""
     opened.check()
     claims = opened.sink.claims()
     other_ledgers = sorted(claims.ledgers - {setup.sink_id})

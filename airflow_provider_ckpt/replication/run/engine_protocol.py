@@ -50,8 +50,8 @@ class Engine(Protocol):
 
     @property
     def counts_deaths(self) -> bool:
-        """Return whether the loss of Spark counts as a failure of a batch that ran alone; False if other runs share
-        this Spark.
+        """Return whether losing Spark counts as a failure of a batch that ran alone; False if other runs share
+        Spark.
         """
 
     def start(self, job: Job) -> None:

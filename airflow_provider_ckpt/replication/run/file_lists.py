@@ -100,8 +100,7 @@ def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
 
 
 def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
-    """Return the first difference between the source files in the ledger and those in the sink's lists; empty without
-    one.
+    """Return the first difference between source files in the ledger and in the sink's lists; empty without any.
 
     If an older version wrote to the sink, only the files that the sink lists are compared.
     """
@@ -121,9 +120,7 @@ def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
 
 
 def _refuse_unlisted(run: Run) -> None:
-    """Raise an error if the sink has any receipt of source files, since neither the ledger nor the sink lists the
-    files.
-    """
+    """Raise an error if the sink has any receipt of source files, which neither ledger nor sink lists."""
     receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.is_replay), None)
     if receipt is not None:
         raise SourceError(

@@ -28,8 +28,7 @@ _RangeKey = tuple[int, str, int, int]
 
 
 class Receipts:
-    """Positions of delivered records in a pipeline's receipts, to compare with the records that its source contains
-    now.
+    """Positions in a pipeline's receipts, to compare with the records that the source contains now.
 
     Source and sink are read at the first use.
 
@@ -55,8 +54,7 @@ class Receipts:
         }
 
     def shown(self, partition: str, readings: Sequence[RangeReading]) -> Sequence[UnreadRecords | None] | None:
-        """Return the records of each range that the source shows now and that were not read; None for a range without
-        any.
+        """Return the records of each range that the source shows and that were not read; None for a range without any.
 
         This is the argument ``shown`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
 

@@ -34,8 +34,7 @@ class TaskBuilder:
         self.refused: dict[BatchKey, SourceError] = {}
 
     def tasks(self, chosen: Sequence[Batch]) -> list[BatchTask]:
-        """Return the tasks of batches whose next attempt is about to begin, without batches that the source cannot
-        read.
+        """Return the tasks of batches whose next attempt begins, without batches that the source cannot read.
 
         :param chosen: the batches
         :raises CkptError: if the source as a whole cannot be reached
@@ -68,9 +67,7 @@ class TaskBuilder:
             raise error
 
     def _locate(self, tasks: Sequence[BatchTask]) -> Sequence[BatchTask]:
-        """Return the tasks with the details that the source's reader needs, without batches that the source cannot
-        read.
-        """
+        """Return the tasks with the details that readers need, without batches that the source cannot read."""
         files = self._run.ledger.files(self._run.pipeline.name, [task.range for task in tasks])
         while tasks:
             try:
@@ -85,8 +82,7 @@ class TaskBuilder:
         return []
 
     def _is_blocked(self, key: BatchKey, refused_key: BatchKey) -> bool:
-        """Return whether a batch is the refused batch, or has to wait for it in the same partition of a pinned
-        pipeline.
+        """Return whether a batch is the refused batch, or waits for it in the same partition of a pinned pipeline.
 
         :param key: the batch
         :param refused_key: the refused batch

@@ -67,9 +67,7 @@ class RunMetrics:
         self._meter.count(Metric.RETRIES, sum(isinstance(decision, RetryBatch) for decision in decisions))
 
     def failed(self, commits: int) -> None:
-        """Add to the counter of failed commits: batches not committed to the sink, settlements not committed to the
-        ledger.
-        """
+        """Add to the counter of failed commits: batches not committed to the sink, or settlements not to the ledger."""
         self._meter.count(Metric.COMMIT_FAILED, commits)
 
     def refused(self, times: int = 1) -> None:

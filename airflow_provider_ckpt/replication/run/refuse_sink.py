@@ -109,8 +109,7 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
 
 
 def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAcceptance:
-    """Return the signs of a change in the sink that a new fence would destroy: differences, and batches whose rows are
-    gone.
+    """Return the signs of a changed sink that a new fence would destroy: differences, and batches without rows.
 
     :param setup: the pipeline's setup
     :param sink: the pipeline's sink
@@ -153,8 +152,7 @@ def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Re
 
 
 def read_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> tuple[list[Receipt], str | None]:
-    """Return the receipts of the sink that the ledger does not know, and a sentence about unreadable ones, None without
-    any.
+    """Return the sink's receipts that the ledger does not know, and a sentence about unreadable ones or None.
 
     :param sink: the sink
     :param known: by partition, the position up to which the ledger knows all receipts

@@ -317,7 +317,9 @@ class Run:
             self._report_metrics()
 
     def record_checkpoints(self) -> None:
-        """Record the checkpoints before anything is settled in the summary, and the bounds that the ledger knows."""
+        """Store in the summary the checkpoints that precede this run's first settlement, and take over the ledger's
+        bounds.
+        """
         for name, record in self.ledger.partitions(self.pipeline.name).items():
             at = record.partition.committed
             self.summary.checkpoint.setdefault(name, {"before": at, "after": at})
@@ -374,9 +376,7 @@ class Run:
 
     @property
     def _may_have_sent(self) -> bool:
-        """Return whether the sink may have received records from this run, or from one whose receipts this run
-        found.
-        """
+        """Return whether the sink may have records of this run, or of an earlier one whose receipts this run found."""
         return self.summary.spark_started or self.summary.batches > 0
 
     def _report_metrics(self) -> None:
@@ -385,8 +385,7 @@ class Run:
         self.metrics.report(records, self._lag(records))
 
     def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int | None]:
-        """Return the number of positions by which the source is known to be ahead of each checkpoint; None if it is
-        unknown.
+        """Return the number of positions by which the source is ahead of each checkpoint; None if that is unknown.
 
         Positions that are not readable yet count as well.
         """

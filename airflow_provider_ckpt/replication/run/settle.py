@@ -68,8 +68,7 @@ class WaveSettlement:
         self._next_check_at = self._settled_at + self._cadence.check_interval
 
     def settle_if_due(self) -> None:
-        """Read the sink's receipts and settle batches that have one, if that is due; called repeatedly while the wave
-        runs.
+        """Settle batches with a receipt in the sink, if that is due; called repeatedly while the wave runs.
 
         :raises CkptError: when the run must stop: the lease was lost, or a settlement cannot be stored
         """
@@ -100,7 +99,7 @@ class WaveSettlement:
         return settlement
 
     def _unsettled_receipts(self) -> tuple[list[Receipt], int]:
-        """Return the receipts of unsettled batches of the wave, and the number of batches by which the checkpoint could
+        """Return receipts of the wave's unsettled batches, and the number of batches by which the checkpoint could
         move.
         """
         fresh = self._open - self._settled

@@ -86,7 +86,7 @@ class WaveLoop:
         self._time_budget = TimeBudget(run, self._random_deviation)
 
     def run(self) -> None:
-        """Execute waves until no batch is due or the time budget is over, and close Spark; after an error, end Spark at
+        """Execute waves until no batch is due or the time is over, and close Spark; after an error, end Spark at
         once.
         """
         try:
@@ -316,8 +316,7 @@ class WaveLoop:
                     self._skipped.add(key)
 
     def _check_at_most_once(self, outcomes: Sequence[Outcome]) -> None:
-        """Count batches without a receipt, with delivery at_most_once, and halt on an error that would recur for every
-        batch.
+        """Count batches without a receipt (delivery at_most_once), and halt on an error that every batch would have.
 
         Batches that were sent are not sent again.
         """
@@ -329,8 +328,7 @@ class WaveLoop:
                 raise self._halt_error(error, outcomes)
 
     def _settle_lost_wave(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
-        """Settle the batches of a wave that Spark lost by their receipts; the first suspect of each lane then runs
-        alone.
+        """Settle the batches of a wave that Spark lost by their receipts; each lane's first suspect then runs alone.
 
         :param wave: the wave
         :param alone: whether the wave had a single batch that counts as the cause
@@ -353,8 +351,7 @@ class WaveLoop:
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
 
     def _handle_outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
-        """Wait after a failure of the whole sink or source that may pass; otherwise fail the run. No attempt is
-        counted.
+        """Wait after a failure of the whole sink or source that may pass, else fail the run; count no attempt.
 
         An exhausted batch for which the policy says ``fail`` fails the run too, and has no attempt left to wait for.
         """

@@ -58,8 +58,7 @@ def with_headers(
 
 
 def _headers(dead_letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
-    """Return the headers of one dead letter that depend on the record: origin, error, stack trace and number of
-    retries.
+    """Return the headers of a dead letter that depend on the record: origin, error, stack trace, number of retries.
 
     :param traced: whether to add the ``stack-trace`` header
     """

@@ -194,9 +194,7 @@ def _headers_column(dead_letter: DeadLetter) -> list[dict[str, Any]] | None:
 
 
 def _record_time(dead_letter: DeadLetter) -> str | None:
-    """Return the original message's time from the ``timestamp`` header of its dead letter; None if it has no such
-    header.
-    """
+    """Return the original message's time from the dead letter's ``timestamp`` header; None without such a header."""
     return next(
         (parse_time_text(text) for name, text in dead_letter.headers.items() if name.endswith("timestamp")), None
     )

@@ -52,7 +52,7 @@ class Memory:
             self.has_grown = self.has_grown or grown
 
     def total(self) -> int:
-        """Return the memory of all processes of the driver in bytes; a shared page counts in part for each of its
+        """Return the bytes of memory of all processes of the driver; a shared page counts in part for each of its
         users.
         """
         session = os.getsid(0)

@@ -89,8 +89,7 @@ class Lane:
         return self._unreachable or task.key.partition in self._stopped
 
     def defer_for_traces(self, task: BatchTask, gathered: GatheredBatch) -> DeferredBatch | None:
-        """Defer a batch whose rejected records need stack traces from the driver; return None if the batch can be
-        delivered.
+        """Defer a batch whose rejected records need stack traces from the driver; return None if none do.
 
         See ``stack_traces.py``.
         """
@@ -101,9 +100,7 @@ class Lane:
         return self.defer(DeferredBatch.from_rejected(task, gathered.rejected))
 
     def defer(self, deferred: DeferredBatch) -> DeferredBatch:
-        """Return a batch for the driver to run again; in a pinned pipeline, later batches of its partition wait
-        for it.
-        """
+        """Return a batch for the driver to run again; if pinned, later batches of its partition wait for this batch."""
         if self._pipeline.pinned:
             self._deferred_partitions.add(deferred.key.partition)
         return deferred
@@ -129,7 +126,7 @@ class Lane:
         return self._with_seconds(outcome)
 
     def _attempt(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
-        """Turn the gathered records into rows and dead letters as the instruction says, check their counts, and write
+        """Turn the gathered records into rows and dead letters, check their counts, and have the writer deliver
         them.
         """
         if gathered.failure is not None:
@@ -159,8 +156,7 @@ class Lane:
         return self._write(task, gathered, content)
 
     def _write(self, task: BatchTask, gathered: GatheredBatch, content: BatchContent) -> Outcome:
-        """Have the writer deliver a batch; as long as the sink refuses rows, deliver the batch again without these
-        rows.
+        """Have the writer deliver a batch; as long as the sink refuses rows, repeat that without these rows.
 
         :param task: the batch
         :param gathered: the batch's records as they were read
@@ -178,8 +174,7 @@ class Lane:
     def _without_refused(
         self, task: BatchTask, gathered: GatheredBatch, content: BatchContent, errors: Mapping[int, ErrorInfo]
     ) -> BatchContent:
-        """Return the content without the rows that the sink refused: ``error_policy`` skips them, or they become dead
-        letters.
+        """Return the content without the rows that the sink refused: they are skipped or become dead letters.
 
         :param task: the batch
         :param gathered: the batch's records as they were read

@@ -78,8 +78,7 @@ def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
 def _with_verdicts(
     frame: DataFrame, pipeline: Pipeline, checks: Sequence[RecordCheck], select: Mapping[str, tuple[str, str]]
 ) -> DataFrame:
-    """Return the records with a verdict column, and for each expression of ``select`` a temporary column with its
-    value.
+    """Return the records with a verdict column, and a temporary column with the value of each ``select`` expression.
 
     :param frame: control columns, then the columns that expressions may use
     :param pipeline: the pipeline
@@ -112,8 +111,7 @@ def _as_boolean(where: str) -> str:
 
 
 def _first_verdict(branches: list[str]) -> str:
-    """Return a SQL ``CASE`` that gives a record its first verdict; null for a record without a verdict and a marker
-    row.
+    """Return a SQL ``CASE`` for a record's first verdict; null for a record without a verdict and for a marker row.
 
     :param branches: ``WHEN … THEN …`` branches in the order in which they apply
     """
@@ -174,8 +172,7 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructTyp
 def frames_without_try(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape, kind: ErrorType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate the expressions in which a record failed, without try, so that Spark raises its
-    error.
+    """Yield data frames that evaluate a record's failed expressions without try, so that Spark raises its error.
 
     :param frame: data frame with one rejected record: control columns, then the source's columns
     :param pipeline: the pipeline

@@ -164,8 +164,7 @@ def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
 
 
 def _validity_checks(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[RecordCheck]:
-    """Return the checks that a record matches the schema; each check applies to records that passed the checks before
-    it.
+    """Return the checks that a record matches the schema; a check applies to records that passed earlier ones.
 
     :param pipeline: the pipeline
     :param altered: SQL condition that a parsed column differs from the record's text

@@ -49,8 +49,7 @@ _RELATIVE = re.compile(r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?'\w++'", re.IGN
 
 
 def varying_part(expression: str, columns: Iterable[str]) -> str | None:
-    """Return the part of an expression that depends on the time or the session of its evaluation, such as ``now()``;
-    else None.
+    """Return the part of an expression that depends on time or session, such as ``now()``; None without such a part.
 
     Spark treats such functions as constants, but each run or each wave gets another value.
 

@@ -171,9 +171,7 @@ def _as_texts(fields: Iterable[StructField], *, colon: str = "") -> str:
 
 
 def _as_text(kind: DataType) -> str | None:
-    """Return the DDL of a type with ``string`` in place of its values; None if parsers do not alter values of the
-    type.
-    """
+    """Return the DDL of a type with ``string`` in place of its values; None if parsers never alter such values."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -206,8 +204,7 @@ def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
 
 
 def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
-    """Yield the name of each field that ``from_json`` may alter, with a regular expression for notations that it leaves
-    alone.
+    """Yield each field that ``from_json`` may alter, with a regular expression for notations that it leaves alone.
 
     The expression is None for a type without such notations.
     """
@@ -224,8 +221,8 @@ def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str |
 
 
 def _usual(kind: DataType) -> str | None:
-    """Return the regular expression for JSON notations of a type that ``from_json`` does not alter; None if there are
-    none.
+    """Return the regular expression for JSON notations of a type that ``from_json`` does not alter; None without
+    any.
     """
     from pyspark.sql import types as t
 
@@ -273,9 +270,7 @@ def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
 
 
 def _is_time_without_zone(value: str, own: str) -> str:
-    """Return a SQL condition: the text says the same time as the parsed timestamp without time zone, and begins with a
-    year.
-    """
+    """Return a SQL condition: the text says the same time as the timestamp without zone, and begins with a year."""
     return _is_time(value, own, "timestamp_ntz")
 
 

@@ -76,8 +76,7 @@ def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bo
 
 
 def placeholder_sql(shape: RecordShape, *, included: bool) -> str:
-    """Return SQL of the value that takes the place of :func:`packed_sql` for records whose source columns are not
-    needed.
+    """Return SQL of the value that replaces :func:`packed_sql` for records whose source columns are not needed.
 
     The value is null, or a struct of nulls and empty lists: Spark's Arrow writer walks over all null lists of a batch
     again for every further row of the batch.
