@@ -109,7 +109,7 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
 
 
 def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAcceptance:
-    """Return the signs of a changed sink that a new fence would destroy: differences, and batches without rows.
+    """Return the signs of a changed sink that a new fence would destroy: differences, and batches with lost rows.
 
     :param setup: the pipeline's setup
     :param sink: the pipeline's sink
