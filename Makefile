@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format chaos formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs package lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -37,6 +37,9 @@ demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build
 
 test: lint postgres java kafka jdbc browser ## Lint, then every test: unit, integration, real Airflow, crashes
 	@$(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
+
+test-fast: lint postgres java kafka jdbc ## Lint, unit tests, each connector once, a run by command and one by DAG: under 5 minutes
+	@$(PYTEST) -m fast --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 10
 
 test-unit: setup ## Pure tests, in seconds
 	@$(PYTEST) tests/unit

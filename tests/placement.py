@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests import fast
+
 KINDS = ("unit", "integration", "system", "formal")
 _ROOT = Path(__file__).parent
 _ONE_AIRFLOW = "tests/system/airflow"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test by its directory, and put those that take longest first.
+    """Mark every test by its directory, and those of ``make test-fast``; put those that take longest first.
 
     :raises pytest.UsageError: if one is outside of all, or claims another kind than its directory's
     """
@@ -25,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if claimed - {kind}:
             raise pytest.UsageError(f"{item.nodeid}: is marked {', '.join(sorted(claimed))} but stands in tests/{kind}")
         item.add_marker(kind)
+        if kind == "unit" or any(fast.covers(entry, item.nodeid) for entry in fast.ENTRIES):
+            item.add_marker("fast")
     items.sort(key=lambda item: _kind(item) != "system")  # several workers then end at about the same time
 
 

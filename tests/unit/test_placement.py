@@ -36,6 +36,10 @@ def test_a_test_gets_the_marker_of_its_directory() -> None:
     assert collect(Item("integration/spark/test_it.py")) == ["integration"]
 
 
+def test_a_unit_test_is_fast() -> None:
+    assert collect(Item("unit/test_it.py")) == ["unit", "fast"]
+
+
 def test_the_tests_of_a_file_stay_together_and_so_do_all_that_share_one_airflow(request: pytest.FixtureRequest) -> None:
     assert together(request.node.nodeid) == "tests/unit/test_placement.py"
     shared = {together(f"tests/system/airflow/test_{name}.py::test_it[x]") for name in ("deaths", "over")}
