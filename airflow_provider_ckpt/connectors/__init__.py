@@ -1,4 +1,4 @@
-"""Sources and sinks.
+"""Sources and sinks, one package for each kind: ``files``, ``jdbc``, ``kafka``, ``postgres``, ``delta``, ``iceberg``.
 
 ``source_protocol`` and ``sink_protocol`` define their interfaces; ``registry`` imports a connector when it is needed.
 
@@ -10,5 +10,5 @@ A role has the same file name in every connector that has it:
 - ``dead_letters`` stores dead letters with their batch, and ``dead_letter_store`` away from the sink.
 - ``client`` connects, ``layout`` names paths, and ``column_types`` converts types.
 
-The table formats share theirs in ``two_phase``; the bookkeeping of files is in ``local``.
+``delta`` and ``iceberg`` share the roles in ``two_phase``; ``local`` has the bookkeeping that is stored in files.
 """

@@ -1,6 +1,6 @@
 """Convert data types between Spark SQL and Arrow.
 
-Both directions agree with Spark's own mapping where it has one. A type without an equivalent raises an error.
+Both directions agree with Spark's own mapping where Spark has one. A type without an equivalent raises an error.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ _ORIGINAL_HEADERS = "original-headers"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that is known not to be delivered.
+    """A record that is stored with its error instead of being delivered.
 
-    :param position: its source position
+    :param position: the record's position in the source
     :param key: bytes of the original key, if there is one
-    :param value: the original bytes; for a row source, the row as JSON
-    :param error: why it was not delivered
-    :param headers: where it came from (see :meth:`~.source_protocol.Reader.origin`)
-    :param original_headers: the record's own headers, in order; a name may occur twice
+    :param value: the original bytes; for a source of rows, the row as JSON
+    :param error: the reason why the record was not delivered
+    :param headers: the record's origin, such as its topic or file (see :meth:`~.source_protocol.Reader.origin`)
+    :param original_headers: names and values of the record's own headers, in order; a name may occur twice
     """
 
     position: int
@@ -39,10 +39,10 @@ class DeadLetter:
     original_headers: Sequence[tuple[str, bytes | None]] = ()
 
     def header_texts(self) -> dict[str, str]:
-        """Return all headers as texts, for a sink that has no headers of its own.
+        """Return all headers as texts by name, for a sink that cannot store Kafka headers.
 
-        The record's own headers are one entry ``original-headers``: a JSON list of name and value. A value that is not
-        UTF-8 is null there, followed by its base64 as a third element.
+        The record's own headers become one entry ``original-headers``: a JSON list of pairs of name and value. A value
+        that is not UTF-8 is null in that list, followed by its base64 as a third element.
         """
         if not self.original_headers:
             return dict(self.headers)
@@ -54,9 +54,9 @@ class DeadLetter:
 class StoredDeadLetter:
     """A dead letter as a sink stores it.
 
-    :param source: the attempt that wrote it
-    :param dead_letter: the dead letter
-    :param at: when it was written
+    :param source: the batch and attempt that wrote the dead letter
+    :param dead_letter: the record and its error
+    :param at: time at which the dead letter was written
     """
 
     source: AttemptKey
@@ -66,14 +66,15 @@ class StoredDeadLetter:
 
 @dataclass(slots=True)
 class BatchContent:
-    """A batch after the transform, in memory.
+    """The rows, dead letters and counts of a batch after the transform, in memory.
 
     :param rows: the records to deliver, in position order: :data:`~.sink_protocol.ROW_NUMBER`, then the sink's columns
     :param dead_letters: dead letters of the records that the transform rejected, then of those that the sink refused
     :param read: number of records read from the source
     :param filtered: number of records that ``where`` left out or ``error_policy`` skips
     :param already_stored: number of the batch's dead letters that are stored durably outside the sink already
-    :param positions: the positions of all records read, for the receipt, where records may appear late
+    :param positions: positions of all records read, as :meth:`.RecordPositions.text` encodes them for the receipt; None
+        for a source in which no records appear late
     """
 
     rows: pa.Table
@@ -85,7 +86,11 @@ class BatchContent:
 
 
 def split_headers(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:
-    """Split the result of :meth:`DeadLetter.header_texts` into the dead letter's headers and the record's own."""
+    """Split stored headers into the dead letter's and the record's own; inverse of :meth:`DeadLetter.header_texts`.
+
+    :param texts: all headers as texts by name, with the record's own as JSON in ``original-headers``
+    :return: the dead letter's headers by name, and names and values of the record's own headers
+    """
     own = json.loads(texts.get(_ORIGINAL_HEADERS, "[]"))
     headers = {name: text for name, text in texts.items() if name != _ORIGINAL_HEADERS}
     return headers, tuple((name, _as_bytes(*value)) for name, *value in own)
@@ -105,10 +110,10 @@ def _as_texts(value: bytes | None) -> tuple[str | None, ...]:
 
 
 def record_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:
-    """Return a non-recoverable error of one record.
+    """Return the error of one record, which a retry cannot help.
 
     :param kind: type of the error
-    :param message: the message
-    :param sqlstate: SQLSTATE, if it comes from a database
+    :param message: description of the error, without secrets
+    :param sqlstate: SQLSTATE, if the error comes from a database
     """
     return ErrorInfo(kind, message, False, sqlstate)

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Address and credentials of a source or sink: an Airflow connection, reduced to what drivers need."""
+    """Address and credentials of a source or sink: the fields of an Airflow connection that drivers need."""
 
     id: str
     type: str
@@ -21,10 +21,12 @@ class Connection:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict with the password: only for files of mode 0600 and Spark's own channels."""
+        """Return a JSON-ready dict of all fields. It contains the password: use it only in files of mode 0600 and on
+        Spark's own channels.
+        """
         return {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Connection:
-        """Return the connection that :meth:`to_json` wrote."""
+        """Restore a connection from the output of :meth:`to_json`."""
         return cls(**data)

@@ -1,4 +1,4 @@
-"""Read dead letters from a sink by their numbers in the ledger's index."""
+"""Read dead letters from a sink by their numbers in the ledger."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from airflow_provider_ckpt.core.errors import SinkError
 def read_dead_letters(
     sink: Sink, wanted: Iterable[DeadLetters]
 ) -> Iterator[tuple[DeadLetters, list[StoredDeadLetter]]]:
-    """Yield the stored dead letters of each run, in the order given. The sink is queried once for all attempts.
+    """Yield each run of dead letters with its stored dead letters, in the order given. The sink is queried only once.
 
-    :param sink: the sink that stores them
-    :param wanted: runs of dead letters
+    :param sink: the sink that stores the dead letters
+    :param wanted: runs of dead letters, as the ledger numbers them
     :raises SinkError: if the sink does not have all of them
     """
     groups = [(source, list(group)) for source, group in groupby(wanted, key=lambda dead_letters: dead_letters.source)]
@@ -42,7 +42,11 @@ def read_dead_letters(
 
 
 def count_by_error_type(sink: Sink, sources: Collection[AttemptKey]) -> dict[AttemptKey, dict[str, int]]:
-    """Return the number of dead letters by error type for each attempt, with one query for all attempts."""
+    """Return the number of stored dead letters of each attempt, by error type. The sink is queried only once.
+
+    :param sink: the sink that stores the dead letters
+    :param sources: attempts to count the dead letters of; an attempt without dead letters gets an empty dict
+    """
     found: dict[AttemptKey, dict[str, int]] = {source: {} for source in sorted(sources)}
     for item in sink.dead_letters(found):
         types, name = found[item.source], item.dead_letter.error.type.value

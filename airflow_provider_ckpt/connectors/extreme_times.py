@@ -1,8 +1,8 @@
 """Convert dates and timestamps that Python or Arrow cannot represent to text: infinities and distant years.
 
 Python supports the years 1 to 9999; Arrow's own text conversion is correct from -32767 to 32767. PostgreSQL also has
-infinities and wider ranges. Dead letters write years before 1 as PostgreSQL does, with BC; delivered data writes them
-as in ISO 8601.
+infinities and wider ranges. Dead letters write years before 1 as PostgreSQL does, with BC; delivered data writes years
+before 1 as ISO 8601 does.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LEAST_UNWRAPPED = _INFINITY["timestamp"]
 
 
 def to_text(column: pa.Array) -> pa.Array:
-    """Convert a column of dates or timestamps to text; return any other column unchanged."""
+    """Convert a column of dates or timestamps to texts such as ``0044-03-15 BC``; return any other column unchanged."""
     import pyarrow as pa
 
     kind = column.type
@@ -75,7 +75,7 @@ def to_python(column: pa.Array, text: _ToText, maps: _MapType = list) -> list[An
 
 
 def _to_python_value(value: pa.Scalar, text: _ToText, maps: _MapType) -> Any:
-    """Convert one value, recursively."""
+    """Convert one Arrow value to a Python object, recursively; parameters as in :func:`to_python`."""
     import pyarrow as pa
 
     if not value.is_valid:
@@ -109,14 +109,14 @@ def parse(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
 
 
 def parse_microseconds(written: str) -> int:
-    """Return the microseconds since 1970 of a UTC timestamp's text; the inverse of :func:`timestamp_text`."""
+    """Return the microseconds since 1970 of a UTC timestamp that :func:`timestamp_text` wrote."""
     import pyarrow as pa
 
     return int(parse([written], pa.timestamp("us", "UTC"))[0].value)
 
 
 def is_out_of_range(column: pa.Array) -> pa.Array:
-    """Return a mask of the dates or timestamps that Arrow cannot convert to text."""
+    """Return a boolean array: true for each date or timestamp that Arrow cannot convert to text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -150,14 +150,18 @@ def to_iso(column: pa.Array, between: str = "T") -> pa.Array:
 
 
 def date_text(number: int) -> str:
-    """Return the text of a date given as days since 1970."""
+    """Return the text of a date: ``2024-02-29``, ``0044-03-15 BC`` or ``infinity``.
+
+    :param number: days since 1970
+    """
     return _infinity(number, "date") or _date(number)
 
 
 def timestamp_text(number: int, *, zoned: bool) -> str:
-    """Return the text of a timestamp given as microseconds since 1970.
+    """Return the text of a timestamp: ``2024-02-29T12:00:00+00:00`` in UTC, with ``BC`` or ``infinity`` as for dates.
 
-    :param zoned: whether it is in UTC, not a local time without a zone
+    :param number: microseconds since 1970
+    :param zoned: whether the timestamp is in UTC, not a local time without a zone
     """
     days, rest = divmod(number + 2**64 if number < _LEAST_UNWRAPPED else number, _MICROSECONDS_A_DAY)
     at = _time_of_day(rest).isoformat()
@@ -165,9 +169,12 @@ def timestamp_text(number: int, *, zoned: bool) -> str:
 
 
 def _parse_one(text: str, kind: pa.DataType) -> int:
-    """Parse the text of one date or timestamp; the inverse of :func:`date_text` and :func:`timestamp_text`.
+    """Return the days or microseconds since 1970 of one date's or timestamp's text.
 
-    Texts that those functions do not produce are parsed by Arrow.
+    Texts of :func:`date_text` and :func:`timestamp_text` are parsed here, all others by Arrow.
+
+    :param text: the text
+    :param kind: Arrow type: a date, or a timestamp in microseconds
     """
     import pyarrow as pa
 
@@ -192,7 +199,7 @@ def _parse_one(text: str, kind: pa.DataType) -> int:
 
 
 def _to_integers(column: pa.Array) -> pa.Array:
-    """Return days or microseconds since 1970."""
+    """Convert dates to days since 1970, and timestamps to microseconds since 1970."""
     import pyarrow as pa
 
     if pa.types.is_date(column.type):
@@ -216,7 +223,10 @@ def _date(number: int, rest: str = "") -> str:
 
 
 def _year_and_rest(number: int) -> tuple[int, str]:
-    """Return the year of a day (0 is 1 BC) and the rest of its ISO date."""
+    """Return the year of a day (0 is 1 BC), and the rest of its ISO date, as in ``(2024, "-02-29")``.
+
+    :param number: days since 1970
+    """
     cycles, inside = divmod(number + _ORDINAL_OF_1970 - 1, _DAYS_IN_400_YEARS)
     found = date.fromordinal(inside + 1)
     return found.year + 400 * cycles, found.isoformat()[4:]

@@ -1,6 +1,6 @@
-"""Refuse a run whose epoch is not the one that a sink's fence is at.
+"""Refuse a run whose epoch is not the epoch of the sink's fence.
 
-Every sink stores the highest epoch that was fenced; each finds that number in its own way, and passes it to the
+Every sink stores the highest epoch that was fenced. Each sink reads that number in its own way, and passes it to the
 functions here. ``location`` describes where the fence is stored, as in ``the table /data/t``; 0 stands for no epoch.
 Writers and committers add the batch.
 """
@@ -26,12 +26,12 @@ _MAX_NAMED = 3
 
 
 def refuse_if_fenced(fenced: int, epoch: int, location: str, pipeline: str) -> None:
-    """Raise an error if the fence is at a newer epoch.
+    """Raise an error if the fence is at a newer epoch than the run.
 
-    :param fenced: highest epoch that was fenced
+    :param fenced: highest epoch that was fenced, 0 if none
     :param epoch: epoch of the run
-    :param location: where the fence is stored
-    :param pipeline: name of the pipeline
+    :param location: description of the place where the fence is stored, for the message
+    :param pipeline: name of the pipeline, for the message
     :raises FencedError: naming both epochs
     """
     if fenced > epoch:
@@ -41,24 +41,26 @@ def refuse_if_fenced(fenced: int, epoch: int, location: str, pipeline: str) -> N
 def refuse_unless_current(fenced: int, epoch: int, location: str, pipeline: str) -> None:
     """Raise an error unless the fence is at the run's epoch.
 
-    :param fenced: highest epoch that was fenced
+    :param fenced: highest epoch that was fenced, 0 if none
     :param epoch: epoch of the run
-    :param location: where the fence is stored
-    :param pipeline: name of the pipeline
-    :raises FencedError: if it is at a newer epoch
-    :raises SinkError: if it was never raised to this epoch, or was removed since
+    :param location: description of the place where the fence is stored, for the message
+    :param pipeline: name of the pipeline, for the message
+    :raises FencedError: if the fence is at a newer epoch
+    :raises SinkError: if the fence is at an older epoch or at none: it was not raised, or was removed since
     """
     if fenced != epoch:
         raise wrong_epoch_error(fenced, epoch, location, pipeline)
 
 
 def wrong_epoch_error(fenced: int, epoch: int, location: str, pipeline: str) -> FencedError | SinkError:
-    """Return the error of a run that the fence does not admit.
+    """Return the error of a run whose epoch is not the fence's: ``FencedError`` if the fence is newer.
 
-    :param fenced: highest epoch that was fenced
+    Otherwise the fence was not raised for the run, or was removed since; the error is a ``SinkError``.
+
+    :param fenced: highest epoch that was fenced, 0 if none
     :param epoch: epoch of the run
-    :param location: where the fence is stored
-    :param pipeline: name of the pipeline
+    :param location: description of the place where the fence is stored, for the message
+    :param pipeline: name of the pipeline, for the message
     """
     if fenced > epoch:
         return FencedError(

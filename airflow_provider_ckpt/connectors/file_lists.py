@@ -1,12 +1,12 @@
 """Lists of discovered source files, stored in the sink so that a lost or restored ledger can recover its positions.
 
 A position of a files source counts the bytes (or rows) of all files in the order of their discovery, and a second
-discovery may find another order. So a discovery stores its list in the sink before the ledger records it and before
-anything of these files is sent.
+discovery may find another order. So a discovery stores its list in the sink before the ledger records the list and
+before anything of these files is sent.
 
-Each list states the file at which it begins and the epoch that stored it. If several begin at the same file, the one
-with the highest epoch is the one that the ledger recorded: a run stores a list that it found again under its own epoch
-before recording it, and the ledger refuses a fenced run.
+Each list states the file at which it begins and the epoch that stored it. If several lists begin at the same file, the
+ledger recorded the one with the highest epoch: before a run records a list that it finds in the sink, it stores the
+list again under its own epoch, and the ledger refuses a fenced run.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MAX_LIST_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class FileList:
-    """Files that were discovered together, or a part of them.
+    """Files that one discovery found, or a part of them, as stored in the sink.
 
     :param epoch: epoch of the run that stores the list
     :param files: at least one file, in the order of their ordinals
-    :param start: base position of the partition, if it started with these files
+    :param start: base position of the partition, if the partition started with these files
     """
 
     epoch: int
@@ -37,12 +37,12 @@ class FileList:
 
     @property
     def first(self) -> int:
-        """Ordinal of the first file."""
+        """Ordinal of the list's first file."""
         return self.files[0].ordinal
 
     @property
     def name(self) -> str:
-        """Name that is unique among the lists of one pipeline."""
+        """Name of the list, such as ``files:120:7``, which no other list of the pipeline has."""
         return f"files:{self.first}:{self.epoch}"
 
     def to_json(self) -> dict[str, Any]:
@@ -52,17 +52,17 @@ class FileList:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the list that :meth:`to_json` wrote."""
+        """Restore a list from the output of :meth:`to_json`."""
         files = (SourceFile(number, *row) for number, row in enumerate(data["files"], start=data["first"]))
         return cls(data["epoch"], tuple(files), data["start"])
 
 
 def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None = None) -> Iterator[FileList]:
-    """Split newly discovered files into lists that every sink can store.
+    """Split newly discovered files into lists that every sink can store, of about 256 KiB each.
 
     :param files: newly discovered files, in order
-    :param epoch: epoch of the run that stores them
-    :param start: base position of the partition, if it starts with these files
+    :param epoch: epoch of the run that stores the lists
+    :param start: base position of the partition, if the partition starts with these files
     """
     part: list[SourceFile] = []
     size = 0
@@ -78,13 +78,13 @@ def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None 
 
 
 def continuing_lists(known: Sequence[SourceFile], stored: Iterable[FileList]) -> list[FileList]:
-    """Return the lists that continue the known files, in order.
+    """Return the stored lists that continue the known files, in order.
 
-    A list that names a known file, or does not begin where the one before it ends, was stored by a run that had been
+    A list that names a known file, or does not begin where the list before it ends, was stored by a run that had been
     fenced, and is ignored.
 
-    :param known: the files recorded so far, in order
-    :param stored: every stored list that begins at or after their end
+    :param known: the files recorded in the ledger, in order
+    :param stored: every stored list that begins at or after the end of the known files
     """
     paths = {file.path for file in known}
     ordinal, base = (known[-1].ordinal + 1, known[-1].base + known[-1].size) if known else (0, 0)

@@ -1,8 +1,8 @@
 """Encode rows as JSON objects column by column in Arrow, without Python objects for simple values.
 
 Numbers and booleans stay JSON numbers and booleans. Types that JSON lacks become text: times in ISO 8601 (with ``Z``
-where the column has a zone; see :func:`~.extreme_times.iso`), binary values in base64, NaN and the infinities by name.
-A variant becomes the JSON that it contains. A null stays null.
+where the column has a zone; see :func:`~.extreme_times.to_iso`), binary values in base64, NaN and the infinities by
+name. A variant becomes the JSON that it contains. A null stays null.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _quoted(column: pa.Array) -> pa.Array:
 
 
 def _encode_strings(column: pa.Array) -> pa.Array:
-    """Quote texts; only those with characters to escape are processed one by one."""
+    """Quote texts as JSON strings; only texts with characters to escape are processed one by one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -110,7 +110,7 @@ def _encode_one_by_one(column: pa.Array) -> pa.Array:
 
 
 def _encode_value(value: Any) -> str:
-    """Encode one Python value as JSON; decimals keep every digit."""
+    """Encode one Python value as JSON; a decimal keeps all its digits."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_quote(str(name))}:{_encode_value(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):

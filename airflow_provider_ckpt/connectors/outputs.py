@@ -1,4 +1,4 @@
-"""Places that a sink writes to, by which a pipeline that would read its own output is recognised."""
+"""Places that a sink writes to. A source compares itself with them, to detect a pipeline that reads its own output."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """Files in a directory, with names ``<prefix>...<suffix>``.
+    """Files that a sink writes in one directory, with names ``<prefix>...<suffix>``.
 
     :param key: the pipeline's key that names the directory
-    :param nested: whether they may also lie in its subdirectories
+    :param directory: directory of the files
+    :param prefix: start of each file name
+    :param suffix: end of each file name
+    :param nested: whether the files may also lie in subdirectories
     """
 
     key: str
@@ -23,18 +26,18 @@ class WrittenFiles:
     nested: bool = False
 
     def __str__(self) -> str:
-        """The place, for a message."""
+        """Return key and directory, for a message."""
         return f"{self.key} ({self.directory})"
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTarget:
-    """A table or topic.
+    """A table or topic that a sink writes to.
 
-    :param key: the pipeline's key that names it
-    :param name: for messages
+    :param key: the pipeline's key that names the table or topic
+    :param name: name of the table or topic, for messages
     :param connector: ``kafka`` or ``postgres``
-    :param identity: as in :attr:`Claims.target`
+    :param identity: identity of the table or topic, as in :attr:`Claims.target`
     """
 
     key: str
@@ -43,7 +46,7 @@ class WrittenTarget:
     identity: str
 
     def __str__(self) -> str:
-        """The place, for a message."""
+        """Return key and name, for a message."""
         return f"{self.key} ({self.name})"
 
 
@@ -52,15 +55,15 @@ Output = WrittenFiles | WrittenTarget
 
 @runtime_checkable
 class NamesOutputs(Protocol):
-    """A sink, or dead letter store, that names what it writes to."""
+    """A sink, or dead letter store, that names the places it writes to."""
 
     def outputs(self) -> Sequence[Output]:
-        """Every place that exists, and every directory that it would make."""
+        """Return every existing place that is written to, and every directory that would be created."""
 
 
 @runtime_checkable
 class ReadsOutputs(Protocol):
-    """A source that recognises an output among what it reads."""
+    """A source that detects whether it would read what a sink writes."""
 
     def reads(self, output: Output) -> bool:
-        """Return whether records written to an output would be read from this source."""
+        """Return whether records written to an output of the sink would be read from this source."""

@@ -1,9 +1,9 @@
 """Store the positions of a batch's records in its receipt: a digest, and the full list where it is small enough.
 
-With these ``recover`` detects which records of a range appeared after it was read, even if others have disappeared. The
-digest does not depend on order: it is a count, and sums over each position's quotient and remainder by a prime and over
-the remainder's cube. The full list is stored as compressed differences, which takes some hundred bytes for any number
-of dense ids, and about four bytes a record for times.
+With these ``recover`` detects which records of a range appeared after the range was read, even if others have
+disappeared. The digest does not depend on the order of the records. It consists of their number, and of the sums of
+each position's quotient and remainder by a prime and of the remainder's cube. The full list is stored as compressed
+differences, which takes some hundred bytes for any number of dense ids, and about four bytes a record for times.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WIDTHS = ("u1", "u2", "u4", "u8")
 
 @dataclass(frozen=True, slots=True)
 class PositionDigest:
-    """Digest of positions: equal digests mean equal positions, except for a chance of one in billions.
+    """Digest of a set of positions: equal digests mean equal positions, except for a chance of one in billions.
 
     :param count: number of positions
     :param sums: sums of the quotients by :data:`PRIME`, rounded down, of the remainders, and of the remainders' cubes,
@@ -46,7 +46,7 @@ class PositionDigest:
 
     @classmethod
     def of(cls, positions: npt.NDArray[np.int64]) -> PositionDigest:
-        """Return the digest of positions."""
+        """Return the digest of an array of positions."""
         quotients, remainders = positions // PRIME, positions % PRIME
         cubes = remainders * remainders % PRIME * remainders % PRIME
         return cls(len(positions), (int(quotients.sum()), int(remainders.sum()), int(cubes.sum())))
@@ -62,16 +62,19 @@ class PositionDigest:
         return cls(count, sums)
 
     def same(self, other: PositionDigest) -> bool:
-        """Return whether both digests may be of the same positions; without sums, only the counts are compared."""
+        """Return whether both digests may be of the same positions.
+
+        If one has no sums, only the counts are compared.
+        """
         if self.sums is None or other.sums is None:
             return self.count == other.count
         return self == other
 
     @staticmethod
     def sql(position: str, rows: str) -> str:
-        """Return a query, in PostgreSQL's SQL, that computes the digest of rows.
+        """Return a PostgreSQL query whose only row is the digest: the count and the three sums.
 
-        :param position: SQL expression of a 64-bit integer
+        :param position: SQL expression of a record's position, a 64-bit integer
         :param rows: rest of the query, starting with FROM
         """
         quotient, left = f"p / {PRIME} - (p % {PRIME} < 0)::int", f"(p % {PRIME} + {PRIME}) % {PRIME}"
@@ -85,7 +88,7 @@ class RecordPositions:
     """Positions of a batch's records, as its receipt stores them.
 
     :param digest: digest of the positions
-    :param packed: all of them in order, compressed; None if they need too much space
+    :param packed: all positions in order, compressed to text; None if the text would be too long
     """
 
     digest: PositionDigest
@@ -93,9 +96,9 @@ class RecordPositions:
 
     @classmethod
     def of(cls, positions: Any) -> RecordPositions:
-        """Return the positions of a batch.
+        """Return the digest and the compressed list of a batch's positions.
 
-        :param positions: numpy array or sequence
+        :param positions: numpy array or sequence of integers, in any order
         """
         import numpy as np
 
@@ -103,34 +106,34 @@ class RecordPositions:
         return cls(PositionDigest.of(array), _pack(array))
 
     def text(self) -> str:
-        """Return the text for the receipt; :meth:`parse` is its inverse."""
+        """Return the text to be stored in the receipt; :meth:`parse` is its inverse."""
         assert self.digest.sums is not None
         sums = ",".join(map(str, (self.digest.count, *self.digest.sums)))
         return sums if self.packed is None else f"{sums};{self.packed}"
 
     @classmethod
     def parse(cls, text: str) -> RecordPositions:
-        """Parse the text that :meth:`text` wrote."""
+        """Restore the positions from the output of :meth:`text`."""
         numbers, _, packed = text.partition(";")
         count, quotients, remainders, cubes = map(int, numbers.split(","))
         return cls(PositionDigest(count, (quotients, remainders, cubes)), packed or None)
 
     def all(self) -> npt.NDArray[np.int64] | None:
-        """Return every position, in order; None if they are not stored."""
+        """Return every position, in order; None if only the digest is stored."""
         return None if self.packed is None else _unpack(self.packed)
 
 
 def find_surplus(
     read: Iterable[tuple[Range, RecordPositions]], shown: Sequence[int], within: Range, pending: Sequence[Range] = ()
 ) -> UnreadRecords:
-    """Find the positions that a range shows now and that appeared after it was read.
+    """Return the records that a range contains now and that were not read, because they appeared afterwards.
 
-    A position that was read before and shows more records now cannot be read again without duplicating some.
+    A position that was read before and has more records now cannot be read again without duplicating some.
 
     :param read: ranges that were read, oldest first, each with all its positions; a later reading replaces an earlier
-        one of the same positions
-    :param shown: every position that the range shows now, in order
-    :param within: the range
+        reading of the same positions
+    :param shown: position of every record that the range contains now, in order
+    :param within: the range to compare
     :param pending: ranges that are still to be read; their positions are ignored
     """
     before: Counter[int] = Counter()
@@ -153,7 +156,11 @@ def find_surplus(
 
 
 def _ranges_between(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
-    """Yield the fewest ranges that contain all given positions and none that was read; both are sorted."""
+    """Yield the fewest ranges that contain all unread positions and no position that was read.
+
+    :param fresh: unread positions, sorted
+    :param read: positions that were read, sorted
+    """
     from bisect import bisect_left
 
     groups: list[Range] = []

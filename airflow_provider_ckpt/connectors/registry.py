@@ -1,4 +1,4 @@
-"""Find the classes of a connector by the type that a pipeline names, and import its module only then."""
+"""Find a connector's classes by a pipeline's source or sink type, such as ``kafka``, and import them on demand."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _load(module: str, name: str) -> Any:
 
 
 def lane_modules(pipeline: Pipeline) -> list[str]:
-    """Return the modules that a lane of the pipeline imports, and the drivers that those import lazily."""
+    """Return the names of the modules that a lane of the pipeline imports, with the drivers that they import lazily."""
     reader = _PARQUET_READER if pipeline.source.is_parquet else _READERS[pipeline.source.type]
     entries = [reader, _WRITERS[pipeline.sink.type]]
     kinds: set[str] = {pipeline.source.type, pipeline.sink.type}
@@ -83,13 +83,13 @@ def lane_modules(pipeline: Pipeline) -> list[str]:
 
 
 def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
-    """Create the planning side of the pipeline's source."""
+    """Create the pipeline's :class:`Source`, which plans batches."""
     entry = _PARQUET_SOURCE if pipeline.source.is_parquet else _SOURCES[pipeline.source.type]
     return cast("Source", _load(*entry)(pipeline, connection))
 
 
 def open_reader(pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> Reader:
-    """Create the reading side of the pipeline's source.
+    """Create the pipeline's :class:`Reader`, with which a lane reads batches.
 
     :param pipeline: the pipeline
     :param connection: the source's connection
@@ -102,12 +102,12 @@ def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Record
 def open_sink(
     pipeline: Pipeline, connection: Connection | None, context: SinkContext, dead_letters: Connection | None = None
 ) -> Sink:
-    """Create the control side of the pipeline's sink.
+    """Create the pipeline's :class:`Sink`, which fences the target and reads receipts.
 
     :param pipeline: the pipeline
     :param connection: the sink's connection
     :param context: ledger, pipeline and epoch
-    :param dead_letters: the connection of :attr:`~Pipeline.letters_connection`
+    :param dead_letters: the connection that :attr:`~.Pipeline.dead_letter_connection` names
     """
     sink = cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
     return (
@@ -120,12 +120,12 @@ def open_sink(
 def open_writer(
     pipeline: Pipeline, connection: Connection | None, context: SinkContext, dead_letters: Connection | None = None
 ) -> Writer:
-    """Create the writing side of the pipeline's sink.
+    """Create the pipeline's :class:`Writer`, with which a lane delivers batches.
 
     :param pipeline: the pipeline
     :param connection: the sink's connection
     :param context: ledger, pipeline and epoch
-    :param dead_letters: the connection of :attr:`~Pipeline.letters_connection`
+    :param dead_letters: the connection that :attr:`~.Pipeline.dead_letter_connection` names
     """
     writer = cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
     queue = pipeline.dead_letter_queue
@@ -143,12 +143,12 @@ def _open_dead_letter_store(pipeline: Pipeline, connection: Connection | None, c
 
 
 def is_two_phase(pipeline: Pipeline) -> bool:
-    """Return whether the pipeline's sink commits once a wave, so that it has no receipts before the commit."""
+    """Return whether the pipeline's sink commits a whole wave at once; no batch has a receipt before that commit."""
     return pipeline.sink.type in _TABLE_OPENERS
 
 
 def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Committer | None:
-    """Create the committer of the pipeline's two-phase sink; return None if batches commit in their lanes.
+    """Create the :class:`Committer` of the pipeline's two-phase sink; return None if lanes commit each batch.
 
     :param pipeline: the pipeline
     :param connection: the sink's connection

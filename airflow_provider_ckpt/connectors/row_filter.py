@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def exclude_rows(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
-    """Return the rows except those with the given numbers."""
+    """Return the rows of a batch except those whose row number is given."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -26,10 +26,10 @@ def without_refused(
 ) -> BatchContent:
     """Return a batch's content without the rows that the sink refused.
 
-    :param content: what the sink was given
+    :param content: the batch as the sink received it
     :param refused: numbers of the refused rows
-    :param dead_letters: dead letters of those that are not skipped
-    :param skipped: number of those that ``error_policy`` skips
+    :param dead_letters: dead letters of the refused rows that ``error_policy`` does not skip
+    :param skipped: number of refused rows that ``error_policy`` skips
     """
     return replace(
         content,

@@ -27,7 +27,7 @@ ROW_NUMBER = "__number"
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """Identity of the writer: part of every key in the sink."""
+    """Identity of a run towards its sink: ids of ledger and pipeline, which are part of every key there, and epoch."""
 
     ledger: str
     pipeline: str
@@ -38,10 +38,10 @@ class SinkContext:
 class Claims:
     """State of a pipeline in its sink before a run takes over.
 
-    :param epoch: highest epoch of its fence, 0 if none
-    :param ledgers: ids of all ledgers that have receipts or a fence there for this pipeline
-    :param target: identity of the target, which changes if it is recreated under the same name (system identifier and
-        table oid; Delta table id; Iceberg UUID; topic id); None if it does not exist yet
+    :param epoch: highest epoch of the pipeline's fence, 0 if none
+    :param ledgers: ids of all ledgers that have receipts or a fence in the sink for this pipeline
+    :param target: identity of the target, which changes if the target is recreated under the same name (system
+        identifier and table oid; Delta table id; Iceberg UUID; topic id); None if the target does not exist yet
     :param loss_evidence: sentence with evidence from the sink itself that delivered rows are gone although their
         receipts exist (truncated, rolled back …); None if there is no such evidence
     :param lost_batches: batches of those rows, if :meth:`Sink.receipts` leaves out their receipts
@@ -55,7 +55,10 @@ class Claims:
 
 
 class Sink(Protocol):
-    """Control side of a sink. Errors are :class:`SinkError`, :class:`IoError` or :class:`ConfigError`."""
+    """Control side of a sink: checks, fence and receipts.
+
+    Methods raise :class:`SinkError`, :class:`IoError` or :class:`ConfigError`.
+    """
 
     exactly_once: bool
 
@@ -66,19 +69,19 @@ class Sink(Protocol):
     def check(self, *, create: bool = True) -> None:
         """Raise an error if the sink cannot be reached, or the target is missing or not writable.
 
-        :param create: whether to create the tables, topics or directories of the bookkeeping; if not, nothing is
-            changed
+        :param create: whether to create the missing tables, topics or directories for receipts and fence; if not,
+            nothing is changed
         """
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Raise an error, before anything is sent, if rows of these columns cannot be written to the target as it is.
 
-        :param columns: name and Spark SQL type, in order
-        :raises ConfigError: naming the columns and what to do
+        :param columns: name and Spark SQL type of each column, in order
+        :raises ConfigError: naming the unsuitable columns and the remedy
         """
 
     def claims(self) -> Claims:
-        """Return the fence, the ledgers that have receipts, and the target's identity."""
+        """Return the pipeline's fence, the ledgers that have receipts for the pipeline, and the target's identity."""
 
     def fence(self, epoch: int) -> None:
         """Raise the fence to an epoch: when this returns, no transaction of an older epoch can commit any more.
@@ -89,14 +92,14 @@ class Sink(Protocol):
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield this ledger's receipts for the pipeline that the ledger does not know yet, in the order of their keys.
 
-        They are final once :meth:`fence` has returned.
+        The receipts are final once :meth:`fence` has returned.
 
-        :param known: what the ledger knows, by partition; all receipts of other partitions are yielded
-        :raises ReceiptsUnreadableError: after the readable ones, if others are gone or damaged
+        :param known: the receipts that the ledger knows, by partition; all receipts of other partitions are yielded
+        :raises ReceiptsUnreadableError: after the readable receipts, if others are gone or damaged
         """
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the batches that have no receipt here, or whose rows the sink knows to be gone.
+        """Return those of the given batches that have no receipt in the sink, or whose rows the sink knows to be gone.
 
         :param keys: batches of this ledger and pipeline whose receipt the ledger has seen
         """
@@ -104,34 +107,41 @@ class Sink(Protocol):
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters of some attempts, attempt by attempt in the order given, each in a stable order.
 
-        The caller passes attempts that a receipt names; what any other attempt left does not count.
+        :param sources: attempts that a receipt names; dead letters of other attempts do not count
         """
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store which dead letters a side partition sends, before any of them is sent, in case the ledger is lost."""
+        """Store the dead letters that a side partition is going to send, in case the ledger is lost.
+
+        :param partition: id of the side partition
+        :param replay: references to the dead letters; stored before any of them is sent
+        """
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the stored replays of these side partitions; those that never sent anything are left out."""
+        """Return the stored replays of the given side partitions; a partition without a stored replay is left out."""
 
     def store_file_list(self, files: FileList) -> None:
         """Store a list of discovered files before anything of them is sent, in case the ledger is lost or restored."""
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of files that begin at an ordinal or later, in any order."""
+        """Return the stored lists of source files that begin at an ordinal or later, in any order.
+
+        :param first: the ordinal
+        """
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in the target, or None if it is not known.
 
-        :param exact: count them whatever it costs; otherwise only if it is cheap
+        :param exact: whether to count the rows at any cost; otherwise they are counted only if that is cheap
         """
 
     def close(self) -> None:
-        """Close connections."""
+        """Close the connections to the sink."""
 
 
 @runtime_checkable
 class FileBasedSink(Protocol):
-    """A sink whose target consists of files that can be lost one by one, which its row count does not show."""
+    """A sink whose target consists of files. One lost file is not visible in the row count that the table reports."""
 
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each file of the target that is missing or not as it was written."""
@@ -139,24 +149,24 @@ class FileBasedSink(Protocol):
 
 @runtime_checkable
 class SinkWithWitness(Protocol):
-    """A sink that detects, by a witness stored with the fence, that rows are gone although their receipts exist."""
+    """A sink that stores a witness with the fence, to detect that rows are gone although their receipts exist."""
 
     def store_witness(self, epoch: int) -> None:
         """Store a witness of the target as it is now, if the fence is still at this epoch.
 
-        :param epoch: epoch of the run, which has delivered something
+        :param epoch: epoch of the run, which has delivered at least one batch
         """
 
 
 @runtime_checkable
 class ComparesTargets(Protocol):
-    """A sink that describes how the target's identity differs from the one that was written to."""
+    """A sink that explains how the target's identity differs from the identity of the target that was written to."""
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Return the parts that differ and ordinary reasons, as a clause; None if the identities cannot be compared.
+        """Return a clause with the differing parts of two identities and usual causes; None if they cannot be compared.
 
-        :param before: identity of the target that was written
-        :param now: identity of the target as it is
+        :param before: identity of the target that was written to
+        :param now: identity of the target as it is now
         """
 
 
@@ -175,37 +185,38 @@ class Refused:
 
 
 class Writer(Protocol):
-    """Writing side of a sink, one per lane; keeps its connection across batches."""
+    """Writing side of a sink; each lane has its own writer, whose connection stays open across batches."""
 
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Claim the task's verdict and carry out its effect, in one transaction.
 
-        ``deliver`` writes the rows and dead letters; ``reject`` gets all records as dead letters and no rows; ``void``
-        gets nothing. If a receipt exists already, nothing is written; the outcome has that receipt and ``found``. A
-        two-phase sink returns ``staged``. A failed batch raises nothing: the outcome is ``failed`` with the error, and
-        what was written is rolled back.
+        With the instruction ``deliver``, ``content`` has rows and dead letters; with ``reject``, all records are dead
+        letters; with ``void``, ``content`` is empty. If the batch has a receipt already, nothing is written, and the
+        outcome has that receipt and ``receipt_existed``. A two-phase sink returns ``staged``. A failed batch raises
+        nothing: the outcome is ``failed`` with the error, and everything written is rolled back.
 
         If the sink refuses some rows (a constraint, a value that does not fit), the writer returns :class:`Refused`,
-        and the lane calls it again with the others. Until then the writer may keep the batch's transaction open with
-        those in it. It rolls back if it is called with anything else, or closed.
+        and the lane calls the writer again with the other rows. Until then the writer may keep a transaction open that
+        has those rows already. The writer rolls that transaction back if it is called with anything else, or closed.
 
         :param task: the batch, its attempt and instruction
-        :param content: its rows and dead letters
+        :param content: the batch's rows and dead letters
         :raises FencedError: if the fence is at a newer epoch
         """
 
     def close(self) -> None:
-        """Close connections; what is not committed is rolled back."""
+        """Close the connections to the sink; an open transaction is rolled back."""
 
 
 class Committer(Protocol):
     """Second phase of a two-phase sink; runs once a wave in the process that called Spark."""
 
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Commit staged batches, and return the final outcome of each.
+        """Commit staged batches, and return the final outcome of each batch.
 
-        In a pinned pipeline the committed batches are a contiguous prefix of each partition: after a batch that failed,
-        later ones of its partition are not attempted. In any other pipeline, batches are independent.
+        In a pinned pipeline the committed batches are a contiguous prefix of each partition: after a failed batch,
+        later batches of its partition are not attempted. In any other pipeline, batches are independent.
 
+        :param staged: outcomes of the lanes
         :raises FencedError: if the fence is at a newer epoch
         """

@@ -35,11 +35,11 @@ records found replaces it."""
 
 @dataclass(frozen=True, slots=True)
 class SourcePartition:
-    """A part of a source with an order of its own.
+    """A part of a source with an order and a checkpoint of its own.
 
-    :param id: short and stable; appears in batch names
-    :param identity: identifies the object itself (topic id; system identifier and table oid; resolved directory), so
-        that a recreated one is a clear error instead of a silent restart
+    :param id: short and stable name; appears in batch names
+    :param identity: identity of the topic, table or directory itself (topic id; system identifier and table oid;
+        resolved directory); it reveals that the object was recreated under the same name, which is an error
     """
 
     id: str
@@ -52,10 +52,10 @@ class SourceFile:
 
     :param ordinal: number in discovery order, from 0
     :param path: absolute path
-    :param base: position of its first byte: the sum of the sizes of all files before it
+    :param base: position of the file's first byte: the sum of the sizes of all files before it
     :param size: number of bytes (of rows for Parquet)
-    :param etag: identifies the content; changes when the file does (modification time in ns, size and inode, or the
-        object store's etag)
+    :param etag: text that changes when the file's content does (modification time in ns, size and inode, or the object
+        store's etag)
     """
 
     ordinal: int
@@ -67,11 +67,11 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Base of a partition at its first start.
+    """Position at which a partition starts for the first time.
 
-    :param position: the base
-    :param files: files that the base was counted on, in order (files source); they are recorded with it, so that the
-        base means the same bytes even if other files appear before the first planning
+    :param position: the position
+    :param files: files that the position was counted on, in order (files source); they are recorded with it, so that
+        the position means the same bytes even if other files appear before the first planning
     """
 
     position: int
@@ -82,7 +82,7 @@ class Start:
 class RangeToPlan:
     """A range of one partition to split into batches.
 
-    :param partition: its id
+    :param partition: id of the partition
     :param start: first position to plan
     :param end: end of the range (for a gap to be planned again), or None for as far as the source reaches. If it equals
         ``start`` there is nothing to split, and only the bound is requested
@@ -110,15 +110,14 @@ class PlanRequest:
     """Arguments of one planning.
 
     :param ranges: ranges to plan, oldest first
-    :param records_per_batch: records of a batch, exact where the source can count; None if the source chooses
+    :param records_per_batch: number of records in a batch, exact where the source can count; None if the source chooses
     :param max_records: approximate maximum of records to plan (back-pressure); at least one batch is planned if there
         are records
     :param files: files discovered so far (files source)
     :param states: :attr:`Plan.states` of the previous planning, by partition
     :param committed: per partition, the position before which every batch has its verdict
     :param lag_only: whether only the lag is measured; the source then waits at most a moment for a bound
-    :param find_unreceipted: function that compares what the source shows below the plan with the receipts; None if not
-        available
+    :param find_unreceipted: function that finds records below the plan that are in no receipt; None if not available
     """
 
     ranges: Sequence[RangeToPlan]
@@ -135,11 +134,11 @@ class PlanRequest:
 class PlannedBatch:
     """A range to be recorded as a batch.
 
-    :param partition: its id
+    :param partition: id of the partition
     :param range: positions of the batch
     :param records: expected number of records, if known
-    :param expired: whether the source has lost all of them (retention); an event reports this, and a user skips the
-        batch
+    :param expired: whether the source has lost all records of the range (retention); an event reports this, and a user
+        skips the batch
     """
 
     partition: str
@@ -152,12 +151,12 @@ class PlannedBatch:
 class Plan:
     """Result of planning; the ledger stores all of it in one transaction.
 
-    :param batches: contiguous per partition, starting where the request's ``todo`` starts
+    :param batches: contiguous per partition, starting where the request's ranges start
     :param files: newly discovered files
     :param bounds: per partition, the position before which no new records can appear
-    :param states: per partition, values that the source wants back at the next planning
-    :param more: whether the source has more than was planned (``max_records`` reached)
-    :param refused: one error for each part of the source that cannot be read; the run does the rest, then fails
+    :param states: per partition, values that the source receives back at the next planning
+    :param more: whether the source has more records than were planned (``max_records`` reached)
+    :param refused: an error for each part of the source that cannot be read; the run delivers the rest, then fails
     :param notices: warnings about probable mistakes, one line each
     """
 
@@ -176,7 +175,7 @@ class RecordShape:
 
     :param raw: if True, one ``value`` column of bytes, to be decoded by the transform, and possibly ``key``,
         ``headers`` and ``timestamp``; if False, typed columns
-    :param columns: name and Spark SQL type, in order
+    :param columns: name and Spark SQL type of each column, in order
     """
 
     raw: bool
@@ -184,19 +183,26 @@ class RecordShape:
 
 
 class Source(Protocol):
-    """Planning side of a source. Errors are :class:`SourceError` or :class:`ConfigError`."""
+    """Planning side of a source: finds new records and splits them into batches.
+
+    Methods raise :class:`SourceError` or :class:`ConfigError`.
+    """
 
     def check(self) -> None:
-        """Raise an error if the source cannot be reached, or what the pipeline names does not exist or does not fit."""
+        """Raise an error if the source cannot be reached, or lacks a topic, table or column that the pipeline names."""
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return every partition that exists now."""
+        """Return every partition that the source has now."""
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """Return the base for a first start: ``earliest``, ``latest`` or a position."""
+        """Return the position at which a partition starts for the first time.
+
+        :param partition: id of the partition
+        :param start_from: ``earliest``, ``latest`` or a position
+        """
 
     def shape(self) -> RecordShape:
-        """Return the columns that readers yield."""
+        """Return the columns that this source's readers yield."""
 
     def plan(self, request: PlanRequest) -> Plan:
         """Split new records (or a gap) into batches; no batch may end beyond a closed bound."""
@@ -205,33 +211,37 @@ class Source(Protocol):
         """Return whether records may still appear in a range that was read, although its bound was closed."""
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:
-        """Return a digest of the positions of all records in each range as of now.
+        """Return a digest of the positions of all records that each range contains now.
 
-        Return None if a range that was read can never show more records.
+        Return None if no record can appear in a range that was read.
         """
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:
-        """Return the position of every record in a range now, in order; only where :meth:`digests` returns digests."""
+        """Return the position of every record that a range contains now, in order.
+
+        :param partition: id of the partition
+        :param span: the range; only for a source whose :meth:`digests` returns digests
+        """
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Return the same tasks with ``detail`` filled in for the reader.
+        """Return the same tasks with ``detail`` filled in, from which the reader finds each range.
 
         :param tasks: batches to read
         :param files: all recorded files (files source)
-        :raises SourceError: if a task can no longer be read; if the error names a batch, it concerns only that one
+        :raises SourceError: if a task can no longer be read; if the error names a batch, it concerns only that batch
         """
 
     def close(self) -> None:
-        """Close connections."""
+        """Close the connections to the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceEvidence:
-    """Evidence from a source for which its plannings fail.
+    """Evidence from a source because of which the next planning fails.
 
     :param description: the evidence, as a sentence
     :param late_ranges: ranges of the records concerned; empty if nothing is lost yet; None if reading late records does
-        not repair it
+        not repair the loss
     :param first_step: the action to take first, if any
     """
 
@@ -242,10 +252,10 @@ class SourceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PlanningAlarm:
-    """Evidence for which the next planning of a partition would fail.
+    """All evidence because of which the next planning of a partition would fail.
 
-    :param evidence: all the evidence
-    :param state: state to store once all of it is accounted for; the next planning compares with it
+    :param evidence: the evidence
+    :param state: state to store once all evidence is accounted for; the next planning compares the source with it
     """
 
     evidence: Sequence[SourceEvidence]
@@ -259,39 +269,43 @@ class WatchedSource(Protocol):
     def watch(
         self, partition: str, end: int, state: Mapping[str, Any], unread: FindUnreceipted | None = None
     ) -> PlanningAlarm | None:
-        """Return why a partition's next planning would fail; None if it would not.
+        """Return the evidence because of which a partition's next planning would fail; None if it would not fail.
 
-        The next planning fails if positions below the plan were assigned since the last one.
+        It fails if positions below the end of the plan were assigned to records since the last planning.
 
-        :param partition: its id
-        :param end: end of its plan
-        :param state: what the last planning stored
-        :param unread: function that compares with the receipts, as for a planning
+        :param partition: id of the partition
+        :param end: end of the partition's plan
+        :param state: state that the last planning stored
+        :param unread: function that finds records below the plan that are in no receipt, as for a planning
         """
 
 
 class Reader(Protocol):
-    """Reading side of a source, one per lane; keeps its connection across batches."""
+    """Reading side of a source; each lane has its own reader, whose connection stays open across batches."""
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of the task's range in position order: :data:`POSITION`, then the columns of the shape.
 
-        Yields nothing for an empty range. Must reach the range's end or raise :class:`SourceError` or :class:`IoError`.
+        An empty range yields nothing. The reader must reach the range's end or raise :class:`SourceError` or
+        :class:`IoError`.
         """
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead letter headers that locate a record.
+        """Return the dead letter headers that locate a record in the source.
 
         These are ``source-table``, ``source-file`` or ``source-topic``, and ``source-partition`` and
         ``source-position``.
+
+        :param task: the record's batch
+        :param position: the record's position
         """
 
     def close(self) -> None:
-        """Close connections."""
+        """Close the connections to the source."""
 
 
 class SparkFedReader(Reader, Protocol):
-    """Reader of a source that Spark itself reads: it yields records that Spark passed to it."""
+    """Reader of a source that Spark itself reads; it yields the records that Spark passed to :meth:`accept`."""
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Accept the records of a batch, which :meth:`read` is to yield."""
+        """Take the records of a batch from Spark; :meth:`read` yields them afterwards."""

@@ -13,10 +13,10 @@ _SERVER_FAILURES = ("08", "53", "58", "57P0", "25006")
 
 
 def is_transient(state: str) -> bool:
-    """Return whether a retry can help."""
+    """Return whether an SQLSTATE stands for a transient error, after which a retry can succeed."""
     return state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_CODES
 
 
 def is_server_failure(state: str) -> bool:
-    """Return whether the whole server failed, not only one statement."""
+    """Return whether an SQLSTATE means that the whole server failed, not only one statement."""
     return state.startswith(_SERVER_FAILURES)

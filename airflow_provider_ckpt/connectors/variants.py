@@ -1,4 +1,4 @@
-"""Decode Spark's variants from Arrow, where each is a struct of two binary values, by means of PySpark."""
+"""Decode Spark's variants from Arrow by means of PySpark; in Arrow a variant is a struct of two binary values."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def decoder(kind: pa.DataType) -> _Decode | None:
-    """Return a function that decodes the variants in values of a type; None if the type has no variants.
+    """Return a function that decodes the variants in a column's values; None if the type contains no variant.
 
     Variants are found at any depth and become plain Python objects. The function takes values as
-    :func:`~.extreme_times.objects` returns them, with maps as dictionaries. A date or timestamp in a variant becomes
+    :func:`~.extreme_times.to_python` returns them, with maps as dictionaries. A date or timestamp in a variant becomes
     ISO 8601 text, since Python cannot represent all of them.
+
+    :param kind: Arrow type of the column
     """
     import pyarrow as pa
 

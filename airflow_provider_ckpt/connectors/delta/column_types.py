@@ -1,4 +1,4 @@
-"""Convert rows to types that Delta supports, and compare their columns with a table's."""
+"""Convert rows to types that Delta supports, and compare the rows' columns with a table's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def to_delta(rows: pa.Table) -> pa.Table:
-    """Convert rows for a Delta table.
+    """Convert rows to the column types of a Delta table.
 
     :raises ConfigError: naming the columns whose type Delta does not support
     """
@@ -22,7 +22,7 @@ def to_delta(rows: pa.Table) -> pa.Table:
 
 
 def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may_add: bool = False) -> list[str]:
-    """Return the differences between a table's columns and those of rows, one text each.
+    """Return a text for each difference between a table's columns and those of rows, as ``a is missing (integer)``.
 
     :param table: the table
     :param schema: columns of the rows
@@ -41,7 +41,7 @@ def encode_schema(schema: pa.Schema) -> str:
 
 
 def decode_schema(text: str) -> pa.Schema:
-    """Return the schema that :func:`encode_schema` encoded."""
+    """Restore an Arrow schema from the output of :func:`encode_schema`."""
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
@@ -53,7 +53,10 @@ def _types(schema: Any) -> dict[str, str]:
 
 
 def _type(kind: Any) -> str:
-    """Return a Delta type as text, without nullability and metadata."""
+    """Return the name of a Delta type without nullability and metadata, such as ``array<integer>``.
+
+    :param kind: the type as in Delta's JSON schema
+    """
     if isinstance(kind, str):
         return kind
     match kind["type"]:

@@ -2,12 +2,12 @@
 
 With a table, the fence is an empty commit that carries ``(<ledger>:<pipeline>, epoch)``. Every commit of this sink
 creates the version right after the one in which that epoch was checked. So a commit prepared before the fence loses the
-race for its version, and one prepared after it sees the epoch.
+race for its version, and a commit prepared after the fence sees the epoch.
 
 Without a table there is nothing to commit to, and the schema is not known. So the fence first writes a durable file
 named by the epoch, then looks for the table; a committer first creates the table, empty, and opens it, then reads the
-fence files, then commits data. Whichever comes first, one of them sees the other: a stale epoch can at worst leave an
-empty table behind.
+fence files, then commits data. In any order, either the fence or the committer sees the other: a stale epoch can at
+worst leave an empty table behind.
 
 A table that was restored, or whose receipts are lost, is fenced only once a user has accepted it as it is.
 """
@@ -25,15 +25,15 @@ from airflow_provider_ckpt.connectors.two_phase.staging import remove_files
 
 
 def fence(layout: DeltaLayout, epoch: int, contention: CommitRetries, *, accepting: bool = False) -> None:
-    """Fence every older epoch; see the module.
+    """Shut out all older epochs from the Delta table: once this returns, no commit of an older epoch can succeed.
 
     :param layout: paths and application ids
     :param epoch: the new epoch
-    :param contention: limit of the retries while other writers are faster
-    :param accepting: whether a user accepted a table that was set back or has lost its receipts
-    :raises SinkChangedError: if that happened and no user accepted it
+    :param contention: limit of the retries while other writers commit first
+    :param accepting: whether a user accepted a table that was restored or has lost its receipts
+    :raises SinkChangedError: if the table was restored or has lost its receipts, and no user accepted it
     :raises FencedError: if the fence is at a newer epoch
-    :raises SinkError: if other writers keep committing in between until the time is over
+    :raises SinkError: if other writers keep committing first until the time is over
     """
     from deltalake.exceptions import DeltaError
 

@@ -11,25 +11,29 @@ from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 
 @dataclass(frozen=True, slots=True)
 class DeltaLayout(TableLayout):
-    """Paths and application ids of one pipeline and ledger at one Delta table."""
+    """Paths and application ids of one pipeline and ledger at one Delta table.
+
+    An application id is the key of a ``txn`` action in Delta's log; the action's ``version`` is a number stored under
+    it.
+    """
 
     @property
     def epoch_app(self) -> str:
-        """Application id whose version is the epoch; every commit of this sink sets it."""
+        """Application id of the ``txn`` action that stores the fenced epoch; every commit of this sink sets it."""
         return f"{self.ledger}:{self.pipeline}"
 
     @property
     def receipts_app(self) -> str:
-        """Application id whose version is the number of the newest receipt node."""
+        """Application id of the ``txn`` action that stores the number of the newest receipt node, the chain's head."""
         return f"{self.ledger}:{self.pipeline}:receipts"
 
     @property
     def fences(self) -> Path:
-        """Directory of empty files, each named by a fenced epoch."""
+        """Directory of empty files, each named by a fenced epoch; they hold the fence while there is no table."""
         return self.pipeline_directory / "fence"
 
     def ledgers(self) -> frozenset[str]:
-        """Return every ledger that ever fenced this pipeline here."""
+        """Return the ids of all ledgers that ever fenced this pipeline at the table."""
         own = self.table / BOOKKEEPING_DIRECTORY
         entries = own.iterdir() if own.is_dir() else ()
         return frozenset(unescape(ledger.name) for ledger in entries if (ledger / escape(self.pipeline)).is_dir())

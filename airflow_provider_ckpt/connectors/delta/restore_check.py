@@ -20,12 +20,12 @@ _BOUNDS = ("version", "datetime", "timestamp")
 
 
 def restored_version(table: DeltaTable, path: Path, since: int) -> int | None:
-    """Return the older version whose content the table has again; None if it still has the content of ``since``.
+    """Return the older version whose content the table has again; None if the table still has the content of ``since``.
 
     A restore of a restore is followed, so a restore that undoes another is not reported.
 
     :param table: the table
-    :param path: its directory
+    :param path: directory of the table
     :param since: number of an older version
     :raises SinkError: if the log has a restore whose version cannot be determined
     """
@@ -42,9 +42,12 @@ def restored_version(table: DeltaTable, path: Path, since: int) -> int | None:
 
 
 def _restore_parameters(path: Path, version: int) -> dict[str, Any] | None:
-    """Return the parameters of the restore that created a version.
+    """Return the parameters of the RESTORE that created a version: its target version or time.
 
-    Return None for any other commit, or if the log entry is gone.
+    Return None if another operation created the version, or if its log entry is gone.
+
+    :param path: directory of the table
+    :param version: number of the version
     """
     file = path / "_delta_log" / f"{version:020d}.json"
     try:
@@ -67,7 +70,12 @@ def _parameters(info: dict[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _restored_to(path: Path, version: int, bounds: dict[str, Any]) -> int:
-    """Return the version that a restore went back to."""
+    """Return the number of the version whose content a RESTORE brought back.
+
+    :param path: directory of the table
+    :param version: number of the version that the RESTORE created
+    :param bounds: parameters of the RESTORE: the target's version or time
+    """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -91,7 +99,7 @@ def _restored_to(path: Path, version: int, bounds: dict[str, Any]) -> int:
 
 
 def _parse_time(value: Any) -> datetime | None:
-    """Parse a time in milliseconds since 1970 or as text, as writers store it; return None for anything else."""
+    """Parse a time in milliseconds since 1970 or ISO 8601, as Delta writers store it; return None for anything else."""
     text = str(value)
     try:
         if text.lstrip("-").isdecimal():

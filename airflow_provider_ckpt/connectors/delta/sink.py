@@ -33,7 +33,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class DeltaSink:
-    """A Delta table on a local or mounted file system; see :class:`Sink`.
+    """Control side of a Delta table on a local or mounted file system; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
     :param connection: its path is the base of a relative ``sink.path``
@@ -54,11 +54,11 @@ class DeltaSink:
 
     @property
     def location(self) -> str:
-        """See :attr:`Sink.location`."""
+        """Address of the table, such as ``delta:///data/orders``; see :attr:`Sink.location`."""
         return f"delta://{self._layout.table}"
 
     def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
-        """Raise an error if the table is not writable, or the path contains something else."""
+        """Raise an error if the table is not writable or not supported, or its directory has files of another kind."""
         path = self._layout.table
         for directory in (path, self._layout.dead_letters.directory):
             check_writable(directory, "sink.path")
@@ -78,7 +78,11 @@ class DeltaSink:
             )
 
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`; a clean-up of the table rewrites files under names of its own."""
+        """Return the table's directory, and that of its dead letters, as places written to; see :class:`NamesOutputs`.
+
+        All ``.parquet`` files count as written here, since a clean-up of the table rewrites files under names of its
+        own.
+        """
         rows = WrittenFiles("sink.path", self._layout.table, suffix=".parquet")
         return (
             [rows, self._layout.dead_letters.output("dead_letter_queue.sink: same")]
@@ -87,9 +91,9 @@ class DeltaSink:
         )
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.check_columns`; while there is no table, column names only need to differ in more than case.
+        """Raise an error if columns differ only in case, or the table lacks one and does not get new columns.
 
-        Types are compared by each writer.
+        Each writer compares the types. See :meth:`Sink.check_columns`.
         """
         names = Counter(name.lower() for name, _ in columns)
         duplicates = [name for name, _ in columns if names[name.lower()] > 1]
@@ -112,7 +116,7 @@ class DeltaSink:
             )
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, every ledger that fenced this pipeline here, the table's id, and a restore."""
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the table's id, and evidence of loss."""
         version = self._version()
         setback = find_loss(version, self._receipts)
         self._reported_loss = setback is not None
@@ -120,12 +124,15 @@ class DeltaSink:
         return Claims(version.epoch, self._layout.ledgers(), version.target, evidence)
 
     def fence(self, epoch: int) -> None:
-        """Fence every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` reported is accepted."""
+        """Shut out all older epochs; see ``fence.py``.
+
+        A loss that :meth:`claims` or :meth:`receipts` reported is accepted.
+        """
         contention = CommitRetries(self._pipeline, str(self._layout.table))
         fence(self._layout, epoch, contention, accepting=self._reported_loss)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts that the table's log names and the ledger does not know yet."""
+        """Yield the receipts that the table's log refers to and the ledger does not know yet."""
         try:
             yield from self._receipts.unknown_to(self._version().head, known)
         except ReceiptsUnreadableError:
@@ -133,37 +140,40 @@ class DeltaSink:
             raise
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the batches that the table's log does not name, or whose rows were lost by a restore."""
+        """Return the given batches that have no readable receipt, or whose rows a RESTORE removed."""
         return batches_without_rows(self._version(), self._receipts, keys)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the lines of each attempt's file; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of some attempts from the file of each attempt; see :meth:`Sink.dead_letters`."""
         for source in sources:
             yield from self._layout.dead_letters.read(source)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.store_replay`."""
+        """Store in the table's directory which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
         self._layout.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """See :meth:`Sink.replays`."""
+        """Return the replays stored in the table's directory for some side partitions; see :meth:`Sink.replays`."""
         return self._layout.replays.read(partitions)
 
     def store_file_list(self, files: FileList) -> None:
-        """See :meth:`Sink.store_file_list`."""
+        """Store a list of discovered source files in the table's directory; see :meth:`Sink.store_file_list`."""
         self._layout.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
         return self._layout.lists.read(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always has it
-        """Return the row count from the log's statistics; None if a file has none, or rows were deleted from it."""
+        """Return the row count from the statistics in the table's log, 0 if there is no table.
+
+        Return None if a file has no statistics, or rows were deleted from a file.
+        """
         table = delta_table.load(self._layout.table)
         return delta_table.row_count(table) if table is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """See :class:`FileBasedSink`; checks the newest version."""
+        """Yield a sentence for each data file of the newest version that is missing or truncated."""
         table = delta_table.load(self._layout.table)
         return describe_damage(delta_table.data_files(table) if table is not None else ())
 

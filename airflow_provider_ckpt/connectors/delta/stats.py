@@ -1,4 +1,4 @@
-"""Convert a parquet footer to Delta's per-file statistics, so that readers can skip files without opening them."""
+"""Convert a Parquet footer to Delta's per-file statistics, so that readers can skip files without opening them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MILLISECOND = 1000
 def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
     """Return the ``stats`` text of an add action: row count, null counts, and bounds of integers, dates and timestamps.
 
-    :param metadata: footer of the file
+    :param metadata: footer of the Parquet file
     :param schema: the file's Arrow schema
     """
     flat = {field.name for field in schema if _is_flat(field.type)}
@@ -48,7 +48,7 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
 
 
 def _bounds(stats: pq.Statistics) -> tuple[Any, Any] | None:
-    """Return the least and greatest value; None if there are none, or one is a year outside Python's 1 to 9999."""
+    """Return a column's least and greatest value; None if unknown, or outside of Python's years 1 to 9999."""
     try:
         return (stats.min, stats.max) if stats.has_min_max else None
     except (OverflowError, ValueError):
@@ -62,7 +62,7 @@ def _is_flat(kind: pa.DataType) -> bool:
 
 
 def _has_exact_bounds(kind: pa.DataType) -> bool:
-    """Return whether parquet's bounds of a type are exact; not for floats, which omit NaN, nor for long texts."""
+    """Return whether Parquet's bounds of a type are exact; not for floats, which omit NaN, nor for long texts."""
     import pyarrow as pa
 
     return bool(
@@ -73,7 +73,11 @@ def _has_exact_bounds(kind: pa.DataType) -> bool:
 
 
 def _bound_value(value: Any, *, up: bool) -> Any:
-    """Return a bound as Delta writes it: timestamps in milliseconds, an upper bound rounded up."""
+    """Return a bound as Delta writes it: timestamps in milliseconds, rounded up for an upper bound.
+
+    :param value: least or greatest value of a column
+    :param up: whether the value is an upper bound
+    """
     if isinstance(value, datetime):
         over = value.microsecond % _MILLISECOND
         value = value - timedelta(microseconds=over) + timedelta(milliseconds=1 if up and over else 0)

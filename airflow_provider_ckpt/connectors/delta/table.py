@@ -22,8 +22,9 @@ _CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identit
 
 
 def load(path: Path) -> DeltaTable | None:
-    """Open the newest version; return None if there is no Delta table yet.
+    """Open the newest version of a Delta table; return None if there is no table yet.
 
+    :param path: directory of the table
     :raises SinkError: if the log cannot be read
     """
     from deltalake import DeltaTable
@@ -38,7 +39,11 @@ def load(path: Path) -> DeltaTable | None:
 
 
 def refresh(table: DeltaTable, path: Path) -> DeltaTable | None:
-    """Update a table object to the newest version; return a new one if that fails."""
+    """Update an open table to its newest version; if that fails, open the table again. Return None if it is gone.
+
+    :param table: the open table
+    :param path: directory of the table
+    """
     from deltalake.exceptions import DeltaError
 
     try:
@@ -49,11 +54,11 @@ def refresh(table: DeltaTable, path: Path) -> DeltaTable | None:
 
 
 def create(path: Path, schema: pa.Schema, transactions: Mapping[str, int]) -> None:
-    """Create an empty table unless one exists.
+    """Create an empty Delta table, unless there is a table already.
 
     :param path: directory of the table
-    :param schema: its columns
-    :param transactions: versions by application id
+    :param schema: columns of the table
+    :param transactions: numbers to store in ``txn`` actions, by application id
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -73,14 +78,14 @@ def commit(
     transactions: Mapping[str, int],
     note: Mapping[str, Any],
 ) -> None:
-    """Commit as the version right after this one, or not at all.
+    """Commit as the version right after the given one, or not at all.
 
     An error may come after a successful commit (from a failed checkpoint); open the table again to find out.
 
     :param table: the version to build on
     :param path: directory of the table
     :param actions: data files to add
-    :param transactions: versions by application id
+    :param transactions: numbers to store in ``txn`` actions, by application id
     :param note: commit metadata for users
     :raises deltalake.exceptions.CommitFailedError: if another writer committed that version
     """
@@ -91,11 +96,11 @@ def commit(
 
 
 def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> bool:
-    """Add columns as the version right after this one; return False if another writer committed that version.
+    """Add columns as the version right after the given one; return False if another writer committed that version.
 
     :param table: the version to build on
     :param path: directory of the table
-    :param fields: the columns
+    :param fields: the new columns
     """
     from deltalake.exceptions import DeltaError
 
@@ -110,12 +115,12 @@ def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> bool:
 
 
 def required_columns(table: DeltaTable) -> list[str]:
-    """Return the columns that may not be null."""
+    """Return the names of the table's columns that may not be null."""
     return [field.name for field in table.schema().fields if not field.nullable]
 
 
 def refuse_unsupported(table: DeltaTable, path: Path) -> None:
-    """Raise an error for a table that requires more of a writer than adding plain files.
+    """Raise an error for a table that cannot be written by adding plain files, such as a partitioned one.
 
     :raises ConfigError: naming the unsupported features
     """
@@ -136,10 +141,10 @@ def refuse_unsupported(table: DeltaTable, path: Path) -> None:
 
 
 def delta_error(error: Exception, operation: str) -> CkptError:
-    """Convert an error of the Delta library, as one of the whole table: the library does not examine rows there.
+    """Convert an error of the Delta library to an outage of the whole table, since the library does not examine rows.
 
     :param error: the library's error
-    :param operation: the operation and its object
+    :param operation: description of the failed operation, as in ``open the Delta table /data/t``
     """
     if isinstance(error, OSError):
         if error.errno is not None:
@@ -170,13 +175,17 @@ def _sync_log(path: Path, version: int) -> None:
 
 
 def has_newer_version(table: DeltaTable, path: Path) -> bool:
-    """Return whether the table has a newer version than this one."""
+    """Return whether the table in a directory has a newer version than an open one.
+
+    :param table: the open table
+    :param path: directory of the table
+    """
     fresh = load(path)
     return fresh is not None and fresh.version() > table.version()
 
 
 def data_files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
-    """Yield path and size of each local data file of this version; files of a shallow clone are in another table."""
+    """Yield path and recorded size in bytes of each data file of this version; not those of a shallow clone."""
     import pyarrow as pa
 
     root = table.table_uri.removeprefix("file://")
@@ -187,7 +196,7 @@ def data_files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
 
 
 def row_count(table: DeltaTable) -> int | None:
-    """Return the row count from the log's statistics; None if a file has no statistics or has deleted rows."""
+    """Return the row count from the table's log; None if a file has no statistics or has deleted rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

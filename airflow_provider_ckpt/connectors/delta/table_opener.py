@@ -1,4 +1,4 @@
-"""Open a Delta table for a commit: create it from the first batch, and add the columns that it lacks."""
+"""Open a Delta table for a commit: create the table from the first batch, and add missing columns."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ class DeltaTableOpener:
 
     @property
     def target(self) -> str:
-        """Path of the table."""
+        """Path of the table, for messages."""
         return str(self._layout.table)
 
     def open(self, schema: str | None) -> DeltaVersion:
-        """See :meth:`TableOpener.open`."""
+        """Return the newest version of the table; first create the table or add columns, in a separate commit.
+
+        :param schema: columns of the staged rows, as :func:`encode_schema` returns them; None if no batch has any
+        """
         version = self._version()
         if version.table is not None:
             return self._with_new_columns(version, schema) if self._pipeline.sink.adds_columns and schema else version
@@ -61,6 +64,9 @@ class DeltaTableOpener:
         """Add the columns that the table gets from this wave, in a separate commit; after a lost race, try again.
 
         A stale epoch can at worst leave empty columns behind.
+
+        :param version: the table as it is
+        :param schema: columns of the staged rows
         """
         contention = CommitRetries(self._pipeline, self.target)
         while version.table is not None and (lacks := version.lacks(schema)):

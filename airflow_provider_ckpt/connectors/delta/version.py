@@ -1,4 +1,4 @@
-"""A Delta table at one version, or before its creation, for the two phases."""
+"""A Delta table at one version, or before its creation: what staging and commit check, and the commit itself."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class DeltaVersion(TableVersion):
     """Delta's implementation of :class:`TableVersion`.
 
     :param layout: paths and application ids
-    :param table: the version, or None while there is no table
-    :param adds_columns: whether rows may lack some of its columns
+    :param table: the table at this version, or None while there is no table
+    :param adds_columns: whether rows may lack some of the table's columns
     """
 
     layout: DeltaLayout
@@ -35,28 +35,28 @@ class DeltaVersion(TableVersion):
 
     @property
     def head(self) -> int | None:
-        """Version of the application id for receipts; it survives the clean-up of the log."""
+        """Number of the newest receipt node, from the table's ``txn`` action; it survives the clean-up of the log."""
         return self.table.transaction_version(self.layout.receipts_app) if self.table is not None else None
 
     @property
     def committed_epoch(self) -> int:
-        """Highest epoch in the table's log."""
+        """Highest fenced epoch in the table's log, 0 if none."""
         return (self.table.transaction_version(self.layout.epoch_app) or 0) if self.table is not None else 0
 
     @property
     def epoch(self) -> int:
-        """Highest epoch fenced so far; the fence files are read now, after the table was opened."""
+        """Highest epoch fenced so far, from the log and from the fence files, which are read only after the table."""
         files = self.layout.fences.iterdir() if self.layout.fences.is_dir() else ()
         return max(self.committed_epoch, max((int(file.name) for file in files if file.name.isdecimal()), default=0))
 
     @property
     def target(self) -> str | None:
-        """The table's id."""
+        """The table's id from its metadata, None if there is no table."""
         return str(self.table.metadata().id) if self.table is not None else None
 
     @property
     def number(self) -> int:
-        """Number of this version."""
+        """Number of this version, 0 if there is no table."""
         return self.table.version() if self.table is not None else 0
 
     @property
@@ -65,13 +65,16 @@ class DeltaVersion(TableVersion):
         return self.number + 1
 
     def restored_version(self, since: int) -> int | None:
-        """See :meth:`TableVersion.restored_version`; restores whose log entry was cleaned up are not detected."""
+        """Return the older version that a RESTORE brought back; see :meth:`TableVersion.restored_version`.
+
+        A restore whose log entry was cleaned up is not detected.
+        """
         if self.table is None:
             return 0 if since else None
         return restore_check.restored_version(self.table, self.layout.table, since)
 
     def refuse_misfit(self, staged: StagedBatch) -> None:
-        """See :meth:`TableVersion.refuse_misfit`."""
+        """Raise an error if a staged batch's columns do not fit this table; see :meth:`TableVersion.refuse_misfit`."""
         if staged.name is None or staged.schema is None or self.table is None:
             return
         problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._adds_columns)
@@ -79,7 +82,10 @@ class DeltaVersion(TableVersion):
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
     def lacks(self, schema: str) -> list[Field]:
-        """Return the columns that the table lacks; nothing if they cannot be added."""
+        """Return the columns of rows that the table does not have; nothing if the columns do not fit otherwise.
+
+        :param schema: columns of the rows, as :func:`encode_schema` returns them
+        """
         from deltalake import Schema
 
         gets = decode_schema(schema)
@@ -89,7 +95,7 @@ class DeltaVersion(TableVersion):
         return [field for field in Schema.from_arrow(gets).fields if field.name not in known]
 
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """See :meth:`TableVersion.commit`."""
+        """Commit staged batches, epoch and head as the next version, or nothing; see :meth:`TableVersion.commit`."""
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction
 

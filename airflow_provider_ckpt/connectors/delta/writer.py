@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class DeltaWriter(TableWriter[DeltaVersion]):
-    """Writer that stages batches for a Delta table; see the module.
+    """Writer that stages each batch as one Parquet file in the directory of a Delta table.
 
     :param pipeline: ``sink.path`` names the table
     :param connection: its path is the base of a relative ``sink.path``

@@ -1,4 +1,4 @@
 """Apache Iceberg as sink: lanes stage data files, and one snapshot a wave adds them.
 
-Table properties refer to the receipts.
+A table property refers to the newest receipts.
 """

@@ -46,7 +46,7 @@ _CONFIGURATION_ERRORS = ("ArgumentError", "NoSuchModuleError", "NoSuchPropertyEx
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CatalogAddress:
-    """A catalog's name and properties; never printed, since they include secrets.
+    """Name and properties of a catalog; never printed, since the properties include secrets.
 
     :param name: name of the catalog
     :param properties: properties for the Iceberg library
@@ -59,7 +59,7 @@ class CatalogAddress:
 
     @classmethod
     def of(cls, connection: Connection) -> CatalogAddress:
-        """Return the catalog of a connection.
+        """Return the catalog that an Airflow connection describes.
 
         :raises ConfigError: if the connection names no catalog, or has a property that may name code
         """
@@ -80,9 +80,9 @@ class CatalogAddress:
         return cls(name, properties, tuple(sorted({secret for secret in secrets if secret}, key=len, reverse=True)))
 
     def open(self) -> Catalog:
-        """Open the catalog.
+        """Connect to the catalog and return the library's object for it.
 
-        :raises SinkError: if it cannot be reached
+        :raises SinkError: if the catalog cannot be reached
         :raises ConfigError: if its properties are not valid
         """
         from pyiceberg.catalog import load_catalog
@@ -99,10 +99,10 @@ class CatalogAddress:
             raise self.error(error, f"open the Iceberg catalog {self.name!r}") from None
 
     def error(self, error: Exception, operation: str) -> CkptError:
-        """Convert an error of the Iceberg library or its dependencies, without secrets.
+        """Convert an error of the Iceberg library or its dependencies, and remove secrets from its message.
 
         :param error: the library's error
-        :param operation: the operation and its object
+        :param operation: description of the failed operation, as in ``open the Iceberg table db.t``
         """
         if isinstance(error, OSError) and error.errno is not None:
             return io_error(error, operation)
@@ -124,9 +124,10 @@ class CatalogAddress:
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of the Iceberg library, and those of its dependencies that it does not convert.
+    """Return the exception classes of the Iceberg library, and those of its dependencies that it does not convert.
 
-    Its SQL catalog is built on SQLAlchemy, which is not imported here: if its errors can occur, it is loaded already.
+    Its SQL catalog is built on SQLAlchemy, which is not imported here: if SQLAlchemy's errors can occur, SQLAlchemy is
+    loaded already.
     """
     from pyiceberg import exceptions
 
@@ -136,19 +137,19 @@ def library_errors() -> tuple[type[Exception], ...]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Convert numbers and booleans to text; leave mappings, such as ``auth`` of a REST catalog, unchanged."""
+    """Convert a number or boolean to text; return other values unchanged, such as a REST catalog's mapping ``auth``."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
 def _refuse_code(connection: str, properties: Mapping[str, Any], within: str = "") -> None:
-    """Refuse properties that are not known to be plain values: the Iceberg library loads classes that they name.
+    """Refuse properties that are not known to be plain values, since the Iceberg library may load code they name.
 
     :param connection: id of the connection, for the message
     :param properties: the properties
-    :param within: name of the enclosing property, with a dot
-    :raises ConfigError: naming the property
+    :param within: name of the enclosing property, with a dot; empty at the top level
+    :raises ConfigError: naming the refused property
     """
     for name, value in properties.items():
         if (
@@ -174,12 +175,20 @@ def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_be_secret(key: str, value: str) -> bool:
-    """Return whether a property is not known to be harmless, and its value is long enough to be hidden in messages."""
+    """Return whether a property's value must be hidden in messages: it is not known to be harmless, and not short.
+
+    :param key: name of the property
+    :param value: value of the property
+    """
     return not _SHOWN_PROPERTIES.fullmatch(key) and len(value) >= _MIN_HIDDEN_LENGTH and value not in ("true", "false")
 
 
 def _with_login(uri: str, connection: Connection) -> dict[str, str]:
-    """Return the properties that pass the connection's login and password to this kind of catalog."""
+    """Return the properties that pass the connection's login and password to a catalog of the URI's scheme.
+
+    :param uri: the catalog's ``uri``
+    :param connection: connection with login and password
+    """
     scheme, separator, rest = uri.partition("://")
     password = quote(connection.password or "", safe="")
     if scheme in ("http", "https"):

@@ -34,7 +34,7 @@ _ICEBERG_NAMES = {
 
 
 def to_iceberg(rows: pa.Table) -> pa.Table:
-    """Convert rows for an Iceberg table.
+    """Convert rows to the column types of an Iceberg table.
 
     :raises ConfigError: naming the columns whose type Iceberg does not support
     """
@@ -42,12 +42,12 @@ def to_iceberg(rows: pa.Table) -> pa.Table:
 
 
 def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, adds_columns: bool) -> Schema:
-    """Return the table's columns with those that rows add: all of them if the table has none yet.
+    """Return the table's columns followed by the new columns of rows; a table without columns gets all of them.
 
     The same columns always get the same field ids, so that lanes can write files before the commit.
 
     :param table: the table
-    :param schema: columns of the rows
+    :param schema: columns of the rows; None for no rows
     :param adds_columns: whether a table that has columns gets more
     """
     transaction = table.transaction()
@@ -58,11 +58,11 @@ def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, adds_co
 def add_new_columns(
     transaction: Transaction, table_schema: Schema, schema: pa.Schema | Schema | None, *, adds_columns: bool
 ) -> None:
-    """Add the new columns in a transaction; see :func:`with_new_columns`.
+    """Add the new columns of rows to the table in a transaction; see :func:`with_new_columns`.
 
     :param transaction: the transaction
     :param table_schema: columns of the table
-    :param schema: columns of the rows
+    :param schema: columns of the rows; None for no rows
     :param adds_columns: whether a table that has columns gets more
     """
     import pyarrow as pa
@@ -80,7 +80,7 @@ def add_new_columns(
 
 
 def refuse_misfit(where: str, table_schema: Schema, row_schema: pa.Schema, *, adds_columns: bool) -> None:
-    """Raise an error if rows do not fit the columns of a table.
+    """Raise an error if the columns of rows do not fit the columns of a table.
 
     :param where: name of the table, for the message
     :param table_schema: columns of the table
@@ -99,7 +99,11 @@ def refuse_misfit(where: str, table_schema: Schema, row_schema: pa.Schema, *, ad
 
 
 def fill_missing_columns(rows: pa.Table, schema: Schema) -> pa.Table:
-    """Return the rows with all columns of a table, in its order; missing ones are null."""
+    """Return rows with exactly the columns of a table, in the table's order; missing columns are null.
+
+    :param rows: the rows
+    :param schema: columns of the table
+    """
     import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -110,7 +114,7 @@ def fill_missing_columns(rows: pa.Table, schema: Schema) -> pa.Table:
 
 
 def without_row_number(schema: pa.Schema) -> pa.Schema:
-    """Return the columns without :data:`NUMBER`."""
+    """Return the columns of rows without :data:`~.sink_protocol.ROW_NUMBER`."""
     return schema.remove(schema.get_field_index(ROW_NUMBER))
 
 
@@ -119,7 +123,7 @@ def _types(schema: pa.Schema) -> dict[str, str]:
 
 
 def _type(kind: pa.DataType) -> str:
-    """Return the name of a type in Iceberg's notation."""
+    """Return the name of an Arrow type in Iceberg's notation, such as ``list<long>``."""
     import pyarrow as pa
 
     kind = normalized_type(kind)

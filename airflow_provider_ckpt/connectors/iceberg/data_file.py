@@ -1,4 +1,4 @@
-"""Write data files of an Iceberg table: one for each partition of the rows, durable, with statistics from its footer.
+"""Write data files of an Iceberg table durably: one for each partition of the rows, with statistics from its footer.
 
 A lane describes the files as JSON, so that the commit need not open them again.
 """
@@ -27,7 +27,7 @@ _BY_FIELD = ("column_sizes", "value_counts", "null_value_counts", "nan_value_cou
 
 
 def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[list[Any], pa.Table]]:
-    """Yield the values of each partition and its rows, in their order.
+    """Yield the partition values and the rows of each partition of the table; rows stay in their order.
 
     Partition transforms are applied to distinct values with the library's own Python functions, which exist for every
     transform.
@@ -58,7 +58,7 @@ def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> I
 
 
 def find_unpartitionable(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
-    """Yield column and number of each record with a time that a partition transform cannot process.
+    """Yield column name and row number of each time that a partition transform cannot process.
 
     Python's transforms only process the years 1 to 9999.
 
@@ -83,11 +83,11 @@ def find_unpartitionable(rows: pa.Table, spec: PartitionSpec, schema: Schema) ->
 
 
 def write_file(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Write rows durably, and return a description of the file.
+    """Write rows durably to a new Parquet file; return its size in bytes and its statistics, ready for JSON.
 
-    :param path: the new file
+    :param path: path of the new file
     :param rows: the rows
-    :param schema: all columns of the rows in order; its field ids are written to the file
+    :param schema: all columns of the rows in order; their field ids are written to the file
     :param properties: properties of the table, which configure the statistics
     :raises OSError: if the file system fails
     """
@@ -114,7 +114,7 @@ def write_file(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[s
 def encode_partition(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> list[str | None]:
     """Encode a partition's values as texts for JSON; :func:`data_file` decodes them.
 
-    :param values: values of the partition
+    :param values: values of the partition, as :func:`split_by_partition` yields them
     :param spec: partitioning of the table
     :param schema: columns of the table
     """
@@ -127,9 +127,9 @@ def encode_partition(values: Sequence[Any], spec: PartitionSpec, schema: Schema)
 
 
 def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """Return the manifest entry of a file that a lane described.
+    """Convert a lane's description of a data file to an entry for the table's manifest.
 
-    :param described: description of the file
+    :param described: size and statistics from :func:`write_file`, with ``location`` and encoded ``partition``
     :param spec: partitioning of the table
     :param schema: columns of the table
     """
@@ -161,12 +161,17 @@ def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema)
 
 
 def _partition_types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
-    """Return the types of a partition's values; they are never nested."""
+    """Return the Iceberg types of the table's partition values; they are never nested."""
     return [cast("PrimitiveType", field.field_type) for field in spec.partition_type(schema).fields]
 
 
 def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the library's statistics of a footer; without bounds of times if Python cannot represent one."""
+    """Return Iceberg's statistics of a Parquet file; without bounds of times if Python cannot represent one of them.
+
+    :param footer: footer of the file
+    :param schema: columns of the file
+    :param properties: properties of the table, which configure the statistics
+    """
     from pyiceberg.io.pyarrow import (
         MetricModeTypes,
         MetricsMode,
@@ -187,12 +192,12 @@ def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str
 
 
 def _source_column(field: PartitionField, schema: Schema) -> str:
-    """Return the name of the column from which a partition's value is derived."""
+    """Return the name of the column from which a partition field's value is derived."""
     return schema.find_column_name(field.source_id) or field.name
 
 
 def _distinct(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.DictionaryArray:
-    """Return the distinct values of a partition's column, and the index of each row's value."""
+    """Return the distinct values of a partition field's column and each row's index into them, dictionary-encoded."""
     return _to_integers(rows.column(_source_column(field, schema)).combine_chunks()).dictionary_encode(
         null_encoding="encode"
     )
@@ -207,7 +212,7 @@ def _is_accepted(transform: Callable[[Any], Any], value: Any) -> bool:
 
 
 def _to_integers(column: pa.Array) -> pa.Array:
-    """Convert dates and timestamps to the integers that transforms expect."""
+    """Convert dates and timestamps to the integers that partition transforms expect; return other columns unchanged."""
     import pyarrow as pa
 
     if pa.types.is_date32(column.type):

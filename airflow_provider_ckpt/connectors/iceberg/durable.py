@@ -16,10 +16,10 @@ from airflow_provider_ckpt.connectors.local.filesystem import make_directory, sy
 
 
 class DurableFileIO(PyArrowFileIO):
-    """File access that writes local files durably, and others as its base class does."""
+    """File access for the Iceberg library that writes local files durably, and other files as its base class does."""
 
     def new_output(self, location: str) -> PyArrowFile:
-        """Return a file to be written."""
+        """Return an object that writes a new file at a location; on a local file system, it writes durably."""
         scheme, _, path = self.parse_location(location, self.properties)
         output = super().new_output(location)
         return _DurableFile(location, path, output._filesystem) if scheme == "file" else output

@@ -1,7 +1,7 @@
 """Fence of the iceberg sink: a commit of the epoch to the table, which is created if it does not exist.
 
 The epoch is a property, and the commit creates an empty snapshot; ``version.py`` explains why both are needed. The
-catalog refuses a commit that was prepared before the fence, and one prepared after it sees the epoch.
+catalog refuses a commit that was prepared before the fence, and a commit prepared after the fence sees the epoch.
 
 A table that was rolled back, or whose receipts are lost, is fenced only once a user has accepted it as it is.
 """
@@ -16,15 +16,15 @@ from airflow_provider_ckpt.connectors.two_phase.restored_target import record_ac
 
 
 def fence(address: TableAddress, epoch: int, contention: CommitRetries, *, accepting: bool = False) -> None:
-    """Fence every older epoch; see the module.
+    """Shut out all older epochs from the Iceberg table: once this returns, no commit of an older epoch can succeed.
 
     :param address: the table
     :param epoch: the new epoch
-    :param contention: limit of the retries while other writers are faster
-    :param accepting: whether a user accepted a table that was set back or has lost its receipts
-    :raises SinkChangedError: if that happened and no user accepted it
+    :param contention: limit of the retries while other writers commit first
+    :param accepting: whether a user accepted a table that was rolled back or has lost its receipts
+    :raises SinkChangedError: if the table was rolled back or has lost its receipts, and no user accepted it
     :raises FencedError: if the fence is at a newer epoch
-    :raises SinkError: if other writers keep committing in between until the time is over
+    :raises SinkError: if other writers keep committing first until the time is over
     """
     while True:
         version = IcebergVersion(address, address.load() or address.create())

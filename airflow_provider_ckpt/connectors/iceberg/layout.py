@@ -17,17 +17,21 @@ class IcebergLayout(TableLayout):
 
     @property
     def epoch_property(self) -> str:
-        """Name of the property with the epoch; every commit of this sink sets it."""
+        """Name of the table property that stores the fenced epoch; every commit of this sink sets it."""
         return f"{_PREFIX}{self.ledger}:{self.pipeline}{_EPOCH}"
 
     @property
     def head_property(self) -> str:
-        """Name of the property with the number of the newest receipt node."""
+        """Name of the table property that stores the number of the newest receipt node."""
         return f"{_PREFIX}{self.ledger}:{self.pipeline}:receipts"
 
 
 def ledgers(properties: Iterable[str], pipeline: str) -> frozenset[str]:
-    """Return every ledger that ever fenced a pipeline at the table with these properties."""
+    """Return the ids of all ledgers that ever fenced a pipeline at a table.
+
+    :param properties: names of the table's properties
+    :param pipeline: name of the pipeline
+    """
     end = f":{pipeline}{_EPOCH}"
     found = (name for name in properties if name.startswith(_PREFIX) and name.endswith(end))
     return frozenset(name[len(_PREFIX) : -len(end)] for name in found)

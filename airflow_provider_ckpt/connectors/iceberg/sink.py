@@ -37,7 +37,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class IcebergSink:
-    """An Iceberg table on a local or mounted file system, in any catalog; see :class:`Sink`.
+    """Control side of an Iceberg table on a local or mounted file system, in any catalog; see :class:`Sink`.
 
     :param pipeline: ``sink.table`` names the table, which is created if it does not exist
     :param connection: the catalog
@@ -55,11 +55,11 @@ class IcebergSink:
 
     @property
     def location(self) -> str:
-        """See :attr:`Sink.location`."""
+        """Address of the table, as ``iceberg://<connection>/<table>``; see :attr:`Sink.location`."""
         return f"iceberg://{self._address.connection}/{self._address.name}"
 
     def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
-        """Raise an error if the catalog cannot be reached, or the table is not writable."""
+        """Raise an error if the catalog cannot be reached, or the table is not writable, not supported or not local."""
         version = self._version()
         if version is not None:
             refuse_unsupported(version.table)
@@ -71,7 +71,10 @@ class IcebergSink:
             to_local_path(warehouse, "the warehouse")
 
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`: data files, metadata and dead letters; none while there is no table."""
+        """Return the directories of data files, metadata and dead letters as places written to; none without a table.
+
+        See :class:`NamesOutputs`.
+        """
         version = self._version()
         if version is None:
             return ()
@@ -88,7 +91,10 @@ class IcebergSink:
         )
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.check_columns`; a table without columns accepts any. Types are compared by each writer."""
+        """Raise an error if the table lacks a column and does not get new ones; a table without columns accepts any.
+
+        Each writer compares the types. See :meth:`Sink.check_columns`.
+        """
         version = self._version()
         known = [field.name for field in version.schema.fields] if version is not None else []
         unknown = [name for name, _ in columns if name not in known]
@@ -100,7 +106,7 @@ class IcebergSink:
             )
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, every ledger that fenced this pipeline here, the table's UUID, and a rollback."""
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the table's UUID, and evidence of loss."""
         version = self._version()
         if version is None:
             return Claims()
@@ -112,12 +118,15 @@ class IcebergSink:
         )
 
     def fence(self, epoch: int) -> None:
-        """Fence every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` reported is accepted."""
+        """Shut out all older epochs; see ``fence.py``.
+
+        A loss that :meth:`claims` or :meth:`receipts` reported is accepted.
+        """
         contention = CommitRetries(self._pipeline, f"the Iceberg table {self._address.name}")
         fence(self._address, epoch, contention, accepting=self._reported_loss)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts that the table's property names and the ledger does not know yet."""
+        """Yield the receipts that the table's property refers to and the ledger does not know yet."""
         version = self._version()
         if version is None:
             return
@@ -128,53 +137,56 @@ class IcebergSink:
             raise
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the batches that the table does not name, or whose rows were lost by a rollback."""
+        """Return the given batches that have no readable receipt, or whose rows a rollback removed."""
         version = self._version()
         return batches_without_rows(version, ReceiptChain(version.layout), keys) if version is not None else keys
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the lines of each attempt's file; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of some attempts from the file of each attempt; see :meth:`Sink.dead_letters`."""
         version = self._version()
         if version is not None:
             for source in sources:
                 yield from version.layout.dead_letters.read(source)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.store_replay`."""
+        """Store in the table's directory which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
         version = self._version()
         if version is None:
             raise SinkError(f"there is no Iceberg table {self._address.name} to store a replay at.")
         version.layout.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """See :meth:`Sink.replays`."""
+        """Return the replays stored in the table's directory for some side partitions; see :meth:`Sink.replays`."""
         version = self._version()
         return version.layout.replays.read(partitions) if version is not None else {}
 
     def store_file_list(self, files: FileList) -> None:
-        """See :meth:`Sink.store_file_list`."""
+        """Store a list of discovered source files in the table's directory; see :meth:`Sink.store_file_list`."""
         version = self._version()
         if version is None:
             raise SinkError(f"there is no Iceberg table {self._address.name} to store a list of source files at.")
         version.layout.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
         version = self._version()
         return version.layout.lists.read(first) if version is not None else []
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the snapshot always has it
-        """Return the row count from the newest snapshot's summary; None if it is not there."""
+        """Return the row count from the newest snapshot's summary, 0 without a snapshot.
+
+        Return None if the summary has no total, or counts deleted rows.
+        """
         version = self._version()
         return row_count(version.table) if version is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """See :class:`FileBasedSink`; checks the newest snapshot, including its manifests."""
+        """Yield a sentence for each file of the newest snapshot, manifests included, that is missing or truncated."""
         version = self._version()
         return describe_damage(data_files(version.table)) if version is not None else iter(())
 
     def close(self) -> None:
-        """Close the catalog's connections."""
+        """Close the connections to the catalog."""
         self._address.close()
 
     def _version(self) -> IcebergVersion | None:

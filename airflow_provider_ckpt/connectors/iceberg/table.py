@@ -34,7 +34,7 @@ class TableAddress:
     :param pipeline: the pipeline
     :param connection: the catalog
     :param context: ledger, pipeline and epoch
-    :raises ConfigError: if there is no connection, or it names no catalog
+    :raises ConfigError: if there is no connection, or the connection names no catalog
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
@@ -51,14 +51,14 @@ class TableAddress:
     def catalog(self) -> Catalog:
         """The catalog, opened on first use.
 
-        :raises SinkError: if it cannot be reached
+        :raises SinkError: if the catalog cannot be reached
         """
         if self._catalog is None:
             self._catalog = self._address.open()
         return self._catalog
 
     def load(self) -> Table | None:
-        """Return the table as it is now, or None if there is none.
+        """Load the table from the catalog as it is now; return None if there is no table.
 
         :raises SinkError: if the catalog fails
         """
@@ -72,9 +72,9 @@ class TableAddress:
             raise self.error(error, f"open the Iceberg table {self.name}") from None  # the cause may show a secret
 
     def load_fenced(self) -> Table:
-        """Return the table as it is now; it exists since the fence was raised.
+        """Load the table from the catalog as it is now; the table must exist, since the fence creates it.
 
-        :raises SinkError: if there is none, and so no fence
+        :raises SinkError: if there is no table, and so no fence
         """
         table = self.load()
         if table is None:
@@ -83,7 +83,7 @@ class TableAddress:
         return table
 
     def create(self) -> Table:
-        """Create the table without columns unless it exists; the first wave adds the columns.
+        """Create the table without columns unless it exists, and return it; the first wave adds the columns.
 
         So a fence can be committed before the columns of the rows are known.
         """
@@ -106,30 +106,38 @@ class TableAddress:
         return table
 
     def moved(self, table: Table) -> bool:
-        """Return whether the table has changed since it was opened, or is gone."""
+        """Return whether the table has changed since it was opened, or is gone.
+
+        :param table: the table as it was opened
+        """
         fresh = self.load()
         return fresh is None or fresh.metadata_location != table.metadata_location
 
     def layout(self, table: Table) -> IcebergLayout:
-        """Return the paths of the pipeline's files.
+        """Return the paths of the pipeline's files in the table's directory.
 
+        :param table: the table
         :raises ConfigError: if the table is not on a local file system
         """
         return IcebergLayout(to_local_path(table.location(), self.name), self.context.ledger, self.context.pipeline)
 
     def error(self, error: Exception, operation: str) -> CkptError:
-        """Convert an error of the catalog."""
+        """Convert an error of the Iceberg library, and remove secrets from its message.
+
+        :param error: the library's error
+        :param operation: description of the failed operation, as in ``open the Iceberg table db.t``
+        """
         return self._address.error(error, operation)
 
     def close(self) -> None:
-        """Close the catalog's connections."""
+        """Close the connections to the catalog."""
         if self._catalog is not None:
             self._catalog.close()
             self._catalog = None
 
 
 def refuse_unsupported(table: Table) -> None:
-    """Raise an error for a table that requires more of a writer than adding plain files.
+    """Raise an error for a table that cannot be written by adding plain files, such as one of a newer format version.
 
     :raises ConfigError: naming the unsupported features
     """
@@ -152,7 +160,10 @@ def refuse_unsupported(table: Table) -> None:
 
 
 def data_files(table: Table) -> Iterator[tuple[Path, int | None]]:
-    """Yield path and size of each local file of the newest snapshot; the files of a missing manifest are unknown."""
+    """Yield path and recorded size in bytes of each local file of the newest snapshot, manifests included.
+
+    The size of the manifest list is None. The files of a missing manifest are unknown and left out.
+    """
     snapshot = table.current_snapshot()
     if snapshot is None:
         return
@@ -185,11 +196,11 @@ def row_count(table: Table) -> int | None:
 
 
 def to_local_path(location: str, name: str) -> Path:
-    """Convert a location to a local path.
+    """Convert the location of an object to a local path.
 
-    :param location: path or URL
-    :param name: object at that location, for the message
-    :raises ConfigError: if it is not local
+    :param location: path or URL, such as ``file:///data/t``
+    :param name: name of the object at that location, for the message
+    :raises ConfigError: if the location is not local
     """
     path = _local_path(location)
     if path is None:

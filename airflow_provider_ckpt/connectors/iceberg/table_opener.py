@@ -1,4 +1,4 @@
-"""Open an Iceberg table for a commit, which adds the columns that the table lacks."""
+"""Open an Iceberg table for a commit, which also adds the columns that the table lacks."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ class IcebergTableOpener:
 
     @property
     def target(self) -> str:
-        """The table's name in the catalog."""
+        """Name of the table in the catalog, for messages."""
         return f"the Iceberg table {self._address.name}"
 
     def open(self, schema: str | None) -> IcebergVersion:
-        """See :meth:`TableOpener.open`."""
+        """Return the table as it is now, with the columns that the commit will add; see :meth:`TableOpener.open`.
+
+        :param schema: columns of the staged rows as JSON of the Iceberg library; None if no batch has any
+        """
         from pyiceberg.schema import Schema
 
         table = self._address.load_fenced()
         return IcebergVersion(self._address, table, Schema.model_validate_json(schema) if schema is not None else None)
 
     def close(self) -> None:
-        """Close the catalog's connections."""
+        """Close the connections to the catalog."""
         self._address.close()

@@ -1,11 +1,11 @@
 """An Iceberg table at one version, and commits on it: one attempt each, and always with a snapshot.
 
-A catalog does not compare whole tables. It accepts a commit if the snapshot that it names as the last one still is the
-last, and applies it to whatever else has changed in the table; changed properties go unnoticed. So every commit of this
-sink, including the fence's, creates a snapshot (an empty one if there are no rows), and whatever was prepared before it
-is refused. The library's own commit would then load the newest table and retry by itself (property
-``commit.retry.num-retries``), past a fence that it does not know. It is therefore not used. Nor is its clean-up, which
-takes a conflict as proof that nothing was committed, although a response may have been lost.
+A catalog does not compare whole tables. It accepts a commit if the snapshot that the commit names as the last one still
+is the last, and applies the commit to whatever else has changed in the table; changed properties go unnoticed. So every
+commit of this sink, including the fence's, creates a snapshot (an empty one if there are no rows), and the catalog
+refuses every commit that was prepared before it. The library's own commit would then load the newest table and retry by
+itself (property ``commit.retry.num-retries``), past a fence that it does not know. It is therefore not used. Nor is its
+clean-up, which takes a conflict as proof that nothing was committed, although a response may have been lost.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class IcebergVersion(TableVersion):
     """Iceberg's implementation of :class:`TableVersion`.
 
     :param address: the table in its catalog
-    :param table: the version; it is not refreshed
-    :param schema: columns of the rows to be added; the table gets those that it lacks, if the pipeline allows it
+    :param table: the table at this version; it is not refreshed
+    :param schema: columns of the rows to be added; the table gets the columns that it lacks, if the pipeline allows it
     """
 
     layout: IcebergLayout
@@ -50,13 +50,13 @@ class IcebergVersion(TableVersion):
 
     @property
     def head(self) -> int | None:
-        """Number of the newest receipt node, from the table's property."""
+        """Number of the newest receipt node, from the table's property; None if there is none."""
         head = self.table.properties.get(self.layout.head_property)
         return int(head) if head is not None else None
 
     @property
     def epoch(self) -> int:
-        """Highest fenced epoch, from the table's property."""
+        """Highest epoch fenced so far, from the table's property; 0 if none."""
         return int(self.table.properties.get(self.layout.epoch_property, 0))
 
     @property
@@ -66,7 +66,7 @@ class IcebergVersion(TableVersion):
 
     @property
     def number(self) -> int:
-        """Sequence number of the newest snapshot."""
+        """Sequence number of the newest snapshot, 0 if there is none."""
         snapshot = self.table.current_snapshot()
         return (snapshot.sequence_number or 0) if snapshot is not None else 0
 
@@ -76,10 +76,10 @@ class IcebergVersion(TableVersion):
         return self.table.metadata.next_sequence_number()
 
     def restored_version(self, since: int) -> int | None:
-        """See :meth:`TableVersion.restored_version`.
+        """Return the older version that a rollback brought back; see :meth:`TableVersion.restored_version`.
 
-        Expiry removes the oldest ancestors, and some programs then treat the oldest one left as the first of all. So if
-        all that are left are newer than ``since``, a rollback cannot be detected.
+        Expiry removes the oldest ancestors of a snapshot, and some programs then treat the oldest remaining one as the
+        first of all. So if all remaining ancestors are newer than ``since``, a rollback cannot be detected.
         """
         if not since:
             return None
@@ -93,9 +93,10 @@ class IcebergVersion(TableVersion):
         return number if number < since else None
 
     def refuse_misfit(self, staged: StagedBatch) -> None:
-        """See :meth:`TableVersion.refuse_misfit`.
+        """Raise an error if a staged batch does not fit this table's columns and partitioning.
 
-        :raises SinkError: if the table was altered since, but rows staged again would fit
+        :raises ConfigError: if the columns do not fit the table
+        :raises SinkError: if the table was altered after the batch was staged, but rows staged again would fit
         """
         from pyiceberg.io.pyarrow import schema_to_pyarrow
         from pyiceberg.schema import Schema
@@ -117,16 +118,16 @@ class IcebergVersion(TableVersion):
         )
 
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """See :meth:`TableVersion.commit`."""
+        """Commit staged batches with epoch and head as a new snapshot, or nothing; see :meth:`TableVersion.commit`."""
         properties = {self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}
         short = {**note, "batches": len(added)}  # a snapshot's summary stays in the table's metadata until it expires
         return self._commit(properties, [file for staged in added for file in staged.files], short)
 
     def commit_fence(self, epoch: int, head: int | None = None) -> bool:
-        """Commit the epoch, without rows; return the same as :meth:`commit`.
+        """Commit the epoch with an empty snapshot; return False if another writer committed first, or may have.
 
         :param epoch: the new epoch
-        :param head: number of a receipt node that replaces an unreadable one
+        :param head: number of a receipt node that starts a new chain, if the old chain is unreadable
         """
         note = {"pipeline": self.layout.pipeline, "fence": epoch}
         properties = {self.layout.epoch_property: str(epoch)}

@@ -3,8 +3,8 @@
 A staged file that no commit names is left to the table's own maintenance (``remove_orphan_files``), since other tables,
 catalogs or older metadata may refer to it.
 
-A lane opens the table once, at its first batch. It lives for one wave, in which only a takeover can change what it
-reads there, and the commit of the wave detects that.
+A lane opens the table once, at its first batch. The lane lives for one wave. During a wave, only a takeover can change
+the receipts and the epoch that the lane read, and the commit of the wave detects that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TIME_OVERFLOW = "22008"
 
 
 class IcebergWriter(TableWriter[IcebergVersion]):
-    """Writer that stages batches for an Iceberg table; see the module.
+    """Writer that stages each batch as Parquet files of an Iceberg table, one for each partition.
 
     :param pipeline: ``sink.table`` names the table
     :param connection: the catalog
@@ -52,7 +52,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
         self._version: IcebergVersion | None = None
 
     def close(self) -> None:
-        """Close the catalog's connections."""
+        """Close the connections to the catalog."""
         self._address.close()
 
     def _open_version(self) -> IcebergVersion:

@@ -1,1 +1,1 @@
-"""Shared by the sinks of table formats: lanes stage files, and one commit a wave adds them to the table."""
+"""Sinks of table formats (Delta, Iceberg): lanes stage files, and one commit a wave adds them to the table."""

@@ -1,4 +1,4 @@
-"""Compare columns of rows with columns of a table, and convert rows to the types that table formats share."""
+"""Compare the columns of rows with a table's, and convert rows to the types that Delta and Iceberg share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def to_storable(rows: pa.Table, what: str) -> pa.Table:
     """Convert rows for a table: every column nullable, timestamps in microseconds of UTC.
 
     :param rows: the rows
-    :param what: the kind of table, for the message
+    :param what: the kind of table, such as ``a Delta table``, for the message
     :raises ConfigError: naming the columns whose type such a table does not support
     """
     import pyarrow as pa
@@ -37,12 +37,12 @@ def differences(
     may_lack: Collection[str] = (),
     may_add: bool = False,
 ) -> list[str]:
-    """Return the differences between a table's columns and those of rows, one text each.
+    """Return a text for each difference between a table's columns and those of rows, as ``a is missing (int)``.
 
-    :param table_types: name and type of the table's columns
-    :param row_types: name and type of the rows' columns
+    :param table_types: type of each of the table's columns, by name
+    :param row_types: type of each of the rows' columns, by name
     :param may_lack: columns of the table that the rows need not have
-    :param may_add: whether the rows may have other columns
+    :param may_add: whether the rows may have columns that the table does not have
     """
     problems = [
         f"{name} is missing ({table_types[name]})"
@@ -66,10 +66,10 @@ def differences(
 
 
 def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
-    """Return the error for rows that do not fit a table.
+    """Return the error for rows whose columns do not fit a table.
 
     :param where: the table, as in ``the Delta table /data/t``
-    :param problems: the differences
+    :param problems: the differences, as :func:`differences` returns them
     """
     return ConfigError(
         f"the rows do not fit {where}: {'; '.join(problems)}.",
@@ -78,7 +78,10 @@ def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
 
 
 def normalized_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type without what table formats ignore: nullability, and units and zones of timestamps."""
+    """Return an Arrow type without details that table formats ignore: nullability, and units of timestamps.
+
+    A time zone becomes UTC.
+    """
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):

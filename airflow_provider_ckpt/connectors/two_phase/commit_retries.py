@@ -1,4 +1,4 @@
-"""Pause between commits while other writers are faster, within the run's time budget.
+"""Pause between commits while other writers commit first, within the run's time budget.
 
 A lost race says nothing about the rows. It counts as an outage of the whole table, not as a failed attempt of a batch.
 """
@@ -21,9 +21,9 @@ _WARNING_INTERVAL = 30.0
 
 
 class CommitRetries:
-    """Retries of one commit, limited by the run's time budget instead of a number.
+    """Retries of one commit, limited by the run's time budget instead of a number of tries.
 
-    :param pipeline: its name and time budget
+    :param pipeline: the pipeline, with its time budget
     :param table: description of the table, for messages
     """
 
@@ -36,11 +36,11 @@ class CommitRetries:
         self._began = self._logged = time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Raise an error if the time is over, or if the last try was reported as successful.
+        """Raise an error if the time budget is used up, or if the table reported success and does not show the commit.
 
         The first try is always allowed.
 
-        :raises SinkError: of the table as a whole
+        :raises SinkError: about the table as a whole, not about a batch
         """
         if self._succeeded:
             raise SinkError(
@@ -61,7 +61,7 @@ class CommitRetries:
             )
 
     def count_try(self, *, succeeded: bool) -> None:
-        """Count a try; if it failed, pause before the next one, longer each time.
+        """Count a try to commit; if the try failed, pause before the next, longer each time.
 
         :param succeeded: whether the table reported that it created the next version
         """

@@ -1,10 +1,12 @@
 """Second phase of a two-phase sink: commit what the lanes staged, one commit a wave, and report each batch's outcome.
 
-Only the table itself is trusted. Each attempt opens a fresh version, checks the receipts and the epoch in it, and
-commits what is still missing as the version right after it; the next iteration finds out whether that worked. So a lost
-race, a crash and an error after the commit are handled alike. A staged file is removed only if no commit of this wave
-ever named it: a named file may be part of a snapshot that is no longer the newest, of a table that was renamed or
-dropped, or of a request that is still in transit. The table's own maintenance removes what is left.
+Only the table itself is trusted. Each attempt opens a fresh version of the table, checks the receipts and the epoch in
+it, and commits the batches that have no receipt as the version right after it; the next iteration finds out whether
+that worked. So a lost race, a crash and an error after the commit are handled alike.
+
+A staged file is removed only if no commit of this wave ever named it: a named file may be part of a snapshot that is no
+longer the newest, of a table that was renamed or dropped, or of a request that is still in transit. The table's own
+maintenance removes the files that remain.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ from airflow_provider_ckpt.core.wave import Outcome
 
 
 class TableCommitter:
-    """Committer of staged batches; see the module.
+    """Committer of the batches that the lanes of one wave staged for a Delta or Iceberg table.
 
-    In a pinned pipeline a partition's later batches are not attempted after one that failed, so its order is preserved;
+    In a pinned pipeline a partition's later batches are not attempted after a failed one, so the order is preserved;
     otherwise batches are independent.
 
     :param pipeline: the pipeline
     :param context: ledger, pipeline and epoch
-    :param opener: opens the table
+    :param opener: opens fresh versions of the table
     """
 
     def __init__(self, pipeline: Pipeline, context: SinkContext, opener: TableOpener) -> None:
@@ -47,7 +49,7 @@ class TableCommitter:
         self._receipts: ReceiptChain | None = None
 
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Commit the batches, and return the final outcome of each in the order given; see :class:`Committer`."""
+        """Commit the staged batches, and return the final outcome of each in the order given."""
         with closing(self._opener):
             return self._commit(StagedWave(staged))
 
@@ -69,7 +71,7 @@ class TableCommitter:
         return wave.outcomes
 
     def _settle_committed(self, wave: StagedWave) -> TableVersion:
-        """Open a fresh version and settle the batches that have a receipt in it.
+        """Open a fresh version of the table, settle the batches that have a receipt in it, and return the version.
 
         :raises FencedError: if batches are still waiting and the version has a newer epoch
         """
@@ -116,7 +118,7 @@ class TableCommitter:
             wave.discard(index, staged, version.layout.table)
 
     def _attempt(self, wave: StagedWave, version: TableVersion) -> bool:
-        """Commit all waiting batches at once; return False if this may have failed.
+        """Commit all waiting batches at once; return False if the commit may have failed.
 
         The next version shows the result.
         """

@@ -1,4 +1,4 @@
-"""Describe files of a table that are missing or cut off: a table's log still counts their rows."""
+"""Describe files of a table that are missing or truncated, although the table's log still counts their rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error
 
 
 def describe_damage(files: Iterable[tuple[Path, int | None]]) -> Iterator[str]:
-    """Yield a sentence for each file that is missing, or whose size is not the recorded one.
+    """Yield a sentence for each file that is missing, or whose size is not the recorded size.
 
-    :param files: path and size in bytes, or None if the table does not record the size
+    :param files: path and recorded size in bytes of each file; None if the table does not record sizes
     :raises IoError: if the file system fails
     """
     for path, size in files:

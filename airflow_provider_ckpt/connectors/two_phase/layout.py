@@ -1,8 +1,9 @@
 """Paths of a two-phase sink at a table in a local or mounted directory.
 
-Inside it are data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``receipts/<number>.json``,
-``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (the leading underscore hides it from
-readers and clean-up). The dead letters are beside it (see ``local/dead_letters.py``).
+Inside the table's directory are data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with
+``receipts/<number>.json``, ``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (the leading
+underscore hides it from readers and clean-up). The dead letters are beside the table's directory (see
+``local/dead_letters.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ DATA_PREFIX = "ckpt-"
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """Paths of one pipeline and ledger at one table."""
+    """Paths of one pipeline and ledger at one table.
+
+    :param table: directory of the table
+    :param ledger: id of the ledger
+    :param pipeline: name of the pipeline
+    """
 
     table: Path
     ledger: str
@@ -30,11 +36,14 @@ class TableLayout:
 
     @property
     def pipeline_directory(self) -> Path:
-        """Directory of the pipeline's bookkeeping."""
+        """Directory of the pipeline's receipts, replays and file lists inside the table's directory."""
         return self.table / BOOKKEEPING_DIRECTORY / escape(self.ledger) / escape(self.pipeline)
 
     def node(self, number: int) -> Path:
-        """Return the file of a receipt node."""
+        """Return the path of the file that stores a receipt node.
+
+        :param number: number of the node
+        """
         return self.pipeline_directory / "receipts" / f"{number:020d}.json"
 
     @property
@@ -44,17 +53,17 @@ class TableLayout:
 
     @property
     def replays(self) -> ReplayFiles:
-        """Replays of the side partitions: which dead letters they send again."""
+        """Stored replays: which dead letters each side partition sends again."""
         return ReplayFiles(self.pipeline_directory / "replays", self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
-        """Lists of source files."""
+        """Stored lists of discovered source files."""
         return StoredFileLists(self.pipeline_directory / "files", self.pipeline)
 
     @property
     def dead_letters(self) -> DeadLetterFiles:
-        """Dead letters beside the table."""
+        """The pipeline's dead letters in the directory beside the table."""
         return DeadLetterFiles(self.table, self.ledger, self.pipeline)
 
 

@@ -2,17 +2,17 @@
 
 A table can store one number for each pipeline (Delta: a ``txn`` action; Iceberg: a table property), but a receipt also
 has a range, counts and an attempt. So each commit first writes a *node* durably under a new number: its receipts, and
-the number of the node before it, as read from the version of the table that it builds on. The commit then makes that
-number the head, in the same atomic step that adds the data files. This has three consequences:
+the number of the node before it, as read from the version of the table that it builds on. The commit then makes the
+new number the head, in the same atomic step that adds the data files. This has three consequences:
 
 - Only the head decides. A node counts if and only if it is reachable from the head; a node whose commit failed or lost
   the race is unreachable and can be ignored, whatever it contains.
 - Every receipt can always be read back, and the bookkeeping in the table itself does not grow.
 - The receipts name single batches, not a position, so a batch that was skipped in the ledger leaves no gap.
 
-A node also has, per generation and partition, which batches it and all nodes before it receipted, and their highest
-range end. So a search stops where older nodes cannot matter, and an old batch can be looked up without reading the
-chain that far back. Numbers grow: the count of commits in the upper 31 bits, random bits in the lower 32.
+A node also has, per generation and partition, the batches that have a receipt in it or in any node before it, and their
+highest range end. So a search stops where older nodes cannot matter, and an old batch can be looked up without reading
+the chain that far back. Numbers grow: the count of commits in the upper 31 bits, random bits in the lower 32.
 
 A node whose file is missing or damaged breaks the chain, and all earlier nodes are lost with it. Once a user has
 accepted that, a new node states where the chain is cut, and nothing is searched beyond the cut.
@@ -43,11 +43,11 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class CommittedReceipt:
-    """A receipt and its staged files.
+    """A batch's receipt, with the staged files of the batch and the commit that added them.
 
     :param receipt: the receipt
-    :param file: name of what was staged and committed with it (:attr:`Staged.name`), if anything
-    :param version: version of the table that its commit created; 0 until it is read back
+    :param file: name of the staged files that were committed with the receipt (:attr:`StagedBatch.name`); None if none
+    :param version: version of the table that the commit created; 0 until the receipt is read back
     """
 
     receipt: Receipt
@@ -57,11 +57,11 @@ class CommittedReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptedBatches:
-    """Batches of one generation and partition that a node and all nodes before it receipted.
+    """Batches of one generation and partition that have a receipt in a node or in any node before it.
 
-    :param seq: highest seq
-    :param end: highest range end
-    :param runs: receipted batches, as runs of their seqs; batches outside of the runs may have a receipt, too
+    :param seq: highest seq of these batches
+    :param end: highest range end of these batches
+    :param runs: seqs of these batches, as runs; batches outside of the runs may have a receipt, too
     """
 
     seq: int
@@ -69,12 +69,16 @@ class ReceiptedBatches:
     runs: tuple[Range, ...]
 
     def with_receipt(self, seq: int, end: int) -> ReceiptedBatches:
-        """Return the reach after one more receipt."""
+        """Return these batches and one more.
+
+        :param seq: seq of the additional batch
+        :param end: its range end
+        """
         runs = merge([*self.runs, Range(seq, seq + 1)])
         return ReceiptedBatches(max(self.seq, seq), max(self.end, end), tuple(runs[-_MAX_RUNS:]))
 
     def contains(self, seq: int) -> bool:
-        """Return whether a batch is known to have a receipt."""
+        """Return whether the batch with this seq is known to have a receipt."""
         return any(run.start <= seq < run.end for run in self.runs)
 
 
@@ -83,13 +87,13 @@ _NO_BATCHES = ReceiptedBatches(-1, 0, ())
 
 @dataclass(frozen=True, slots=True)
 class ReceiptNode:
-    """Receipts of one commit.
+    """Receipts of one commit: a link of the chain, stored in one JSON file.
 
-    :param previous: number of the node before it
-    :param version: version of the table that its commit created, 0 if not recorded
-    :param entries: its receipts
-    :param receipted: batches that this node and all before it receipted, by generation and partition
-    :param cut: number of an older node at which the chain ends, since that node cannot be read
+    :param previous: number of the node before this one; None if this is the first
+    :param version: version of the table that the commit created, 0 if not recorded
+    :param entries: receipts of the commit
+    :param receipted: batches with a receipt in this node or any before it, by generation and partition
+    :param cut: number of an older node at which the chain ends, because that node cannot be read; None if uncut
     """
 
     previous: int | None
@@ -99,16 +103,16 @@ class ReceiptNode:
     cut: int | None = None
 
     def may_contain(self, key: BatchKey) -> bool:
-        """Return whether a batch may have a receipt in this node or an earlier one."""
+        """Return whether a batch may have a receipt in this node or an earlier one; False is certain."""
         return key.seq <= self.receipted.get((key.generation, key.partition), _NO_BATCHES).seq
 
     def contains(self, key: BatchKey) -> bool:
-        """Return whether a batch is known to have a receipt in this node or an earlier one."""
+        """Return whether a batch is known to have a receipt in this node or an earlier one; True is certain."""
         return self.receipted.get((key.generation, key.partition), _NO_BATCHES).contains(key.seq)
 
 
 class ReceiptChain:
-    """Reader and writer of the chain of one pipeline; the caller passes its head, read from a version of the table."""
+    """Reader and writer of one pipeline's receipt nodes; callers pass the head, read from a version of the table."""
 
     def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
@@ -131,9 +135,9 @@ class ReceiptChain:
         return self._write(previous, previous=previous, version=version, entries=entries, reach=reach)
 
     def start_new_chain(self, head: int, lost: int, *, version: int) -> int:
-        """Write a node durably whose chain ends before an unreadable one, and return its number.
+        """Write a node durably that ends the chain before an unreadable node, and return the new node's number.
 
-        The receipts of newer nodes, which can be read, stay part of the chain.
+        The receipts of nodes newer than the unreadable one stay part of the chain.
 
         :param head: the current head
         :param lost: number of the node that cannot be read
@@ -145,8 +149,9 @@ class ReceiptChain:
         return self._write(head, previous=head, version=version, reach=self._node(head).receipted, cut=lost)
 
     def version_of(self, number: int) -> int:
-        """Return the version of the table that the commit of a node created, 0 if not recorded.
+        """Return the version of the table that a node's commit created, 0 if not recorded.
 
+        :param number: number of the node
         :raises ReceiptsUnreadableError: if the node is missing or damaged
         """
         return self._node(number).version
@@ -162,9 +167,11 @@ class ReceiptChain:
         return None
 
     def find(self, head: int | None, keys: Iterable[BatchKey]) -> Iterator[CommittedReceipt]:
-        """Yield the entries of those batches that have one, newest first.
+        """Yield the receipts of those given batches that have one, newest first.
 
-        :raises ReceiptsUnreadableError: if a node is missing or damaged, after the entries of newer nodes
+        :param head: head of the chain, None if there are no receipts
+        :param keys: the batches
+        :raises ReceiptsUnreadableError: if a node is missing or damaged, after the receipts in newer nodes
         """
         wanted = set(keys)
         for node in self._walk(head):
@@ -177,10 +184,13 @@ class ReceiptChain:
                     yield entry
 
     def receipted(self, head: int | None, keys: Iterable[BatchKey]) -> set[BatchKey]:
-        """Return the batches that have a receipt, as far as nodes can be read.
+        """Return those of the given batches that have a receipt, as far as nodes can be read.
 
-        Nodes of the newest epoch are read. Older ones are answered from a node's summary, so that a batch of an idle
-        partition costs nothing more.
+        Nodes of the newest epoch are read. Receipts of older nodes are taken from a node's summary, so that a batch of
+        an idle partition costs nothing more.
+
+        :param head: head of the chain, None if there are no receipts
+        :param keys: the batches
         """
         wanted, found, newest = set(keys), set[BatchKey](), 0
         try:
@@ -201,7 +211,9 @@ class ReceiptChain:
     def unknown_to(self, head: int | None, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know yet, in the order of their keys.
 
-        :raises ReceiptsUnreadableError: if a node is missing or damaged, after the receipts of newer nodes
+        :param head: head of the chain, None if there are no receipts
+        :param known: the receipts that the ledger knows, by partition
+        :raises ReceiptsUnreadableError: if a node is missing or damaged, after the receipts in newer nodes
         """
 
         def is_known(generation: int, partition: str, end: int) -> bool:
@@ -231,7 +243,15 @@ class ReceiptChain:
         reach: Mapping[tuple[int, str], ReceiptedBatches] | None = None,
         cut: int | None = None,
     ) -> int:
-        """Write a node durably and return its number, which is greater than that of the head before."""
+        """Write a node durably and return its number, which is greater than the number of the previous head.
+
+        :param before: number of the previous head
+        :param previous: number of the node that the chain continues with; None to end it here
+        :param version: version of the table that the commit creates
+        :param entries: receipts of the node
+        :param reach: batches with a receipt in this node or any before it, by generation and partition
+        :param cut: number of the unreadable node at which the chain ends
+        """
         document = {
             "format": _FORMAT,
             "previous": previous,
@@ -258,10 +278,10 @@ class ReceiptChain:
             head = newer.previous
 
     def _node(self, number: int, newer: ReceiptNode | None = None) -> ReceiptNode:
-        """Read a node.
+        """Read a receipt node from its file; the newest node read is cached.
 
         :param number: number of the node
-        :param newer: the node after it, which tells what is lost if this one cannot be read
+        :param newer: the node after it, from which the error tells what is lost if this node cannot be read
         """
         if self._newest is not None and self._newest[0] == number:
             return self._newest[1]
@@ -286,9 +306,11 @@ class ReceiptChain:
 
 
 def _parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
-    """Parse a node.
+    """Parse the JSON document of a receipt node.
 
-    :raises ValueError: if it is damaged; possibly another parsing error instead
+    :param document: the parsed JSON
+    :param number: number of the node
+    :raises ValueError: if the document is damaged; possibly another parsing error instead
     """
     previous, version, cut = document["previous"], document.get("version", 0), document.get("cut")
     if any(type(found) is not int for found in (version, previous or 0, cut or 0)):
@@ -308,13 +330,21 @@ def _parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
 
 
 def _parse_receipted(seq: int, end: int, runs: Sequence[Sequence[int]] | None = None) -> ReceiptedBatches:
-    """Parse what a node records about a partition; an early format had no runs."""
+    """Parse a node's summary of one partition.
+
+    :param seq: highest seq
+    :param end: highest range end
+    :param runs: start and end of each run of seqs; None in an early format
+    """
     found = [Range(seq, seq + 1)] if runs is None else [Range(int(start), int(after)) for start, after in runs]
     return ReceiptedBatches(int(seq), int(end), tuple(found))
 
 
 def _describe_lost(newer: ReceiptNode) -> str:
-    """Return a description of the receipts before a node, for the error message."""
+    """Describe the receipts that are lost with the nodes before a given one, as in ``the receipts up to 0#41``.
+
+    :param newer: oldest node that can be read
+    """
     parts = []
     for (generation, partition), reach in sorted(newer.receipted.items()):
         own = {entry.receipt.key for entry in newer.entries}

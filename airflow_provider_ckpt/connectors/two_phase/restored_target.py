@@ -1,7 +1,7 @@
 """Detect that a table was restored or rolled back to an older version, so that it lacks rows of existing receipts.
 
 Receipts survive such a change: a restore keeps Delta's ``txn`` actions, and a rollback keeps Iceberg's properties. But
-each node records the version of the table that its commit created, and the table's own history shows from which
+each receipt node records the version of the table that its commit created, and the table's own history shows from which
 versions its content derives. This is checked before each commit, so lost receipts are always at the end of the chain;
 only a file that somebody removed or altered can be lost anywhere in it. The file ``accepted`` records the version that
 the newest fence found intact, or that a user accepted.
@@ -26,8 +26,8 @@ from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError, SinkChang
 class TableLoss:
     """Evidence that rows or receipts of a pipeline are gone.
 
-    :param message: what was found, as a sentence
-    :param kept: version up to which the table still has what was committed; None if the receipts cannot be read
+    :param message: the evidence, as a sentence
+    :param kept: newest version whose commits the table still contains; None if the receipts cannot be read
     """
 
     message: str
@@ -35,8 +35,10 @@ class TableLoss:
 
 
 def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None:
-    """Return evidence of a restore, a rollback or lost receipts; None if nothing is missing or nothing was committed.
+    """Return evidence that a restore or rollback removed delivered rows, or that receipts are lost; None if nothing is.
 
+    :param version: the table
+    :param receipts: the pipeline's receipts at the table
     :raises IoError: if the file system fails
     """
     if version.head is None:
@@ -56,21 +58,23 @@ def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None
 
 
 def refuse_loss(version: TableVersion, receipts: ReceiptChain) -> None:
-    """Raise an error if the table was set back since the run took it over.
+    """Raise an error if rows or receipts were lost since the run took the table over.
 
-    :raises SinkChangedError: stating what was found
+    :param version: the table
+    :param receipts: the pipeline's receipts at the table
+    :raises SinkChangedError: with the evidence
     """
     if (found := find_loss(version, receipts)) is not None:
         raise _refusal(version, found)
 
 
 def start_new_chain(version: TableVersion, receipts: ReceiptChain, *, accepting: bool) -> int | None:
-    """Start a new chain of receipts if the old one cannot be read; return the number of its head, or None.
+    """Start a new chain of receipts if the old one cannot be read; return the number of its head, None if not needed.
 
-    A fence calls this. Newer nodes of the old chain, which can be read, become part of the new one.
+    A fence calls this. Readable nodes that are newer than the unreadable one become part of the new chain.
 
     :param version: the table
-    :param receipts: its receipts
+    :param receipts: the pipeline's receipts at the table
     :param accepting: whether a user accepted a table that is not intact; only then the whole chain is read
     :raises SinkChangedError: if the table is not intact and no user accepted it
     :raises IoError: if the file system fails
@@ -90,10 +94,10 @@ def start_new_chain(version: TableVersion, receipts: ReceiptChain, *, accepting:
 
 
 def batches_without_rows(version: TableVersion, receipts: ReceiptChain, keys: Sequence[BatchKey]) -> list[BatchKey]:
-    """Return the batches that have no readable receipt, or whose rows were lost by a restore or rollback.
+    """Return those of the given batches that have no readable receipt, or whose rows a restore or rollback removed.
 
     :param version: the table
-    :param receipts: its receipts
+    :param receipts: the pipeline's receipts at the table
     :param keys: batches whose receipt the ledger has seen
     """
     setback = find_loss(version, receipts)
@@ -111,7 +115,7 @@ def batches_without_rows(version: TableVersion, receipts: ReceiptChain, keys: Se
 
 
 def record_accepted(version: TableVersion) -> None:
-    """Record durably that the table is intact as of this version, or was accepted as it is.
+    """Record durably that this version of the table is intact, or that a user accepted it.
 
     :raises IoError: if the file system fails
     """
@@ -140,9 +144,9 @@ def _accepted_version(version: TableVersion) -> int:
 
 
 def _read_accepted(version: TableVersion) -> Any:
-    """Read the file that :func:`record_accepted` wrote; return None if it is missing or damaged.
+    """Return the JSON document that :func:`record_accepted` wrote; None if its file is missing or damaged.
 
-    Then no version counts as accepted.
+    With None, no version counts as accepted.
     """
     path = version.layout.accepted
     try:

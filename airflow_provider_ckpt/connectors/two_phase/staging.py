@@ -1,4 +1,4 @@
-"""Describe what a lane staged of a batch, and track the outcomes of a wave during its commit."""
+"""Describe the files that a lane staged for a batch, and track the outcomes of a wave during its commit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A staged batch, as it is transferred in an outcome.
+    """A staged batch, as an outcome carries it from the lane to the committer.
 
     :param range: positions of the batch
-    :param bound: source bound, for the receipt
+    :param bound: the source's closed bound, for the receipt
     :param verdict: verdict to be claimed
-    :param counts: the batch's counts
-    :param name: unique name of what was staged; None if the batch has no rows
+    :param counts: the batch's record counts
+    :param name: unique name of the staged data files; None if the batch has no rows
     :param files: data files as the table format describes them; ``path`` is absolute or relative to the table
-    :param dead_letters: path of its dead letters, or None
+    :param dead_letters: path of the file with the batch's dead letters, or None
     :param schema: columns of the rows, in the table format's own notation; None if the batch came without columns
     :param positions: positions of the records read, for the receipt
     """
@@ -42,7 +42,7 @@ class StagedBatch:
 
     @classmethod
     def of(cls, outcome: Outcome) -> StagedBatch:
-        """Return what an outcome says was staged."""
+        """Return the staged batch that an outcome carries."""
         data: Mapping[str, Any] = outcome.staged or {}
         return cls(
             Range(*data["range"]),
@@ -57,7 +57,7 @@ class StagedBatch:
         )
 
     def outcome(self, task: BatchTask, dead_letters: Mapping[str, int]) -> Outcome:
-        """Return the outcome that carries this; :meth:`of` is its inverse.
+        """Return an outcome ``staged`` that carries this batch; :meth:`of` is its inverse.
 
         :param task: the batch and its attempt
         :param dead_letters: number of dead letters by error type
@@ -76,26 +76,34 @@ class StagedBatch:
         return Outcome(task.key, task.attempt, AttemptOutcome.STAGED, dead_letters=dead_letters, staged=data)
 
     def data(self, table: Path) -> list[Path]:
-        """Return the data files that were staged."""
+        """Return the paths of the staged data files.
+
+        :param table: directory of the table
+        """
         return [table / file["path"] for file in self.files]
 
     def paths(self, table: Path, *, dead_letters: bool = True) -> list[Path]:
-        """Return the files that were staged, with or without the dead letters."""
+        """Return the paths of all staged files.
+
+        :param table: directory of the table
+        :param dead_letters: whether to include the file of dead letters
+        """
         return [*self.data(table), Path(self.dead_letters)] if dead_letters and self.dead_letters else self.data(table)
 
 
 def remove_files(paths: Iterable[Path]) -> None:
-    """Remove files that no commit ever named; best effort, since no reader uses them."""
+    """Remove files that no commit ever named; errors are ignored, since no reader uses the files."""
     for path in paths:
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
 
 class StagedWave:
-    """Outcomes of one wave: those that wait for their commit, and the final ones.
+    """Outcomes of one wave: final outcomes, and batches that wait for their commit.
 
-    ``waiting`` is in the order of the batches' keys. ``attempted`` are the batches that some commit of this wave named;
-    such a commit may still take effect until the result is known.
+    ``waiting`` has the staged batches by index in the wave, in the order of the batches' keys. ``attempted`` has the
+    indexes of batches that some commit of this wave named; such a commit may still take effect until the result is
+    known.
     """
 
     def __init__(self, outcomes: Sequence[Outcome]) -> None:
@@ -109,7 +117,7 @@ class StagedWave:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """All outcomes, in the order given."""
+        """All outcomes, in the order that was passed to the constructor."""
         return list(self._outcomes.values())
 
     @property
@@ -119,16 +127,16 @@ class StagedWave:
 
     @property
     def schema(self) -> str | None:
-        """Columns of the first batch that has rows, else of the first that knows its columns."""
+        """Columns of the first waiting batch that has rows, else of the first with columns; None if there is none."""
         waiting = sorted(self.waiting.values(), key=lambda staged: staged.name is None)
         return next((staged.schema for staged in waiting if staged.schema is not None), None)
 
     def receipted(self, index: int, receipt: Receipt, *, own: bool) -> None:
-        """Record that a batch has its receipt.
+        """Record that a waiting batch has its receipt; its outcome becomes the receipt's verdict.
 
-        :param index: number of the batch in the wave
-        :param receipt: its receipt
-        :param own: whether the receipt is from this attempt
+        :param index: index of the batch in the wave
+        :param receipt: the batch's receipt
+        :param own: whether this attempt wrote the receipt
         """
         self.waiting.pop(index)
         self._outcomes[index] = replace(
@@ -141,25 +149,25 @@ class StagedWave:
         )
 
     def discard(self, index: int, staged: StagedBatch, table: Path, *, dead_letters: bool = True) -> None:
-        """Remove what was staged of a batch, unless a commit of this wave named it.
+        """Remove the staged files of a batch, unless a commit of this wave named them.
 
-        :param index: number of the batch in the wave
-        :param staged: what was staged
+        :param index: index of the batch in the wave
+        :param staged: the staged batch
         :param table: directory of the table
-        :param dead_letters: whether to remove its dead letters, too
+        :param dead_letters: whether to remove the file of dead letters, too
         """
         if index not in self.attempted:
             remove_files(staged.paths(table, dead_letters=dead_letters))
 
     def not_attempted(self, index: int) -> None:
-        """Record that a batch was not attempted, since an earlier one failed."""
+        """Record that a waiting batch was not attempted, since an earlier batch failed."""
         self.waiting.pop(index)
         self._outcomes[index] = replace(
             self._outcomes[index], outcome=AttemptOutcome.NOT_ATTEMPTED, dead_letters={}, staged=None
         )
 
     def failed(self, index: int, error: CkptError) -> None:
-        """Record that a batch failed; as far as known, it was not committed."""
+        """Record that a waiting batch failed; as far as known, it was not committed."""
         self.waiting.pop(index)
         self._outcomes[index] = replace(
             self._outcomes[index], outcome=AttemptOutcome.FAILED, error=error.info, dead_letters={}, staged=None

@@ -1,4 +1,4 @@
-"""Interfaces to a table: open it, look at one version of it, and commit the next version."""
+"""Interfaces to a table: open the table, inspect one version, and commit the next version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 class TableVersion(ABC):
     """A table as it was when it was opened; for some formats also a table that does not exist yet.
 
-    :param layout: paths of the pipeline's files
+    :param layout: paths of the pipeline's files at the table
     """
 
     def __init__(self, layout: TableLayout) -> None:
@@ -23,12 +23,12 @@ class TableVersion(ABC):
     @property
     @abstractmethod
     def head(self) -> int | None:
-        """Number of the newest receipt node, None if there is none."""
+        """Number of the pipeline's newest receipt node, as stored in this version; None if there is none."""
 
     @property
     @abstractmethod
     def epoch(self) -> int:
-        """Highest epoch fenced so far, 0 if none."""
+        """Highest epoch fenced so far, as stored in this version; 0 if none."""
 
     @property
     @abstractmethod
@@ -56,53 +56,55 @@ class TableVersion(ABC):
 
     @abstractmethod
     def refuse_misfit(self, staged: StagedBatch) -> None:
-        """Raise an error if what was staged does not fit this table.
+        """Raise an error if the columns of a staged batch do not fit this table.
 
         :raises ConfigError: naming the columns
         """
 
     @abstractmethod
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Add what was staged to the table, with the epoch and the head, as the next version or not at all.
+        """Commit staged batches, the epoch and the head together as the next version of the table, or nothing.
 
-        A fresh version shows whether it worked. No file is removed here.
+        A fresh version shows whether the commit worked. No file is removed here.
 
-        :param added: what was staged
+        :param added: staged batches
         :param epoch: epoch of the run
         :param head: number of the new receipt node
         :param note: commit metadata for users
-        :returns: False if another writer was faster, or may have been
-        :raises CkptError: if no other writer was faster and the commit failed
+        :returns: False if another writer committed first, or may have
+        :raises CkptError: if the commit failed for another reason
         """
 
     def refuse_if_fenced(self, epoch: int) -> None:
-        """Raise an error if the fence is at a newer epoch.
+        """Raise an error if the table's fence is at a newer epoch than the run.
 
+        :param epoch: epoch of the run
         :raises FencedError: naming both epochs
         """
         fencing.refuse_if_fenced(self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline)
 
     def refuse_unless_current(self, epoch: int) -> None:
-        """Raise an error unless the fence is at the writer's epoch.
+        """Raise an error unless the table's fence is at the run's epoch.
 
-        :raises FencedError: if it is at a newer epoch
-        :raises SinkError: if it was never raised, or was removed with the table
+        :param epoch: epoch of the run
+        :raises FencedError: if the fence is at a newer epoch
+        :raises SinkError: if the fence was never raised, or was removed with the table
         """
         fencing.refuse_unless_current(self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline)
 
 
 class TableOpener(Protocol):
-    """Opens the table that waves are committed to."""
+    """Opens fresh versions of the table that waves are committed to."""
 
     @property
     def target(self) -> str:
         """Description of the table, for messages."""
 
     def open(self, schema: str | None) -> TableVersion:
-        """Return the table as it is now, after creating it or adding columns to it if that takes a separate commit.
+        """Return the table as it is now; first create the table or add columns, if that takes a separate commit.
 
         :param schema: columns of the staged rows, as the writer encoded them; None if no batch has any
         """
 
     def close(self) -> None:
-        """Close connections."""
+        """Close the connections to the table's catalog."""

@@ -1,6 +1,7 @@
-"""First phase of a two-phase sink: a lane stages each batch as data files and one file of dead letters, all durable.
+"""First phase of a two-phase sink: a lane stages each batch durably, as data files and a file of dead letters.
 
-Staged files are not part of the table until the commit (``committer.py``); readers ignore those never committed.
+Staged files are not part of the table until the commit (``committer.py``); readers ignore files that are never
+committed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ V = TypeVar("V", bound=TableVersion)
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """Data files of a batch; see :class:`Staged`."""
+    """Data files that were written for a batch; the fields are as in :class:`StagedBatch`."""
 
     name: str | None = None
     files: Sequence[Mapping[str, Any]] = ()
@@ -44,7 +45,7 @@ class WrittenFiles:
 
 
 class TableWriter(ABC, Generic[V]):
-    """Writer that stages batches; see the module.
+    """Writer that stages batches for a Delta or Iceberg table; the subclass writes the format's data files.
 
     :param pipeline: the pipeline
     :param context: ledger, pipeline and epoch
@@ -57,32 +58,37 @@ class TableWriter(ABC, Generic[V]):
 
     @abstractmethod
     def _open_version(self) -> V:
-        """Return the version of the table to stage for."""
+        """Return the version of the table for which the next batch is staged."""
 
     @abstractmethod
     def _convert_rows(self, rows: pa.Table, version: V) -> pa.Table:
-        """Convert rows for the table format.
+        """Convert rows to the table's column types.
 
-        :raises ConfigError: if they do not fit the table
+        :param rows: rows with their numbers
+        :param version: the table
+        :raises ConfigError: if the columns do not fit the table
         """
 
     @abstractmethod
     def _record_errors(self, rows: pa.Table, version: V) -> dict[int, ErrorInfo]:
-        """Return the errors of records that the table cannot store, by number."""
+        """Return the errors of rows that the table cannot store, by row number."""
 
     @abstractmethod
     def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> WrittenFiles:
-        """Write the rows durably, if there are any.
+        """Write the rows of a batch durably as data files; if there are none, only the columns are described.
 
         :param task: the batch and its attempt
         :param rows: rows without their numbers
         :param version: the table
-        :param written: list to which each file is added before it is written
+        :param written: list to which each file's path is added before the file is written
         """
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Stage the batch, unless it has its receipt already; see :class:`Writer`."""
+        """Stage the batch; if the batch has a receipt already, return the receipt's verdict instead.
+
+        See :class:`Writer`.
+        """
         try:
             version = self._open_version()
             version.refuse_unless_current(self._context.epoch)
@@ -136,7 +142,7 @@ class TableWriter(ABC, Generic[V]):
 
 
 def null_errors(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
-    """Return the errors of records that have a null where the table does not allow one, by number.
+    """Return the errors of rows that have a null where the table does not allow one, by row number.
 
     :param rows: rows with their numbers
     :param names: columns that may not be null
