@@ -1,8 +1,8 @@
-"""State of a sink when a user accepted it: the receipts and rows that it had lost by then.
+"""Losses of a sink that a user accepted by ``airflow ckpt accept-sink``: missing receipts, and missing rows.
 
-What the sink has lost is sent again under new receipts, or given up. Either way the lost receipts remain missing, and
-the target holds other rows than the remaining receipts count. An audit takes this into account, so that it reports only
-what is lost later.
+The lost batches are sent again under new receipts, or given up. Either way the lost receipts remain missing, and the
+number of rows in the target differs from the sum of the remaining receipts. An audit subtracts the accepted losses, so
+that it reports only later ones.
 """
 
 from __future__ import annotations
@@ -20,35 +20,36 @@ from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
 @dataclass(frozen=True, slots=True)
 class AcceptedSink:
-    """Losses that an audit does not report any more.
+    """Losses of a sink that a user has accepted, so that audits no longer report them.
 
-    :param lost: sums of the receipts that the ledger had and the sink did not
-    :param rows_missing: how many rows fewer the target held than the sink's receipts had delivered, negative for more;
-        None if the sink could not count them
+    :param lost: range receipts that sum up the receipts which the ledger knew and the sink no longer held
+    :param rows_missing: number of rows that the sink's receipts counted as delivered, minus the number of rows in the
+        target; None if the sink could not count rows
     """
 
     lost: tuple[RangeReceipt, ...] = ()
     rows_missing: int | None = 0
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the losses as a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {"lost": [_to_json(item) for item in self.lost], "rows_missing": self.rows_missing}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The state that :meth:`to_json` wrote."""
+        """Restore the losses from the output of :meth:`to_json`."""
         return cls(tuple(_from_json(item) for item in data["lost"]), data["rows_missing"])
 
     def covers(self, key: BatchKey, span: Range) -> bool:
-        """Return whether the receipt of a batch was among those that were lost.
+        """Return whether the accepted losses include the receipt of a batch.
 
-        :param span: the batch's range
+        :param key: the batch; generation and partition are compared with those of each loss
+        :param span: the batch's range, which must overlap the range of a loss
         """
         partition = (key.generation, key.partition)
         return any((item.generation, item.partition) == partition and item.range.overlaps(span) for item in self.lost)
 
     def lost_part(self, item: RangeReceipt) -> RangeReceipt | None:
-        """Return the sum of what was lost of a range receipt; None if nothing was lost."""
+        """Return the accepted losses within a range receipt, summed up as another one; None if there are none."""
         parts = [
             part
             for part in self.lost
@@ -62,9 +63,11 @@ class AcceptedSink:
         return replace(item, counts=counts, batches=batches, rejected=rejected, skipped=0, sent=0)
 
     def merged(self, passed: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-        """Return the ledger's range receipts, and merge those of which something was lost.
+        """Return the ledger's range receipts, with adjacent ones merged if a loss overlaps them.
 
-        A lost range is stored as one sum for all range receipts that it touches together.
+        A loss is one sum that may span several range receipts, so only their sum can be compared with the sink.
+
+        :param passed: the ledger's range receipts
         """
         touched: list[RangeReceipt] = []
         intact: list[RangeReceipt] = []
@@ -76,11 +79,11 @@ class AcceptedSink:
 def find_lost_receipts(
     passed: Iterable[RangeReceipt], batches: Iterable[Batch], receipts: Iterable[Receipt]
 ) -> tuple[RangeReceipt, ...]:
-    """Sum up the receipts that the ledger has and the sink does not.
+    """Return range receipts that sum up the receipts which the ledger knows and the sink does not hold.
 
     :param passed: the ledger's range receipts
     :param batches: the ledger's batches beyond the checkpoints
-    :param receipts: all that the sink holds of this ledger and pipeline
+    :param receipts: all receipts of this ledger and pipeline that the sink holds
     """
     by_partition = {
         receipts_of_partition: ReceiptsByRange(items)
@@ -103,7 +106,7 @@ def _lost_whole(batch: Batch) -> RangeReceipt:
 
 
 def _lost_of(item: RangeReceipt, receipts: Sequence[Receipt]) -> RangeReceipt:
-    """Return the counts of a range receipt beyond the receipts that are there."""
+    """Return the lost part of a range receipt: its counts minus those of the receipts that the sink holds in it."""
     counts = item.counts - sum((receipt.counts for receipt in receipts), Counts())
     has = sum(receipt.verdict is not Verdict.VOID for receipt in receipts)
     rejected = item.rejected - sum(receipt.verdict is Verdict.REJECTED for receipt in receipts)

@@ -83,19 +83,20 @@ _SIDE_KINDS = {ActionKind.REPLAY: SideKind.REPLAY, ActionKind.RECOVER: SideKind.
 class Action:
     """One action on a pipeline, with its arguments.
 
-    :param batches: for hold, release, skip and cancel; for release, none means all that are held; for actions on the
-        sink: batches that are held because it is unknown whether they were delivered
+    :param batches: for hold, release, skip and cancel: the batches to change; a release without any releases all held
+        batches. For actions on the sink: batches to hold, because the sink may contain their rows without a receipt
     :param positions: for rewind and resend: by partition, the first position to read again
-    :param ranges: for replay, recover and resend: source partitions, each with a range to read again
+    :param ranges: for replay, recover and resend: pairs of a source partition and a range of it to read again
     :param dead_letters: for actions on dead letters: the dead letters, oldest first; for resend: those whose replay the
         sink has lost
     :param newest_first: for a replay of dead letters: the newest comes first
     :param unreachable: for move: the previous sink can no longer be asked what it has received
     :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
-    :param from_receipts: for resend: the sink's receipts show what to send again; they are read again under the lease
-    :param states: for recover: by source partition, what the next planning compares the source with
-    :param taken_back: for rewind and resend: side partitions of dead letters whose records are read again, and which
-        give up what they have not delivered
+    :param from_receipts: for resend: the ranges to send again are found under the lease from the sink's receipts
+    :param states: for recover: by source partition, new values of the source connector's stored state, with which the
+        next planning compares the source
+    :param taken_back: for rewind and resend: side partitions that replay dead letters whose records are read again;
+        their undelivered batches are skipped
     """
 
     kind: ActionKind
@@ -189,7 +190,10 @@ def require_reason(kind: str, actor: str | None, reason: str | None, *, required
 
 
 def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Read again what the sink has lost, and hold the batches that it may contain without a receipt."""
+    """Rewind or re-read what the sink has lost, and hold the batches whose rows it may contain without a receipt.
+
+    All checks come before the first change.
+    """
     steps = [_batch_step(pipeline_state, ActionKind.HOLD, key, reason) for key in action.batches]
     for name, span in action.ranges:
         side_partitions.require_resolved(pipeline_state, name, span)
@@ -211,7 +215,10 @@ def _check_taken_back(pipeline_state: PipelineState, action: Action) -> None:
 
 
 def _take_back(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Give up what replays have not delivered of dead letters whose records are read again."""
+    """Plan the rest of each side partition in ``action.taken_back``, then skip all of its unresolved batches.
+
+    A rewind or resend reads the records of these dead letters again, so a replay must not deliver them as well.
+    """
     events: list[Event] = []
     for partition in map(pipeline_state.partition, action.taken_back):
         for span in partition.unplanned():
@@ -288,10 +295,13 @@ def _act_on_batches(pipeline_state: PipelineState, action: Action, reason: str) 
 def _batch_step(
     pipeline_state: PipelineState, kind: ActionKind, key: BatchKey, reason: str
 ) -> Callable[[], list[Event]]:
-    """Return a function that applies an action to one batch and returns the events.
+    """Check that an action is allowed on a batch, and return a function that applies it and returns the events.
 
-    The batch's state is checked here already, so that all batches are checked before the first one is changed.
+    The caller obtains the functions of all batches before it calls the first one, so nothing is changed in part.
 
+    :param kind: the kind of action: hold, release, skip or cancel
+    :param key: the batch
+    :param reason: the actor's reason, stored in the events
     :raises LedgerStateError: if the batch's generation has ended, or its state does not allow the action
     """
     partition = pipeline_state.partition(key.partition)

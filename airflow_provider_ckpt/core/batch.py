@@ -52,7 +52,7 @@ class Instruction(StrEnum):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict that the lane claims."""
+        """The verdict that a lane claims in the sink to carry out this instruction."""
         return _VERDICT_OF[self]
 
 
@@ -64,7 +64,10 @@ _VERDICT_OF = {
 
 
 class AttemptOutcome(StrEnum):
-    """Outcome of one attempt, as far as it is known."""
+    """Outcome of one attempt, as the ledger stores it.
+
+    ``delivered``, ``rejected`` and ``void`` are verdicts; after the others, the batch has no verdict yet.
+    """
 
     DELIVERED = "delivered"
     REJECTED = "rejected"
@@ -122,7 +125,7 @@ class Batch:
         return self.attempts > 0
 
     def resolved(self, receipt: Receipt) -> Batch:
-        """Return the batch resolved by a receipt.
+        """Return a copy of the batch that holds a receipt and is in the state of the receipt's verdict.
 
         Positional arguments instead of ``dataclasses.replace``, because every settled batch passes through here.
         """

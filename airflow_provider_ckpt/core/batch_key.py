@@ -9,7 +9,11 @@ from typing import Any
 
 
 class SideKind(StrEnum):
-    """Purpose of a side partition; the first part of its id."""
+    """Purpose of a side partition, and the first part of its id.
+
+    ``recovery`` re-reads ranges with missing records, ``replay`` re-reads a range that a user names, and ``dlq`` sends
+    dead letters again.
+    """
 
     RECOVERY = "recovery"
     REPLAY = "replay"
@@ -20,7 +24,7 @@ _SIDE_PARTITION = re.compile(rf"(?P<kind>{'|'.join(SideKind)}):(?P<generation>[0
 
 
 def side_partition(kind: SideKind, generation: int, source: str) -> str:
-    """Return the id of a side partition.
+    """Return the id of a side partition, such as ``dlq:3:orders``.
 
     :param kind: its purpose
     :param generation: its generation
@@ -36,7 +40,7 @@ def side_kind(partition: str) -> SideKind | None:
 
 
 def side_generation(partition: str) -> int:
-    """Return the generation in a side partition's name; 0 for a source partition."""
+    """Return the generation that a side partition's id contains; 0 for a source partition."""
     found = _SIDE_PARTITION.match(partition)
     return int(found["generation"]) if found else 0
 
@@ -46,8 +50,8 @@ class BatchKey:
     """Key of a batch inside its pipeline.
 
     :param generation: grows with every rewind, from 1
-    :param partition: the source partition's id
-    :param seq: grows by one per partition and generation, from 0; never reused
+    :param partition: the id of the source partition or side partition
+    :param seq: number of the batch in its partition and generation, from 0; never reused
     """
 
     generation: int

@@ -166,7 +166,7 @@ class Partition(PartitionView):
         return self._return_to_planned(ticket, "abandoned")
 
     def fence(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt of an older epoch after a takeover; not counted against ``max_attempts``."""
+        """End an attempt that a run of an older epoch left open; not counted against ``max_attempts``."""
         return self._return_to_planned(ticket, "fenced")
 
     def cancel(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
@@ -176,7 +176,11 @@ class Partition(PartitionView):
         return planned, events
 
     def died_alone(self, ticket: InFlightTicket, *, limit: int) -> list[Event]:
-        """End an attempt whose executor died while the batch ran alone; hold the batch after ``limit`` such deaths."""
+        """End an attempt whose executor died while the batch ran alone; hold the batch after ``limit`` such deaths.
+
+        :param ticket: ticket of the open attempt
+        :param limit: number of deaths, over all attempts of the batch
+        """
         planned, events = self._return_to_planned(ticket, "died_alone")
         seq = planned.key.seq
         self.batches[seq] = replace(self.batches[seq], deaths=self.batches[seq].deaths + 1, alone=True)
@@ -208,13 +212,16 @@ class Partition(PartitionView):
         """Hold a batch until a user decides about it; it continues to block the checkpoint.
 
         An open attempt is closed but not undone: a receipt of it that arrives later still resolves the batch.
+
+        :param ticket: ticket of the batch
+        :param reason: the reason, stored in the event
         """
         batch = self._batch_of_ticket(ticket)
         self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, epoch=None, not_before=None)
         return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
 
     def release(self, ticket: HeldTicket) -> tuple[PlannedTicket, list[Event]]:
-        """Plan a held batch again, with all of its attempts."""
+        """Return a held batch to ``planned``, with its counters reset, so that it gets all attempts once more."""
         batch = self._expect(ticket.key.seq, BatchState.HELD)
         self.batches[batch.key.seq] = replace(
             batch, state=BatchState.PLANNED, failures=0, round=1, deaths=0, alone=False, not_before=None
@@ -245,7 +252,10 @@ class Partition(PartitionView):
         return [self._event("superseded", seq)]
 
     def advance(self) -> list[Event]:
-        """Move ``committed`` over the resolved prefix, up to the cancellation watermark; remove the passed batches."""
+        """Move ``committed`` over the resolved batches that follow it without a gap, and remove them from ``batches``.
+
+        The cancellation watermark limits the move. Removed batches are added to ``passed``.
+        """
         committed = next_checkpoint(self.committed, self.batches)
         if committed == self.committed:
             return []

@@ -1,5 +1,6 @@
-"""Decide when receipts are settled into the ledger while a wave is still running: by KurrentDB's cadence or by a timer.
+"""Decide when receipts are settled into the ledger while a wave is still running: by batch counts or by a timer.
 
+The thresholds are those of KurrentDB's persistent subscriptions.
 All counts are numbers of batches. The functions are pure: counts and elapsed time are arguments.
 """
 
@@ -47,7 +48,10 @@ class SettleCadence:
 
     @property
     def check_interval(self) -> float:
-        """Seconds between two checks: the timer's interval if a timer decides, else the shortest one, 1 s at most."""
+        """Seconds between two calls of :meth:`due`: the shortest of the intervals and 1 s.
+
+        If the timer alone decides, it is ``max_interval``.
+        """
         if self.timer_only and self.max_interval is not None:
             return self.max_interval
         return min(self.min_interval, _MAX_PAUSE, self.max_interval or _MAX_PAUSE)

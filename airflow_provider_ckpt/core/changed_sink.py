@@ -29,11 +29,11 @@ class SinkDifference(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedAcceptance:
-    """Differences of a sink that a user started to accept.
+    """Record of an acceptance of a changed sink that was started and not completed yet.
 
-    :param differences: the differences that were seen before the fence was raised
-    :param description: these, as a clause
-    :param lost_batches: batches of which the sink knew then that their rows were gone
+    :param differences: kinds of the differences that were seen before the fence was raised
+    :param description: the differences as a clause of an error message
+    :param lost_batches: batches whose rows were gone at that time, according to the sink
     """
 
     differences: frozenset[SinkDifference]
@@ -50,7 +50,7 @@ class UnfinishedAcceptance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> UnfinishedAcceptance:
-        """Restore the differences from the output of :meth:`to_json`."""
+        """Restore the record from the output of :meth:`to_json`."""
         lost_batches = frozenset(BatchKey.from_json(key) for key in data["gone"])
         return cls(frozenset(map(SinkDifference, data["seen"])), data["told"], lost_batches)
 
@@ -62,9 +62,9 @@ class ExpectedSinkState:
     :param epoch: the newest epoch that fenced the sink; None if none is known
     :param target: the target's identity; None while it is not known
     :param location: the target's location; None until a run has stored it
-    :param may_have_rows: whether a batch has a receipt or an open attempt there; a failed attempt may be repeated
-        elsewhere
-    :param unfinished_acceptance: the differences of an acceptance that was started and not completed
+    :param may_have_rows: whether any batch has a receipt or an open attempt, so that the target may contain its rows
+        and another location is a difference
+    :param unfinished_acceptance: the acceptance of a changed sink that was started and not completed, if there is one
     """
 
     epoch: int | None = None
@@ -85,8 +85,8 @@ class SinkState:
         there
     :param missing: receipts that the ledger knows and the sink no longer holds
     :param unreadable: a sentence that names the receipts which cannot be read, if any are known to be gone or damaged
-    :param lost_batches: batches whose rows the sink knows to be gone, and whose receipts it leaves out for it
-    :param other_target: the sink's own words, as a clause, on how its target differs from the one that was written
+    :param lost_batches: batches whose rows the sink knows to be gone, and whose receipts it therefore does not return
+    :param other_target: the sink's description, as a clause, of how its target differs from the one that was written
     """
 
     epoch: int
@@ -100,7 +100,7 @@ class SinkState:
 
 
 def differences(known: ExpectedSinkState, found: SinkState) -> list[SinkDifference]:
-    """Return the differences between the sink and the state in which the ledger left it; a run continues if none.
+    """Return the differences between the sink and the state in which the ledger left it; empty if a run may continue.
 
     A target with the same identity may have another location. Properties that the ledger does not know yet are not
     compared.

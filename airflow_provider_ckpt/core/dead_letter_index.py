@@ -67,12 +67,12 @@ class DeadLetters:
 
     @property
     def source(self) -> AttemptKey:
-        """The attempt that wrote them."""
+        """Key of the attempt that wrote these dead letters."""
         return AttemptKey(self.key, self.attempt, self.epoch)
 
     @property
     def end(self) -> int:
-        """The number after the last one."""
+        """Number of the last of these dead letters, plus one."""
         return self.first + self.records
 
     def part(self, first: int, end: int) -> DeadLetters:
@@ -85,20 +85,20 @@ class DeadLetters:
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> DeadLetters:
-        """Restore a run from the output of :meth:`to_json`."""
+        """Restore a run of dead letters from the output of :meth:`to_json`."""
         return cls(BatchKey.from_json(data[0]), *data[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """An entry of the ledger's index of dead letters.
+    """An entry of the ledger's index of dead letters: a run of dead letters that have the same state.
 
     :param dead_letters: the dead letters
-    :param range: range of the source partition that contains the records; it may contain others too
-    :param state: their state
-    :param at: when the batch's receipt was claimed
-    :param replays: number of earlier replays after which the records were dead-lettered again
-    :param replay: the side partition that replays or has replayed them
+    :param range: range of the source partition that contains their records; it may contain others too
+    :param state: the state of the dead letters
+    :param at: when the receipt of their batch was claimed, UTC
+    :param replays: number of earlier replays that dead-lettered the same records again
+    :param replay: id of the side partition that replays or has replayed the dead letters
     """
 
     dead_letters: DeadLetters
@@ -110,7 +110,7 @@ class IndexEntry:
 
     @property
     def parked_state(self) -> DeadLetterState:
-        """Their state while no replay is running: parked, or parked again if a replay dead-lettered them again."""
+        """State while no replay sends the dead letters: ``parked``, or ``parked_again`` if a replay wrote them."""
         return DeadLetterState.PARKED_AGAIN if self.dead_letters.key.is_replay else DeadLetterState.PARKED
 
 
@@ -131,7 +131,11 @@ class RereadRange:
     end: int | None
 
     def covers(self, entry: IndexEntry) -> bool:
-        """Return whether records of these dead letters may have been read again."""
+        """Return whether the range may have re-read records of an index entry.
+
+        The entry's dead letters then come from the same source partition and an older generation, and its range
+        overlaps this one.
+        """
         key, span = entry.dead_letters.key, entry.range
         beyond = self.end is not None and span.start >= self.end
         return key.source == self.source and key.generation < self.generation and span.end > self.start and not beyond
@@ -143,8 +147,8 @@ class Selection:
 
     :param types: error types
     :param batches: batches
-    :param since: dead-lettered at this time or later
-    :param until: dead-lettered before this time
+    :param since: only dead letters of batches whose receipt was claimed at this time or later
+    :param until: only dead letters of batches whose receipt was claimed before this time
     :param stop_at: maximum number of dead letters, oldest first
     """
 
@@ -155,7 +159,7 @@ class Selection:
     stop_at: int | None = None
 
     def matches(self, entry: IndexEntry) -> bool:
-        """Return whether the entry matches, regardless of :attr:`stop_at`."""
+        """Return whether an index entry meets all criteria; :attr:`stop_at` is not considered."""
         return (
             (not self.types or entry.dead_letters.error_type in self.types)
             and (not self.batches or entry.dead_letters.key in self.batches)
@@ -165,20 +169,24 @@ class Selection:
 
 
 def newest_reread(entry: IndexEntry, rereads: Iterable[RereadRange]) -> int | None:
-    """Return the newest generation that read an entry's records again; None if none did."""
+    """Return the newest generation that re-read the records of an index entry; None if no generation did.
+
+    :param entry: the index entry
+    :param rereads: the ranges that generations have re-read
+    """
     return max((found.generation for found in rereads if found.covers(entry)), default=None)
 
 
 def find_replayed(
     entries: Iterable[IndexEntry], ranges: Collection[tuple[str, Range]], rereads: Collection[RereadRange]
 ) -> list[IndexEntry]:
-    """Return the dead letters whose records would be delivered twice if some ranges were read again.
+    """Return the entries of dead letters whose records would be delivered twice if some ranges were read again.
 
     A replay that has parked as many dead letters again as it sent has delivered none. If it has parked only some, the
     index does not show which, so all of its dead letters are returned.
 
     :param entries: the whole index
-    :param ranges: source partitions, each with a range to read again
+    :param ranges: pairs of a source partition and a range of it to read again
     :param rereads: ranges that were read again before; their dead letters are left out
     """
     entries = list(entries)
@@ -200,10 +208,10 @@ def find_replayed(
 
 
 def replaying_within(entries: Iterable[IndexEntry], ranges: Collection[tuple[str, Range]]) -> list[IndexEntry]:
-    """Return the dead letters whose replay is not complete, and whose records lie in some ranges.
+    """Return the entries of dead letters whose replay is not complete, and whose records lie in some ranges.
 
     :param entries: the index
-    :param ranges: source partitions, each with a range
+    :param ranges: pairs of a source partition and a range of it
     """
     return [
         entry
@@ -227,7 +235,11 @@ def select(entries: Iterable[IndexEntry], selection: Selection, rereads: Collect
 
 
 def take_first(dead_letters: Iterable[DeadLetters], number: int | None) -> Iterator[DeadLetters]:
-    """Yield runs with the first ``number`` dead letters; all of them if it is None."""
+    """Yield the first ``number`` dead letters, with the last run cut to fit; all dead letters if it is None.
+
+    :param dead_letters: runs of dead letters
+    :param number: number of dead letters, not of runs
+    """
     for item in dead_letters:
         if number is None:
             yield item
@@ -238,7 +250,7 @@ def take_first(dead_letters: Iterable[DeadLetters], number: int | None) -> Itera
 
 
 def select_numbers(dead_letters: DeadLetters, numbers: Iterable[int]) -> list[DeadLetters]:
-    """Return the dead letters with the given numbers as the fewest runs.
+    """Return the dead letters with the given numbers, as few runs of consecutive numbers as possible.
 
     :param dead_letters: the run that contains all of them
     :param numbers: ascending numbers, each at least :attr:`DeadLetters.first` and less than :attr:`DeadLetters.end`
@@ -255,13 +267,15 @@ def select_numbers(dead_letters: DeadLetters, numbers: Iterable[int]) -> list[De
 def update_entries(
     entries: Iterable[IndexEntry], wanted: Iterable[DeadLetters], states: Collection[DeadLetterState], **changes: Any
 ) -> tuple[list[DeadLetters], list[tuple[IndexEntry, list[IndexEntry]]]]:
-    """Change index entries of some dead letters, and split entries of which only a part changes.
+    """Compute how index entries change if some dead letters get new field values; the entries are not modified.
+
+    An entry of which only a part changes is split.
 
     :param entries: the index
     :param wanted: the dead letters to change
-    :param states: only entries that are in one of these states change
-    :param changes: new values of :class:`IndexEntry` fields
-    :return: the dead letters that changed, and each changed entry with the entries that replace it
+    :param states: only entries in one of these states change
+    :param changes: new values of :class:`IndexEntry` fields, such as ``state``
+    :return: the dead letters that change, and pairs of an old entry and the entries that replace it
     """
     runs_by_key: dict[tuple[AttemptKey, str], list[DeadLetters]] = {}
     for dead_letters in wanted:

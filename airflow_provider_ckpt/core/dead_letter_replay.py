@@ -12,10 +12,10 @@ from airflow_provider_ckpt.core.ranges import Range
 
 @dataclass(frozen=True, slots=True)
 class PositionedDeadLetters:
-    """A run of dead letters and its position in a replay.
+    """Consecutive dead letters of one batch, with their position in a replay.
 
-    :param dead_letters: the run
-    :param start: position of its first dead letter in the replay
+    :param dead_letters: the dead letters
+    :param start: position of the first of them in the replay, from 0
     """
 
     dead_letters: DeadLetters
@@ -26,8 +26,9 @@ class PositionedDeadLetters:
 class Replay:
     """The content of a side partition that replays dead letters; its positions number the dead letters from 0.
 
-    :param dead_letters: runs of dead letters in the order of the replay
-    :param newest_first: whether the newest comes first, so that of several records with one key it is sent first
+    :param dead_letters: groups of consecutive dead letters, in the order in which they are sent
+    :param newest_first: whether the newest dead letter is sent first; each group is then sent in reverse, too
+    :ivar ends: for each group, the position in the replay after its last dead letter
     """
 
     dead_letters: tuple[DeadLetters, ...]
@@ -43,20 +44,23 @@ class Replay:
 
     @classmethod
     def of(cls, dead_letters: Sequence[DeadLetters], *, newest_first: bool) -> Replay:
-        """Create a replay.
+        """Create a replay of dead letters, in the given or in the reverse order.
 
-        :param dead_letters: runs of dead letters, oldest first
-        :param newest_first: whether to replay them in the reverse order
+        :param dead_letters: groups of consecutive dead letters, oldest first
+        :param newest_first: whether to send them in the reverse order
         """
         return cls(tuple(reversed(dead_letters)) if newest_first else tuple(dead_letters), newest_first)
 
     @property
     def records(self) -> int:
-        """Number of dead letters."""
+        """Number of dead letters in the replay."""
         return self.ends[-1] if self.ends else 0
 
     def within(self, span: Range) -> Iterator[PositionedDeadLetters]:
-        """Yield the dead letters in a range of the replay's positions, in order."""
+        """Yield the dead letters at some positions of the replay, in the order in which they are sent.
+
+        :param span: range of positions in the replay
+        """
         start = 0
         for dead_letters, end in zip(self.dead_letters, self.ends, strict=True):
             low, high = max(start, span.start), min(end, span.end)
@@ -82,8 +86,8 @@ class Replay:
 class LostReplays:
     """Replays that have receipts in the sink but are missing in the ledger, which was lost or restored from a backup.
 
-    :param replays: by side partition
-    :param types: number of dead letters by error type, for each attempt whose dead letters are replayed
+    :param replays: the replays, by the id of their side partition
+    :param types: for each attempt whose dead letters are replayed, the number of its dead letters by error type
     """
 
     replays: Mapping[str, Replay] = field(default_factory=dict)

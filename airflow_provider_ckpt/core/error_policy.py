@@ -18,7 +18,7 @@ _HALT_WHEN_EXHAUSTED = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAV
 
 
 class OnExhausted(StrEnum):
-    """Reaction to a batch whose attempts are used up in every round."""
+    """Reaction to a batch whose attempts are used up in every round: dead-letter or hold the batch, or fail the run."""
 
     DLQ = "dlq"
     HOLD = "hold"
@@ -49,7 +49,7 @@ class RetryPolicy:
     def delay(self, finished: int, deviation: float) -> timedelta:
         """Return the delay before the next attempt.
 
-        :param finished: number of finished attempts, from 1
+        :param finished: number of attempts of the batch that failed so far, including the one just failed
         :param deviation: a random number in [-1, 1] that determines the jitter
         """
         raw = min(self.initial_delay_ms * self.multiplier ** min(finished - 1, 64), float(self.max_delay_ms))
@@ -70,7 +70,11 @@ class DeliveryPolicy:
     overrides: Mapping[ErrorType, ErrorAction] = field(default_factory=dict)
 
     def action(self, error: ErrorInfo) -> ErrorAction:
-        """Return the action for an error; an override never turns a halt into a skip or a dead letter."""
+        """Return the action for an error: the override for its type, else the default action.
+
+        An override never turns a halt into a skip or a dead letter. A dead letter becomes a halt if dead letters are
+        disabled.
+        """
         default = default_action(error)
         chosen = self.overrides.get(error.type, default)
         if default is ErrorAction.HALT and chosen in (ErrorAction.SKIP_AND_LOG, ErrorAction.DEAD_LETTER):
@@ -80,7 +84,7 @@ class DeliveryPolicy:
         return chosen
 
     def is_last_attempt(self, batch: Batch) -> bool:
-        """Return whether the open attempt of a batch, or else its next one, is the last in the last round."""
+        """Return whether a batch has one attempt left: the open or else the next one is the last of the last round."""
         return batch.failures + 1 >= self.retry.max_attempts and batch.round >= self.retry.rounds
 
     def record_action(self, error: ErrorInfo, *, is_last_attempt: bool) -> ErrorAction:
@@ -105,10 +109,10 @@ class DeliveryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetryBatch:
-    """Try the batch again, not before a time.
+    """Plan the batch again for another attempt.
 
     :param not_before: earliest start of the next attempt, UTC
-    :param next_round: whether the next attempt is left to the next round
+    :param next_round: whether this round's attempts are used up, so that the next attempt is in the next round
     """
 
     not_before: datetime

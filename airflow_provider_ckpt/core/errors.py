@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.ranges import position_text
 
 
 class ErrorAction(StrEnum):
-    """Reaction of the delivery policy to an error."""
+    """Reaction of the delivery policy to an error of a record or of a batch."""
 
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
@@ -190,7 +190,7 @@ class CkptError(Exception):
 
     @property
     def info(self) -> ErrorInfo:
-        """The same error as data."""
+        """The error as :class:`ErrorInfo`, the form in which outcomes and the ledger store it."""
         return ErrorInfo(self.type, self._message_with_hint(), self.recoverable, self.sqlstate, self.is_outage)
 
     def _message_with_hint(self) -> str:

@@ -20,12 +20,12 @@ from airflow_provider_ckpt.core.tickets import Phase
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violated invariant.
+    """A violation of an invariant by a partition.
 
-    :param name: the invariant
+    :param name: name of the invariant, such as ``CommittedMonotonic``
     :param partition: the partition's id
-    :param message: what was found
-    :param position: the source position, if one is affected
+    :param message: description of the state that violates the invariant
+    :param position: the source position at which the invariant is violated, if there is one
     """
 
     name: str
@@ -35,16 +35,21 @@ class Violation:
 
 
 Findings = Iterator[tuple[str, int | None]]
+"""Violations of one invariant: message, and the affected source position."""
+
 StateCheck = Callable[[PartitionView, list[RangeReceipt]], Findings]
+"""Check of a partition and of the range receipts of its generation, in order."""
+
 StepCheck = Callable[[PartitionView, PartitionView], Findings]
+"""Check of a partition before and after one step."""
 
 
 def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *, epoch: int) -> list[Violation]:
-    """Return the violations of all invariants of a state.
+    """Return the violations of all invariants that concern one state of a partition.
 
     :param partition: the partition
     :param passed: the range receipts of the partition's generation
-    :param epoch: the newest epoch that was granted
+    :param epoch: the newest epoch that the ledger granted to this pipeline
     """
     receipts = sorted(passed, key=lambda receipt: receipt.range)
     found = [(name, check(partition, receipts)) for name, check in STATE_CHECKS.items()]
@@ -53,7 +58,7 @@ def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *
 
 
 def step_violations(before: PartitionView, after: PartitionView) -> list[Violation]:
-    """Return the violations of all invariants of a step between two states of one partition."""
+    """Return the violations of all invariants that compare a partition before and after one step."""
     return [Violation(name, after.id, *what) for name, check in STEP_CHECKS.items() for what in check(before, after)]
 
 

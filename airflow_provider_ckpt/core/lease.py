@@ -45,7 +45,7 @@ TAKEOVERS = frozenset({LeaseGrantReason.EXPIRED, LeaseGrantReason.DEAD, LeaseGra
 
 
 def assume_alive(_owner: str) -> bool:
-    """Return False: without knowledge of dead owners, a lease of another owner is free only after it has expired."""
+    """Return False for every owner: none is known to be dead. The default of :func:`grant`'s ``is_dead``."""
     return False
 
 
@@ -59,17 +59,19 @@ def grant(
     is_dead: Callable[[str], bool] = assume_alive,
     force: bool = False,
 ) -> tuple[LeaseState, LeaseGrantReason]:
-    """Grant the lease to an owner under a new epoch, if it is free, expired, its own, or a dead owner's.
+    """Grant a pipeline's lease to an owner under a new epoch.
 
-    :param lease: the lease as it is
-    :param owner: who requests it
+    The lease must be free or expired, or be held by the same owner or by one that is dead, unless ``force`` is set.
+
+    :param lease: the lease so far
+    :param owner: the owner that requests the lease
     :param now: the current time, UTC
     :param ttl: how long the lease is valid without a renewal
     :param at_least: lower bound of the epoch, exclusive: the epoch of the sink's fence
     :param is_dead: function that returns whether an owner's process has certainly ended
-    :param force: whether to take the lease from whoever holds it
+    :param force: whether to take the lease from another owner that is alive
     :return: the new lease, and the reason why it could be granted
-    :raises LeaseBusyError: if another owner holds it
+    :raises LeaseBusyError: if another owner holds the lease
     """
     reason = _grant_reason(lease, owner, now, is_dead) or (LeaseGrantReason.FORCED if force else None)
     if reason is None:
@@ -93,12 +95,12 @@ def _grant_reason(
 
 
 def check(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
-    """Return the lease if an owner still holds it under an epoch, else raise an error.
+    """Return the lease if an owner still holds it under an epoch, even after its expiry, else raise an error.
 
-    :param lease: the lease as it is; None if the ledger has no lease of this pipeline
+    :param lease: the lease as the ledger stores it; None if the ledger has no lease of this pipeline
     :param epoch: the owner's epoch
     :param owner: the owner
-    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
+    :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
     """
     if lease is None or lease.epoch < epoch:
         known = "none" if lease is None else str(lease.epoch)
@@ -118,9 +120,9 @@ def check(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
 
 
 def renew(lease: LeaseState | None, epoch: int, owner: str, *, now: datetime) -> LeaseState:
-    """Extend the lease by another ``ttl``, even after its expiry, unless it was taken over.
+    """Return the lease with its expiry moved to ``ttl`` from now, even if it has expired but was not taken over.
 
-    :param lease: the lease as it is; None if the ledger has no lease of this pipeline
+    :param lease: the lease as the ledger stores it; None if the ledger has no lease of this pipeline
     :param epoch: the owner's epoch
     :param owner: the owner
     :param now: the current time, UTC

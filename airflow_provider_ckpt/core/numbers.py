@@ -1,4 +1,4 @@
-"""Numbers that users write as text."""
+"""Parse numbers that users write as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHOLE = re.compile(r"[-+]?[0-9]+")
 def parse_whole_number(text: str) -> int:
     """Parse a whole number; digits of other alphabets, which ``int`` accepts, are refused.
 
-    :raises ValueError: if it is none
+    :raises ValueError: if the text is not a whole number
     """
     if not _WHOLE.fullmatch(text.strip()):
         raise ValueError(f"{text!r} is no whole number")

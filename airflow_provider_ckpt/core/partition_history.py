@@ -1,4 +1,4 @@
-"""Snapshots of a partition at earlier times, and the ones of them that can be deleted."""
+"""Snapshots of a partition's positions at earlier times, and the choice of snapshots that can be deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """Snapshot of a partition's positions at some time."""
+    """Positions of a partition at some earlier time.
+
+    :param generation: the generation at that time
+    :param committed: the checkpoint at that time
+    :param planned_end: the end of what was planned by that time
+    """
 
     generation: int
     committed: int
@@ -18,12 +23,12 @@ class PartitionSnapshot:
 
 
 def deletable_snapshots(times: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
-    """Return the times of a partition's snapshots that can be deleted.
+    """Return the times of those snapshots of a partition that can be deleted.
 
     The newest snapshot before the cutoff remains, because it shows how the partition was at the cutoff. Between the
     cutoff and ``thin_before``, the last snapshot of each hour remains.
 
-    :param times: times of all snapshots, in order
+    :param times: times of all snapshots of the partition, ascending
     :param cutoff: earliest time for which a snapshot is still needed
     :param thin_before: snapshots before this time are reduced to one an hour
     """

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket
 
 
 class PartitionView:
-    """One partition in one generation: its checkpoint and the batches that are not below it.
+    """One partition in one generation: its checkpoint, and the batches that the checkpoint has not passed.
 
     ``passed`` collects the resolved batches that the checkpoint has moved over; the ledger merges their receipts.
 
@@ -74,18 +74,21 @@ class PartitionView:
 
     @property
     def cancellation_watermark(self) -> int | None:
-        """The cancellation watermark, see :func:`~.checkpoint.cancellation_watermark`."""
+        """The smallest seq of a cancelled batch that is neither started again nor resolved; None if there is none."""
         return cancellation_watermark(self.batches)
 
     def gaps(self) -> list[Range]:
-        """Return the ranges from the checkpoint to ``planned_end`` without a batch; imported receipts leave them."""
+        """Return the ranges between the checkpoint and ``planned_end`` that no batch covers.
+
+        They arise where an imported receipt supersedes a batch and covers only a part of its range.
+        """
         if self.planned_end <= self.committed:
             return []
         covered = [b.range for b in self.batches.values() if b.state is not BatchState.SUPERSEDED]
         return subtract(Range(self.committed, self.planned_end), covered)
 
     def unplanned(self) -> list[Range]:
-        """Return the ranges that a side partition is still to plan: gaps, and the rest up to its end."""
+        """Return the ranges without a batch: the gaps and, in a side partition, the rest up to its end."""
         rest = [Range(self.planned_end, self.limit)] if self.limit is not None and self.planned_end < self.limit else []
         return [*self.gaps(), *rest]
 

@@ -31,13 +31,13 @@ class PipelineState:
 
     @property
     def in_flight(self) -> int:
-        """Number of open attempts."""
+        """Number of open attempts in all partitions."""
         return sum(len(partition.in_flight) for partition in self.partitions.values())
 
     def partition(self, name: str) -> Partition:
         """Return a partition by its id.
 
-        :raises LedgerStateError: if there is none; the error names the first ten partitions
+        :raises LedgerStateError: if the pipeline has no such partition; the error names the first ten partitions
         """
         found = self.partitions.get(name)
         if found is None:
@@ -81,7 +81,14 @@ class PipelineState:
         return self._change_phase(Phase.RUNNING, reason)
 
     def _change_phase(self, phase: Phase, reason: str, *, force: bool = False) -> list[Event]:
-        """Enter a phase; the event's kind is ``phase_unchanged`` if the pipeline is in that phase already."""
+        """Enter a phase in all partitions, and return the event ``phase``.
+
+        The event is ``phase_unchanged`` if the pipeline is in that phase already.
+
+        :param phase: the phase to enter
+        :param reason: the actor's reason, stored in the event
+        :param force: whether batches in flight were abandoned, stored in the event
+        """
         before = self._phase
         self._enter(phase)
         detail = {"before": before.value, "after": phase.value, "reason": reason, "force": force}

@@ -16,7 +16,7 @@ _FILE, _DIRECTORY = 0o600, 0o700
 
 
 def create(path: Path) -> BinaryIO:
-    """Create a file and open it for writing.
+    """Create a file that only the current user can read, and open it for writing.
 
     :raises FileExistsError: if the path exists, even as a dangling link
     """
@@ -26,7 +26,7 @@ def create(path: Path) -> BinaryIO:
 
 
 def append(path: Path) -> BinaryIO:
-    """Open a file for appending; create it if it does not exist.
+    """Open a file for appending, and make it readable by the current user only; create it if it does not exist.
 
     :raises OSError: if the path is a link, not a regular file, or owned by another user
     """
@@ -41,12 +41,15 @@ def append(path: Path) -> BinaryIO:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return an unpredictable hidden name in the same directory, for a temporary file that is renamed to the path."""
+    """Return the path of a temporary file that the caller renames to ``path``.
+
+    It is in the same directory and has a hidden, random name, such as ``.data.csv.9f86d081884c7d65.tmp``.
+    """
     return path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory in an existing parent; leave an existing directory as it is.
+    """Create a directory with mode 0700 in an existing parent; leave an existing directory as it is.
 
     :raises FileExistsError: if the path exists and is not a directory
     """
@@ -54,6 +57,6 @@ def make_directory(path: Path) -> None:
 
 
 def make_directories(path: Path) -> None:
-    """Create a directory and its missing parents."""
+    """Create a directory and its missing parents, each with mode 0700."""
     for missing in reversed([folder for folder in (path, *path.parents) if not folder.is_dir()]):
         make_directory(missing)

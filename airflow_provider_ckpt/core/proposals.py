@@ -62,7 +62,7 @@ class Proposal:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all fields, as hexadecimal digits."""
+        """SHA-256 of all fields of the proposal, as hexadecimal digits."""
         content = {
             "id": self.id,
             "pipeline": self.pipeline,
@@ -94,7 +94,7 @@ def require_state(proposal: Proposal, state: ProposalState, *, expected: Proposa
 
 
 def no_proposal_error(origin: str) -> LedgerStateError:
-    """Return the error of a step that finds no proposal.
+    """Return the error for a step that requires a task's proposal, if the ledger holds none of that task.
 
     :param origin: the task that should have proposed an action: DAG, run and task
     """

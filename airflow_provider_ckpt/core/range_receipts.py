@@ -1,6 +1,6 @@
 """Range receipts: the merged receipts of adjacent batches below the checkpoint.
 
-Their number grows with the gaps between them, not with the batches (an idea of Wave).
+The number of range receipts grows with the gaps between them, not with the number of batches.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class RangeReceipt:
     at: datetime | None = None
 
     def without(self, part: RangeReceipt) -> RangeReceipt:
-        """Return the rest of the sums, over the same range.
+        """Return a copy of this range receipt, over the same range, without the counts of some of its batches.
 
-        :param part: sums of batches that are counted in these
+        :param part: a range receipt that sums up those batches
         """
         return replace(
             self,
@@ -108,7 +108,7 @@ Place = tuple[int, str]
 
 
 def group_by_partition(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeReceipt]]:
-    """Return range receipts by generation and partition."""
+    """Group range receipts by generation and partition."""
     found: dict[Place, list[RangeReceipt]] = {}
     for item in items:
         found.setdefault((item.generation, item.partition), []).append(item)
@@ -116,7 +116,10 @@ def group_by_partition(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeR
 
 
 class ReceiptsByRange:
-    """The range receipts of one partition and generation, and the sink's receipts that went into each."""
+    """The range receipts of one partition and generation, each with those receipts of the sink that lie in its range.
+
+    :param items: the range receipts; they do not overlap
+    """
 
     def __init__(self, items: Iterable[RangeReceipt]) -> None:
         self._items = sorted(items, key=lambda item: item.range)
@@ -124,7 +127,7 @@ class ReceiptsByRange:
         self._receipts: list[list[Receipt]] = [[] for _ in self._items]
 
     def add(self, receipt: Receipt) -> bool:
-        """Add a receipt to the range receipt that covers it; return whether there is one."""
+        """Add a receipt of the sink to the range receipt that covers its range; return whether there is one."""
         at = bisect_right(self._starts, receipt.range.start) - 1
         if at < 0 or receipt.range.end > self._items[at].range.end:
             return False
@@ -132,5 +135,5 @@ class ReceiptsByRange:
         return True
 
     def pairs(self) -> Iterator[tuple[RangeReceipt, Sequence[Receipt]]]:
-        """Yield each range receipt with the receipts that it covers, in order."""
+        """Yield each range receipt, in order of ranges, with the receipts that were added to it."""
         yield from zip(self._items, self._receipts, strict=True)

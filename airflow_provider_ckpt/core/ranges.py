@@ -14,10 +14,10 @@ START = -(2**63)
 
 
 def position_text(position: int, form: str = "d") -> str:
-    """Return a position as users see it.
+    """Return a position as text for users: ``start`` for :data:`START`, else the number.
 
     :param position: the position
-    :param form: format of a number, such as ``,`` for thousands separators
+    :param form: format specification of the number, such as ``,`` for thousands separators
     """
     return "start" if position == START else format(position, form)
 

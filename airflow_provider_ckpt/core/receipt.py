@@ -55,7 +55,7 @@ class Counts:
         )
 
     def to_json(self) -> dict[str, int]:
-        """Return a JSON-ready dict in a fixed order."""
+        """Return the counts as a JSON-ready dict, with its keys in a fixed order."""
         return {
             "read": self.read,
             "delivered": self.delivered,
@@ -131,5 +131,9 @@ class KnownReceipts(NamedTuple):
     position: int
 
     def covers(self, generation: int, end: int) -> bool:
-        """Return whether the ledger knows the receipt with a generation and an end position."""
+        """Return whether the ledger knows a receipt.
+
+        :param generation: the receipt's generation
+        :param end: the end of the receipt's range
+        """
         return end <= self.position if generation == self.generation else generation < self.generation

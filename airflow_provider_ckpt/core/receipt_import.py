@@ -16,7 +16,13 @@ from airflow_provider_ckpt.core.tickets import Event
 
 
 def matches_batch(partition: Partition, receipt: Receipt) -> bool:
-    """Return whether a receipt of this generation matches a batch of the partition; else it must be imported."""
+    """Return whether the partition knows a receipt's batch, with the same range; if not, the receipt must be imported.
+
+    A batch that the checkpoint has passed counts as known.
+
+    :param partition: the partition
+    :param receipt: a receipt of the partition's current generation
+    """
     batch = partition.batches.get(receipt.key.seq)
     if batch is None:
         return receipt.key.seq < partition.next_seq and receipt.range.end <= partition.committed
@@ -24,10 +30,10 @@ def matches_batch(partition: Partition, receipt: Receipt) -> bool:
 
 
 def import_receipts(partition: Partition, receipts: Iterable[Receipt], *, advance: bool = True) -> list[Event]:
-    """Import receipts, and supersede the unresolved batches that they overlap.
+    """Add resolved batches for receipts of the sink, and supersede the unresolved batches that the receipts overlap.
 
-    ``next_seq`` moves past them. The parts of the superseded batches' ranges that no receipt covers are returned by
-    :meth:`~.partition_view.PartitionView.gaps` from then on, to be planned again.
+    ``next_seq`` moves past the seqs of the receipts. The parts of the superseded batches' ranges that no receipt covers
+    are returned by :meth:`~.partition_view.PartitionView.gaps` from then on, to be planned again.
 
     :param partition: the partition, which is changed
     :param receipts: receipts of this partition and generation
@@ -66,7 +72,7 @@ class _RangeIndex:
         self._starts = [batch.range.start for batch in self._batches]
 
     def overlapping(self, span: Range) -> Iterator[int]:
-        """Yield the seqs of the batches that overlap a range, last one first."""
+        """Yield the seqs of the batches that overlap a range, in descending order of ranges."""
         for at in range(bisect_left(self._starts, span.end) - 1, -1, -1):
             batch = self._batches[at]
             if batch.range.end <= span.start:

@@ -15,9 +15,9 @@ LOST_REWIND = "the sink holds receipts of a rewind that this ledger has forgotte
 
 
 def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> list[Event]:
-    """Settle the sink's receipts, then end the attempts that older epochs left open.
+    """Settle the sink's receipts in a partition, then end the attempts that older epochs left open.
 
-    Call it after the sink was fenced with ``epoch``: from then on an older attempt without a receipt never gets one.
+    Call this function after the sink was fenced with ``epoch``: an older attempt without a receipt never gets one then.
     Receipts of older generations are ignored. A receipt of a newer generation shows that this ledger was restored from
     a backup that is older than a rewind; the rewind is then repeated. Its target position is lost, but it was neither
     after the first of its receipts nor after the checkpoint of the generation before. The new generation starts at the
@@ -53,7 +53,14 @@ def reconcile_by_generation(partition: Partition, receipts: Iterable[Receipt], *
 
 
 def _settle_generation(partition: Partition, receipts: Sequence[Receipt], epoch: int) -> list[Event]:
-    """Settle or import receipts of this generation, and fence older attempts. The checkpoint moves once, at the end."""
+    """Settle or import receipts of the partition's generation, and end the open attempts of older epochs.
+
+    The checkpoint moves once, at the end.
+
+    :param partition: the partition, which is changed
+    :param receipts: receipts of the partition's current generation
+    :param epoch: the lease's epoch
+    """
     unmatched: list[Receipt] = []
     events: list[Event] = []
     for receipt in receipts:

@@ -1,7 +1,7 @@
 """Find the records of a source above the low watermark that were not delivered.
 
-Pure functions that follow Wave's recovery (semantics, section 5). Late records of ranges with a receipt are found by
-comparing the receipts' counts with the records that the source shows now; the caller reads the source.
+Pure functions (semantics, section 5). Late records of ranges with a receipt are found by comparing the receipts' counts
+with the records that the source shows now; the caller reads the source.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MissingReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MissingRange:
-    """A range of a partition with records that are unaccounted for.
+    """A range of a partition that contains, or may contain, records that were never read.
 
     :param partition: the partition's id
     :param range: the range
@@ -76,10 +76,10 @@ class MissingRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeReading:
-    """A range that was read as a whole, with the parts of it that were read again since.
+    """A range that was read as a whole, with the parts of it that side partitions have read again since.
 
-    :param receipt: receipt of the whole range
-    :param again: receipts of recoveries, which add late records, and of range replays; oldest first
+    :param receipt: range receipt of the whole range
+    :param again: range receipts of later recoveries and range replays that overlap it; oldest first
     :param pending: ranges that side partitions are still going to read; their records are not missing
     """
 
@@ -89,12 +89,12 @@ class RangeReading:
 
     @property
     def added(self) -> tuple[RangeReceipt, ...]:
-        """Receipts of recoveries, which add records to the ones that were read first."""
+        """Range receipts of the recoveries inside the range, which read late records after the first reading."""
         return tuple(item for item in self.again if _is_of_recovery(item) and _within(item.range, self.receipt.range))
 
     @property
     def records(self) -> int:
-        """Number of records that were read, not counting any record twice."""
+        """Number of records that were read in the range: by the first reading, and as late records by recoveries."""
         return self.receipt.counts.read + sum(item.counts.read for item in self.added)
 
 
@@ -147,7 +147,7 @@ class PartitionAccount:
 def find_missing(
     accounts: Iterable[PartitionAccount], *, before: datetime, shown: SourceComparison | None = None
 ) -> list[MissingRange]:
-    """Return the ranges above the low watermarks that are unaccounted for, each position once, in order.
+    """Return the ranges above the low watermarks with records that were never read, each position once, in order.
 
     :param accounts: the accounts of all partitions of a pipeline
     :param before: receipts claimed after this time are too young to be compared
@@ -187,7 +187,7 @@ def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
 def comparable_readings(
     account: PartitionAccount, sides: Iterable[PartitionAccount], *, before: datetime
 ) -> list[RangeReading]:
-    """Return the readings of a source partition that can be compared with the source, in order.
+    """Return the readings of a source partition that can be compared with the source, in order of ranges.
 
     Left out are ranges below the low watermark, receipts claimed after ``before``, and receipts of batches that were
     skipped, or sent and never confirmed. A recovery's receipt is added to the reading that it completes. Other receipts
@@ -233,9 +233,13 @@ def comparable_readings(
 
 
 def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
-    """Return whether a receipt is a recovery's that adds late records to an earlier reading of a larger range.
+    """Return whether a range receipt is of a recovery that read late records inside a larger, earlier reading.
 
     A receipt of exactly the same range replaces the reading instead: a range that the sink had lost was sent again.
+
+    :param receipt: range receipt of a side partition
+    :param newer: range receipts of all side partitions of the same source partition
+    :param older: range receipts of the source partition itself
     """
     if not _is_of_recovery(receipt):
         return False
@@ -244,7 +248,11 @@ def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], old
 
 
 def _later_receipts(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """Return the side partitions' receipts of newer generations that overlap a receipt's range, oldest first."""
+    """Return those of some range receipts that are of a newer generation and overlap a range receipt, oldest first.
+
+    :param receipt: the range receipt to compare with
+    :param sides: range receipts of side partitions
+    """
     later = [item for item in sides if item.generation > receipt.generation and item.range.overlaps(receipt.range)]
     return sorted(later, key=_generation)
 
@@ -268,11 +276,7 @@ def _is_partly_uncovered(span: Range, covered: Sequence[Range]) -> bool:
 
 
 def not_covered(ranges: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
-    """Return the ranges that other ranges do not cover completely.
-
-    :param ranges: the ranges
-    :param covered: the other ranges
-    """
+    """Return those of ``ranges`` of which at least a part lies outside of all ranges in ``covered``."""
     merged = merge(covered)
     return [span for span in ranges if _is_partly_uncovered(span, merged)]
 
@@ -284,7 +288,8 @@ def find_late(
 
     :param partition: the source partition's id
     :param readings: the readings, as :func:`comparable_readings` returns them
-    :param surpluses: the surplus of each reading; None for one without any
+    :param surpluses: the unread records of each reading, as a :data:`SourceComparison` returns them; None for a
+        reading without any
     """
     found: list[MissingRange] = []
     reached: int | None = None

@@ -1,4 +1,4 @@
-"""Find the ranges that must be sent again to a sink that has lost receipts, and no range that it still holds.
+"""Find the ranges that must be sent again to a sink that has lost receipts, without ranges that the sink still holds.
 
 If everything after a position is lost, the partition is rewound to it, which preserves the order of its records.
 Otherwise side partitions read the lost ranges again. A sink that replaces rows by key is always rewound, because an
@@ -77,9 +77,14 @@ def find_lost(
 
 
 def _lost(partition: Partition, receipted: RangesByPartition, first: int, skipped: RangesByPartition) -> list[Range]:
-    """Return the ranges of a source partition without a receipt.
+    """Return the resolved ranges of a source partition for which the sink holds no receipt.
 
     From the generation's base on, only receipts of this generation count; before the base, those of any generation.
+
+    :param partition: the source partition
+    :param receipted: ranges of the receipts that the sink holds
+    :param first: the lowest base of any generation of the partition
+    :param skipped: ranges that a user skipped, which are not lost
     """
     now = [
         *_ranges_of_source(partition, receipted, since=partition.generation),
@@ -97,7 +102,13 @@ def _lost(partition: Partition, receipted: RangesByPartition, first: int, skippe
 def _is_tail(
     partition: Partition, lost: Sequence[Range], receipted: RangesByPartition, skipped: RangesByPartition
 ) -> bool:
-    """Return whether everything after the first lost position is lost, up to the checkpoint and beyond it."""
+    """Return whether everything after the first lost position is lost, so that a rewind duplicates no record.
+
+    :param partition: the source partition
+    :param lost: its lost ranges, in order
+    :param receipted: ranges of the receipts that the sink holds
+    :param skipped: ranges that a user skipped
+    """
     start = min(lost[0].start, partition.committed)
     now = [
         *_ranges_of_source(partition, receipted, since=partition.generation),
@@ -108,7 +119,12 @@ def _is_tail(
 
 
 def _ranges_of_source(partition: Partition, ranges_by_partition: RangesByPartition, *, since: int = 0) -> list[Range]:
-    """Return the ranges of a source partition and of the side partitions that re-read it, from a generation on."""
+    """Return the ranges of a source partition and of the side partitions that re-read parts of it.
+
+    :param partition: the source partition
+    :param ranges_by_partition: ranges of all partitions and generations
+    :param since: the oldest generation whose ranges are returned
+    """
     found: list[Range] = []
     for (generation, name), ranges in ranges_by_partition.items():
         key = BatchKey(generation, name, 0)

@@ -21,7 +21,7 @@ def re_read(pipeline_state: PipelineState, side: SideKind, source: str, span: Ra
     """Add a side partition that reads a range of a source partition again.
 
     :param pipeline_state: the pipeline's partitions, which are changed
-    :param side: the purpose
+    :param side: the purpose of the side partition
     :param source: the source partition's id
     :param span: the range
     :return: the side partition, and the events
@@ -65,7 +65,7 @@ def resend_range(pipeline_state: PipelineState, source: str, span: Range) -> tup
 
 
 def require_resolved(pipeline_state: PipelineState, source: str, span: Range) -> None:
-    """Raise an error if a part of a range is not resolved, because its batch will deliver that part.
+    """Raise an error if a part of a range of a source partition is not resolved, and will thus still be delivered.
 
     :param pipeline_state: the pipeline's partitions
     :param source: the source partition's id
@@ -82,11 +82,11 @@ def require_resolved(pipeline_state: PipelineState, source: str, span: Range) ->
 
 
 def replay(pipeline_state: PipelineState, source: str, dead_letters: Replay) -> tuple[Partition, list[Event]]:
-    """Add a side partition that replays dead letters of a source partition; its positions number them from 0.
+    """Add a side partition that replays dead letters of a source partition; its positions number the dead letters.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
-    :param dead_letters: the replay
+    :param dead_letters: the dead letters to replay, in order
     :return: the side partition, and the events
     :raises LedgerStateError: if there is no such source partition
     """
@@ -101,8 +101,8 @@ def restore_replay(
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
-    :param generation: the side partition's generation
-    :param dead_letters: the replay
+    :param generation: the generation that the side partition had before
+    :param dead_letters: the dead letters that it replays, in order
     :return: the side partition, and the events
     """
     return _add_replay(pipeline_state, source, dead_letters, generation)

@@ -170,9 +170,10 @@ def compare_dead_letters(
 def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterator[Difference]:
     """Compare the number of rows in an appending target with the number that its receipts delivered.
 
-    :param rows: of the target
-    :param delivered: by all receipts that the sink holds
-    :param accepted_missing: how many of these were missing when a user accepted the sink; negative for rows beyond
+    :param rows: number of rows in the target
+    :param delivered: number of rows that the receipts in the sink count as delivered
+    :param accepted_missing: number of rows that were missing when a user accepted the sink; negative if there were more
+        rows than delivered
     """
     expected = delivered - accepted_missing
     if rows != expected:
@@ -190,19 +191,19 @@ def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterat
 def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
     """Yield a difference for each damaged file of the target.
 
-    :param damaged: a sentence for each file
+    :param damaged: for each damaged file, a sentence that names the file and the damage
     """
     for message in damaged:
         yield Difference(DifferenceKind.FILE_DAMAGED, "", None, message)
 
 
 def attempt_of(receipt: Receipt) -> AttemptKey:
-    """Return the attempt that a receipt names, whose dead letters are valid."""
+    """Return the key of the attempt that wrote a receipt; only the dead letters of this attempt are valid."""
     return AttemptKey(receipt.key, receipt.attempt, receipt.epoch)
 
 
 def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:
-    """Return whether the ledger knows a receipt's batch, in whatever state."""
+    """Return whether the ledger knows a receipt's batch, as a batch in any state or as a part of a range receipt."""
     if receipt.key in recorded.batches:
         return True
     partition = (receipt.key.generation, receipt.key.partition)
@@ -215,7 +216,7 @@ def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:
 
 
 def _compare_beyond_checkpoint(recorded: LedgerSnapshot, receipt: Receipt, found: ReceiptComparison) -> None:
-    """Compare a receipt that no range receipt covers with the batches beyond the checkpoint."""
+    """Compare a receipt that no range receipt covers with the ledger's batches, and add the result to ``found``."""
     key = receipt.key
     batch = recorded.batches.get(key)
     if batch is not None:
@@ -245,14 +246,17 @@ def _compare_beyond_checkpoint(recorded: LedgerSnapshot, receipt: Receipt, found
 
 
 class _RangeReceipts(ReceiptsByRange):
-    """The range receipts of one partition and generation, compared with the sink's receipts that went into each."""
+    """Range receipts of one partition and generation, to be compared with the sink's receipts in their ranges."""
 
     def __init__(self, items: Iterable[RangeReceipt], accepted: AcceptedSink) -> None:
         super().__init__(items)
         self._accepted = accepted
 
     def differences(self) -> Iterator[Difference]:
-        """Return the differences of sums and receipts; a loss that a user accepted is none."""
+        """Yield the differences between each range receipt and the sink's receipts in its range.
+
+        Losses that a user has accepted are not differences.
+        """
         for item, receipts in self.pairs():
             found = list(self._differences_of(item, receipts))
             lost = self._accepted.lost_part(item)
@@ -283,7 +287,13 @@ class _RangeReceipts(ReceiptsByRange):
             yield Difference(DifferenceKind.RECEIPT_DIFFERS, item.partition, key, message)
 
     def _missing(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> list[BatchKey]:
-        """Batches of the range receipt that have no receipt in the sink, as far as their neighbours' numbers tell."""
+        """Return the batches of a range receipt that have no receipt in the sink.
+
+        A range receipt stores no seqs. They are inferred from the seqs of the sink's receipts before and after it.
+
+        :param item: the range receipt
+        :param receipts: the sink's receipts in its range
+        """
         every = [receipt for _, receipts_of_item in self.pairs() for receipt in receipts_of_item]
         numbers = {receipt.key.seq for receipt in receipts}
         before = [r.key.seq for r in every if r.range.end <= item.range.start]

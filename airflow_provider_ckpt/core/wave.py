@@ -26,7 +26,7 @@ class BatchTask:
     :param instruction: the verdict to claim
     :param bound: the source's closed bound when the batch was planned, as a position, if the source has one
     :param detail: what the source's reader needs to find the range, for example a file's path and byte range
-    :param error: why the batch is given up, if the instruction is not ``deliver``
+    :param error: the error because of which the batch is given up, if the instruction is not ``deliver``
     :param finished: number of failures that lanes reported before; attempts that never ran are not counted
     :param is_last_attempt: whether the batch's attempts are used up if this one fails
     """
@@ -191,7 +191,9 @@ def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch
 
 
 def without_blocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
-    """Return the due batches that no earlier batch of their partition blocks (semantics, section 6).
+    """Return the due batches without those that come after a batch of their partition which is not due yet.
+
+    This preserves the order of a pinned pipeline (semantics, section 6).
 
     :param due: the batches that are due
     :param candidates: all batches that could be started, including those that are not due yet
