@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from airflow_provider_ckpt.config.fields import Milliseconds, Number, Section, WholeNumber
 from airflow_provider_ckpt.core.cadence import SettleCadence
-from airflow_provider_ckpt.core.error_policy import OnExhausted, RetryPolicy
+from airflow_provider_ckpt.core.retry_policy import OnExhausted, RetryPolicy
 
 DeliveryGuarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
 """Delivery guarantee."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError
+from airflow_provider_ckpt.connectors.disabled_dead_letters import refuse_if_disabled
+from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.receipt import Counts
 
 if TYPE_CHECKING:
@@ -31,13 +32,5 @@ def checked_counts(content: BatchContent, task: BatchTask, queue: DeadLetterQueu
             batch=str(task.key),
             hint="Nothing is lost; report it, since it is a defect.",
         )
-    if content.dead_letters and not queue.enabled:
-        first = content.dead_letters[0]
-        raise DeadLetterQueueError(
-            f"position {first.position} calls for a dead letter ({first.error.type.value}: {first.error.message}), "
-            "but dead_letter_queue.enabled is false; nothing of the batch was sent.",
-            batch=str(task.key),
-            position=first.position,
-            hint="Repair the record, or set dead_letter_queue.enabled: true.",
-        )
+    refuse_if_disabled(content, task, queue)
     return counts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.partition_order import StoppedPartitions
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import jdbc
@@ -122,16 +123,16 @@ def _run_batches_alone(
     if error.is_outage or len(wave.tasks) == 1 or job.pipeline.delivery == "at_most_once":
         return [Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error) for task in wave.tasks]
     deadline = time.monotonic() + wave.seconds
-    stopped: set[str] = set()
+    stopped = StoppedPartitions(pinned=job.pipeline.pinned)
     outcomes: list[Outcome] = []
     for task in wave.tasks:
-        if outcomes and (task.key.partition in stopped or time.monotonic() > deadline):
+        if outcomes and (task.key in stopped or time.monotonic() > deadline):
             outcomes.append(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
             continue
         found = _run_lanes(spark, job, replace(wave, lanes=[[task]]), collect, fast_path=False)
         outcomes += found
-        if job.pipeline.pinned and any(outcome.outcome is AttemptOutcome.FAILED for outcome in found):
-            stopped.add(task.key.partition)
+        if any(outcome.outcome is AttemptOutcome.FAILED for outcome in found):
+            stopped.add(task.key)
     return outcomes
 
 

@@ -23,7 +23,7 @@ OF_PLAIN: Sequence[Mutant] = (
         "what comes after a batch that was put off does not wait for it",
         "spark/lane/deliver.py",
         "Lane.defer",
-        "if self._pipeline.pinned:\n    self._deferred_partitions.add(deferred.key.partition)",
+        "self._deferred.add(deferred.key)",
         "",
         test=f"{_AGAIN}[pinned]",
     ),

@@ -26,6 +26,7 @@ from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, Stag
 from airflow_provider_ckpt.connectors.two_phase.version import TableOpener, TableVersion
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, IoError
+from airflow_provider_ckpt.core.partition_order import StoppedPartitions
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import Outcome
 
@@ -102,9 +103,9 @@ class TableCommitter:
         return self._receipts
 
     def _refuse_misfits(self, wave: StagedWave, version: TableVersion) -> None:
-        stopped = wave.failed_partitions if self._pinned else set()
+        stopped = StoppedPartitions(pinned=self._pinned, failed=wave.failed_keys)
         for index, staged in list(wave.waiting.items()):
-            if wave[index].key.partition in stopped:
+            if wave[index].key in stopped:
                 wave.not_attempted(index)
             else:
                 try:
@@ -113,8 +114,7 @@ class TableCommitter:
                     continue
                 except CkptError as error:
                     wave.failed(index, error)
-                    if self._pinned:
-                        stopped.add(wave[index].key.partition)
+                    stopped.add(wave[index].key)
             wave.discard(index, staged, version.layout.table)
 
     def _attempt(self, wave: StagedWave, version: TableVersion) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
@@ -121,9 +122,9 @@ class StagedWave:
         return list(self._outcomes.values())
 
     @property
-    def failed_partitions(self) -> set[str]:
-        """Partitions with a failed batch."""
-        return {o.key.partition for o in self._outcomes.values() if o.outcome is AttemptOutcome.FAILED}
+    def failed_keys(self) -> list[BatchKey]:
+        """Keys of the batches that failed."""
+        return [o.key for o in self._outcomes.values() if o.outcome is AttemptOutcome.FAILED]
 
     @property
     def schema(self) -> str | None:

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
 from airflow_provider_ckpt.connectors.source_protocol import Plan, Source, SourceFile
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError
+from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.types import PartitionRecord
@@ -96,7 +96,7 @@ def preview(setup: PipelineContext) -> dict[str, Any]:
     opened = OpenConnectors(setup)
     try:
         opened.check(create=False)
-        _refuse_other_ledgers(setup, opened.sink)
+        refuse_sink.refuse_other_ledgers(setup, opened.sink.claims())
         refuse_sink.refuse_changed(setup, opened.sink)
         return _preview_document(setup, opened)
     except CkptError as error:
@@ -104,17 +104,6 @@ def preview(setup: PipelineContext) -> dict[str, Any]:
         raise
     finally:
         opened.close()
-
-
-def _refuse_other_ledgers(setup: PipelineContext, sink: Sink) -> None:
-    """Raise :class:`ConfigError` if the sink holds receipts of another ledger for this pipeline."""
-    other_ledgers = sorted(sink.claims().ledgers - {setup.sink_id})
-    if other_ledgers:
-        raise ConfigError(
-            f"the sink holds receipts of another ledger ({', '.join(other_ledgers)}) for this pipeline; "
-            f"this ledger is {setup.ledger.id}",
-            hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
-        )
 
 
 def _preview_document(setup: PipelineContext, opened: OpenConnectors) -> dict[str, Any]:

@@ -9,19 +9,17 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.source_protocol import SourcePartition, Start
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
+from airflow_provider_ckpt.core.errors import CkptError, FencedError, LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
-from airflow_provider_ckpt.replication.run import file_lists, refuse_sink
+from airflow_provider_ckpt.replication.run import refuse_sink
+from airflow_provider_ckpt.replication.run.first_start import first_starts, start_partitions
 from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from airflow_provider_ckpt.ledger.types import Lease
 
 log = logging.getLogger(__name__)
@@ -92,13 +90,7 @@ def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: b
     """Check source and sink, refuse another ledger's receipts, and take the lease with an epoch above the fence."""
     opened.check()
     claims = opened.sink.claims()
-    other_ledgers = sorted(claims.ledgers - {setup.sink_id})
-    if other_ledgers:
-        raise ConfigError(
-            f"the sink holds receipts of another ledger ({', '.join(other_ledgers)}) for this pipeline; "
-            f"this ledger is {setup.ledger.id}",
-            hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
-        )
+    refuse_sink.refuse_other_ledgers(setup, claims)
     return _wait_for_lease(setup, claims.epoch, force=force)
 
 
@@ -110,7 +102,7 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     """
     state = None if accepting else refuse_sink.refuse_changed(run.setup, run.sink)
     unfinished_acceptance = refuse_sink.acceptance_evidence(run.setup, run.sink) if accepting else None
-    first = _first_starts(run)  # before the fence, so that a refusal leaves nothing in the sink
+    first = first_starts(run)  # before the fence, so that a refusal leaves nothing in the sink
     if unfinished_acceptance is not None:
         run.ledger.store_unaccepted(run.lease, unfinished_acceptance)  # the fence destroys the evidence
     with run.step("fence"):
@@ -120,7 +112,7 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     if state is not None:
         run.ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())
-    _start_partitions(run, first)
+    start_partitions(run, first)
     run.record_checkpoints()
     run.reconcile()
     if not accepting:
@@ -150,36 +142,3 @@ def _wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> 
                 log.info("Waiting for the lease: %s", error)
                 logged = True
             time.sleep(_LEASE_PAUSE)
-
-
-def _first_starts(run: Run) -> dict[SourcePartition, Start | None]:
-    """Return the start of each partition of the source; None for a partition that the ledger knows already.
-
-    A pipeline's first partitions start where the pipeline declares. Partitions that appear later start at their
-    earliest position, since everything in them came after that first start.
-    """
-    known = run.ledger.partitions(run.pipeline.name)
-    start_from = "earliest" if known else run.pipeline.source.start_from
-    return {
-        partition: None if partition.id in known else run.source.start(partition.id, start_from)
-        for partition in run.source.partitions()
-    }
-
-
-def _start_partitions(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
-    """Store the source's partitions in the ledger, and the files with which they start in the sink and the ledger.
-
-    :param run: the run
-    :param first: start of each partition of the source, None for a partition that the ledger knows already
-    """
-    known = run.ledger.partitions(run.pipeline.name)
-    stored_lists = file_lists.restore_forgotten(run, started=bool(known))
-    starts = {
-        partition: Start(known[partition.id].partition.base) if start is None else stored_lists or start
-        for partition, start in first.items()
-    }
-    bases = {partition: start.position for partition, start in starts.items()}
-    for start in starts.values():
-        file_lists.store_in_sink(run, start.files, start.position)
-    run.ledger.start_partitions(run.lease, bases, files=[file for start in starts.values() for file in start.files])
-    run.source_verified = True

@@ -19,6 +19,7 @@ from airflow_provider_ckpt.connectors.source_protocol import Reader
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.partition_order import StoppedPartitions
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters import originals
@@ -61,8 +62,8 @@ class Lane:
         self._refuses_retry = self._pipeline.delivery == "at_most_once" and is_task_retry()
         self._policy = self._pipeline.policy
         self._traced = self._pipeline.dead_letter_queue.include_stack_trace
-        self._stopped: set[str] = set()
-        self._deferred_partitions: set[str] = set()
+        self._stopped = StoppedPartitions(pinned=job.pipeline.pinned)
+        self._deferred = StoppedPartitions(pinned=job.pipeline.pinned)
         self._reader: Reader | None = None
         self._unreachable = False
         self._writer: Writer | None = None
@@ -86,7 +87,7 @@ class Lane:
 
         That is an outage of source or sink, or, in a pinned pipeline, a failed batch of the same partition.
         """
-        return self._unreachable or task.key.partition in self._stopped
+        return self._unreachable or task.key in self._stopped
 
     def defer_for_traces(self, task: BatchTask, gathered: GatheredBatch) -> DeferredBatch | None:
         """Defer a batch whose rejected records need stack traces from the driver; return None if none do.
@@ -101,8 +102,7 @@ class Lane:
 
     def defer(self, deferred: DeferredBatch) -> DeferredBatch:
         """Return a batch for the driver to run again; if pinned, later batches of its partition wait for this batch."""
-        if self._pipeline.pinned:
-            self._deferred_partitions.add(deferred.key.partition)
+        self._deferred.add(deferred.key)
         return deferred
 
     def deliver(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
@@ -111,7 +111,7 @@ class Lane:
         :param task: the batch
         :param gathered: the batch's records, as they were read and transformed
         """
-        if gathered.read == c.NOT_ATTEMPTED or self.is_stopped(task) or task.key.partition in self._deferred_partitions:
+        if gathered.read == c.NOT_ATTEMPTED or self.is_stopped(task) or task.key in self._deferred:
             return self._with_seconds(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
         if self._refuses_retry:
             return self._with_seconds(_failed(task, _RETRY_REFUSED))
@@ -121,8 +121,7 @@ class Lane:
             outcome = _failed(task, to_error_info(error, traced=self._traced))
         if outcome.outcome is AttemptOutcome.FAILED:
             self._unreachable = outcome.error is not None and outcome.error.is_outage
-            if self._pipeline.pinned:
-                self._stopped.add(task.key.partition)
+            self._stopped.add(task.key)
         return self._with_seconds(outcome)
 
     def _attempt(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:

@@ -15,15 +15,14 @@ from airflow_provider_ckpt.core.error_policy import (
     FailRun,
     HaltRun,
     HoldBatch,
-    OnExhausted,
     RejectBatch,
     RetryBatch,
-    RetryPolicy,
     SkipBatch,
 )
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, LedgerUnavailableError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
+from airflow_provider_ckpt.core.retry_policy import OnExhausted, RetryPolicy
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy, OnExhausted, RetryPolicy
+from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.retry_policy import OnExhausted, RetryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.ledger_driver import NOW, TTL, Acts, delivered, failed
 

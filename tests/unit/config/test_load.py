@@ -14,8 +14,9 @@ from airflow_provider_ckpt.config.sink import SinkSection
 from airflow_provider_ckpt.config.source import SourceSection
 from airflow_provider_ckpt.config.transform import Transform
 from airflow_provider_ckpt.config.warnings import warnings
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy, OnExhausted
+from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction, ErrorType
+from airflow_provider_ckpt.core.retry_policy import OnExhausted
 
 MINIMAL = """\
 name: orders

@@ -17,15 +17,14 @@ from airflow_provider_ckpt.core.error_policy import (
     FailRun,
     HaltRun,
     HoldBatch,
-    OnExhausted,
     RejectBatch,
     RetryBatch,
-    RetryPolicy,
     SkipBatch,
     decide,
 )
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.retry_policy import OnExhausted, RetryPolicy
 from tests.unit.core.machines import BROKEN, NOW
 
 BATCH = Batch(BatchKey(1, "p", 0), Range(0, 10), attempts=1)

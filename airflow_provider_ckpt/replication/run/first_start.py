@@ -1,0 +1,49 @@
+"""Start a pipeline's partitions: the first where ``source.start_from`` says, later ones at their earliest position.
+
+The first start is declared, never inferred from an empty target (semantics, section 5).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.source_protocol import SourcePartition, Start
+from airflow_provider_ckpt.replication.run import file_lists
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ckpt.replication.run.run import Run
+
+
+def first_starts(run: Run) -> dict[SourcePartition, Start | None]:
+    """Return the start of each partition of the source; None for a partition that the ledger knows already.
+
+    A pipeline's first partitions start where the pipeline declares. Partitions that appear later start at their
+    earliest position, since everything in them came after that first start.
+    """
+    known = run.ledger.partitions(run.pipeline.name)
+    start_from = "earliest" if known else run.pipeline.source.start_from
+    return {
+        partition: None if partition.id in known else run.source.start(partition.id, start_from)
+        for partition in run.source.partitions()
+    }
+
+
+def start_partitions(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
+    """Store the source's partitions in the ledger, and the files with which they start in the sink and the ledger.
+
+    :param run: the run
+    :param first: start of each partition of the source, None for a partition that the ledger knows already
+    """
+    known = run.ledger.partitions(run.pipeline.name)
+    stored_lists = file_lists.restore_forgotten(run, started=bool(known))
+    starts = {
+        partition: Start(known[partition.id].partition.base) if start is None else stored_lists or start
+        for partition, start in first.items()
+    }
+    bases = {partition: start.position for partition, start in starts.items()}
+    for start in starts.values():
+        file_lists.store_in_sink(run, start.files, start.position)
+    run.ledger.start_partitions(run.lease, bases, files=[file for start in starts.values() for file in start.files])
+    run.source_verified = True
