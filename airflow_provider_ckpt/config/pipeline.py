@@ -11,10 +11,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from airflow_provider_ckpt.config.compatibility import refuse_contradictions
 from airflow_provider_ckpt.config.delivery import (
     CommitStrategy,
     Consumer,
-    DeadLetterDestination,
     DeadLetterQueue,
     DeliveryGuarantee,
     ErrorHandling,
@@ -128,36 +128,9 @@ class Pipeline(Section):
     dag: DagSection | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.source.type == "files":
-            self._files_fit()
-        if self.source.type in ("postgres", "jdbc") and self.transform.decode:
-            raise ValueError(f"a {self.source.type} source has columns already; leave transform.decode out")
-        if self.sink.mode == "upsert" and self.consumer.strategy == "round_robin":
-            raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
-        if "kafka" in (self.source.type, self.sink.type) and self.consumer.strategy == "round_robin":
-            raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for kafka")
-        if self.source.type == "jdbc" and self.run.engine == "connect":
-            raise ValueError("run.engine: connect cannot read a jdbc source; write warm or submit")
-        queue = self.dead_letter_queue
-        wanting = {
-            DeadLetterDestination.KAFKA: "connection or brokers",
-            DeadLetterDestination.POSTGRES: "connection",
-        }.get(queue.sink)
-        if wanting and queue.in_other_store and not queue.brokers and self.dead_letter_connection is None:
-            raise ValueError(f"dead_letter_queue.sink: {queue.sink} needs {wanting}")
+    def _check_compatibility(self) -> Self:
+        refuse_contradictions(self)
         return self
-
-    def _files_fit(self) -> None:
-        form, decode = self.source.format, self.transform.decode
-        if form == "parquet" and decode:
-            raise ValueError("Parquet files have columns already; leave transform.decode out")
-        if form == "parquet" and self.error_handling.missing_field_behavior == "skip":
-            raise ValueError("missing_field_behavior: skip is not supported for Parquet files; use error or null")
-        if form != "parquet" and not decode:
-            raise ValueError("a files source needs transform.decode (json or csv) and transform.schema")
-        if (form == "jsonl" and decode != "json") or (form == "csv" and decode != "csv"):
-            raise ValueError(f"source.format: {form} and transform.decode: {decode} contradict each other")
 
     @property
     def dead_letter_connection(self) -> str | None:

@@ -140,6 +140,11 @@ def default_action(error: ErrorInfo) -> ErrorAction:
     return ErrorAction.HALT
 
 
+def always_halts(kind: ErrorType) -> bool:
+    """Return whether :func:`default_action` halts the run for every error of a type."""
+    return kind not in _ALWAYS_RETRIED | _RETRIED_WHEN_RECOVERABLE | _DEAD_LETTERED
+
+
 class CkptError(Exception):
     """Base of all errors that a user may see; its text says what went wrong, where, and what to do next.
 

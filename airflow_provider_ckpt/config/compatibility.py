@@ -1,0 +1,74 @@
+"""Refuse declarations whose keys contradict each other, or that no source, sink or engine can carry out together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.config.delivery import DeadLetterDestination
+from airflow_provider_ckpt.core.errors import ErrorAction, always_halts
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_DROPS = (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG)
+
+
+def refuse_contradictions(pipeline: Pipeline) -> None:
+    """Check the keys of a declaration against each other.
+
+    :param pipeline: the declaration; each of its keys is valid on its own
+    :raises ValueError: naming the keys, and what to write instead
+    """
+    if pipeline.source.type == "files":
+        _check_file_format(pipeline)
+    if pipeline.source.type in ("postgres", "jdbc") and pipeline.transform.decode:
+        raise ValueError(f"a {pipeline.source.type} source has columns already; leave transform.decode out")
+    if pipeline.source.type == "jdbc" and pipeline.run.engine == "connect":
+        raise ValueError("run.engine: connect cannot read a jdbc source; write warm or submit")
+    _check_order(pipeline)
+    _check_dead_letter_store(pipeline)
+    _check_error_policy(pipeline)
+
+
+def _check_file_format(pipeline: Pipeline) -> None:
+    """Check that a files source's format fits ``transform.decode`` and ``error_handling``."""
+    form, decode = pipeline.source.format, pipeline.transform.decode
+    if form == "parquet" and decode:
+        raise ValueError("Parquet files have columns already; leave transform.decode out")
+    if form == "parquet" and pipeline.error_handling.missing_field_behavior == "skip":
+        raise ValueError("missing_field_behavior: skip is not supported for Parquet files; use error or null")
+    if form != "parquet" and not decode:
+        raise ValueError("a files source needs transform.decode (json or csv) and transform.schema")
+    if (form == "jsonl" and decode != "json") or (form == "csv" and decode != "csv"):
+        raise ValueError(f"source.format: {form} and transform.decode: {decode} contradict each other")
+
+
+def _check_order(pipeline: Pipeline) -> None:
+    """Refuse to spread a partition over lanes where the order of its batches matters (semantics, section 6)."""
+    if pipeline.consumer.strategy != "round_robin":
+        return
+    if pipeline.sink.mode == "upsert":
+        raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
+    if "kafka" in (pipeline.source.type, pipeline.sink.type):
+        raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for kafka")
+
+
+def _check_dead_letter_store(pipeline: Pipeline) -> None:
+    """Check that a dead letter store has a connection, if it needs one."""
+    queue = pipeline.dead_letter_queue
+    wanting = {
+        DeadLetterDestination.KAFKA: "connection or brokers",
+        DeadLetterDestination.POSTGRES: "connection",
+    }.get(queue.sink)
+    if wanting and queue.in_other_store and not queue.brokers and pipeline.dead_letter_connection is None:
+        raise ValueError(f"dead_letter_queue.sink: {queue.sink} needs {wanting}")
+
+
+def _check_error_policy(pipeline: Pipeline) -> None:
+    """Refuse an override that would drop records after an error that must halt the run (semantics, section 7)."""
+    for kind, action in pipeline.error_policy.items():
+        if action in _DROPS and always_halts(kind):
+            raise ValueError(
+                f"error_policy.{kind}: {action} would drop records after an error that always halts the run; "
+                "write halt or retry, or leave it out"
+            )
