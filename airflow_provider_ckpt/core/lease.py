@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
+from airflow_provider_ckpt.core import epoch as epochs
+from airflow_provider_ckpt.core.errors import LeaseBusyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def grant(
             f"another run holds the lease: {lease.owner}, epoch {lease.epoch}, until {lease.expires_at.isoformat()}.",
             hint="Wait for it to end, or until its lease expires.",
         )
-    return LeaseState(owner, max(lease.epoch, at_least) + 1, ttl, now + ttl), reason
+    return LeaseState(owner, epochs.next_epoch(lease.epoch, at_least), ttl, now + ttl), reason
 
 
 def _grant_reason(
@@ -94,31 +95,6 @@ def _grant_reason(
     return LeaseGrantReason.DEAD if is_dead(lease.owner) else None
 
 
-def check(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
-    """Return the lease if an owner still holds it under an epoch, even after its expiry, else raise an error.
-
-    :param lease: the lease as the ledger stores it; None if the ledger has no lease of this pipeline
-    :param epoch: the owner's epoch
-    :param owner: the owner
-    :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
-    """
-    if lease is None or lease.epoch < epoch:
-        known = "none" if lease is None else str(lease.epoch)
-        raise StaleEpochError(
-            f"this run holds epoch {epoch}, but the ledger has granted {known} only: it was replaced or restored.",
-            hint="Start the run again: it acquires the lease again and reconciles with the sink.",
-        )
-    if lease.epoch == epoch and lease.owner == owner:
-        return lease
-    actor = f"epoch {lease.epoch} was granted to {lease.owner or 'a run that has ended'}"
-    if lease.epoch == epoch:
-        actor = f"it was released (epoch {lease.epoch})" if lease.owner is None else f"that epoch is {lease.owner}'s"
-    raise StaleEpochError(
-        f"this run holds epoch {epoch}, but {actor}; nothing of this run is stored any more.",
-        hint="Let the newer run continue, or start this one again: it continues from the checkpoint.",
-    )
-
-
 def renew(lease: LeaseState | None, epoch: int, owner: str, *, now: datetime) -> LeaseState:
     """Return the lease with its expiry moved to ``ttl`` from now, even if it has expired but was not taken over.
 
@@ -126,7 +102,7 @@ def renew(lease: LeaseState | None, epoch: int, owner: str, *, now: datetime) ->
     :param epoch: the owner's epoch
     :param owner: the owner
     :param now: the current time, UTC
-    :raises StaleEpochError: as :func:`check`
+    :raises StaleEpochError: as :func:`~airflow_provider_ckpt.core.epoch.check_epoch`
     """
-    known = check(lease, epoch, owner)
+    known = epochs.check_epoch(lease, epoch, owner)
     return replace(known, expires_at=now + known.ttl)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from airflow_provider_ckpt.core import epoch as epochs
 from airflow_provider_ckpt.core import lease as core_lease
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
@@ -50,7 +51,7 @@ def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or it was released
     """
     with _with_pipeline_name(pipeline):
-        return core_lease.check(lock_row(connection, pipeline), epoch, owner)
+        return epochs.check_epoch(lock_row(connection, pipeline), epoch, owner)
 
 
 def acquire(

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_provider_ckpt.core.epoch import check_epoch
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.core.lease import TAKEOVERS, LeaseGrantReason, LeaseState, assume_alive, check, grant, renew
+from airflow_provider_ckpt.core.lease import TAKEOVERS, LeaseGrantReason, LeaseState, assume_alive, grant, renew
 from tests.unit.core.machines import NOW
 
 TTL = timedelta(seconds=60)
@@ -64,33 +65,33 @@ class TestGrant:
 
 class TestCheck:
     def test_the_newest_epoch_of_its_owner_may_write(self) -> None:
-        assert check(HELD, 4, "dag/run-1") == HELD
+        assert check_epoch(HELD, 4, "dag/run-1") == HELD
 
     def test_even_past_its_expiry_as_long_as_nobody_took_it(self) -> None:
-        assert check(EXPIRED, 4, "dag/run-1") == EXPIRED
+        assert check_epoch(EXPIRED, 4, "dag/run-1") == EXPIRED
 
     def test_an_older_epoch_may_not_and_learns_who_has_the_newer(self) -> None:
         with pytest.raises(StaleEpochError, match=r"holds epoch 3, but epoch 4 was granted to dag/run-1"):
-            check(HELD, 3, "dag/run-1")
+            check_epoch(HELD, 3, "dag/run-1")
 
     def test_an_older_epoch_whose_successor_has_ended_learns_that(self) -> None:
         with pytest.raises(StaleEpochError, match="epoch 4 was granted to a run that has ended"):
-            check(FREE, 3, "dag/run-1")
+            check_epoch(FREE, 3, "dag/run-1")
 
     def test_another_owner_of_the_same_epoch_may_not(self) -> None:
         with pytest.raises(StaleEpochError, match=r"that epoch is dag/run-1's"):
-            check(HELD, 4, "dag/run-2")
+            check_epoch(HELD, 4, "dag/run-2")
 
     def test_a_lease_that_was_released_is_gone(self) -> None:
         with pytest.raises(StaleEpochError, match=r"it was released \(epoch 4\)"):
-            check(FREE, 4, "dag/run-1")
+            check_epoch(FREE, 4, "dag/run-1")
 
     @pytest.mark.parametrize("held", [HELD, None])
     def test_a_ledger_that_has_never_granted_the_epoch_was_restored_from_a_backup(
         self, held: LeaseState | None
     ) -> None:
         with pytest.raises(StaleEpochError, match="it was replaced or restored"):
-            check(held, 5, "dag/run-1")
+            check_epoch(held, 5, "dag/run-1")
 
 
 class TestRenew:

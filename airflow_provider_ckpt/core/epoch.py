@@ -1,0 +1,44 @@
+"""Epochs: number a new one, and refuse whoever acts under a stale one (semantics, section 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import StaleEpochError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.core.lease import LeaseState
+
+
+def next_epoch(granted: int, fence: int) -> int:
+    """Return the epoch of a new run, which is above every epoch that ledger or sink know.
+
+    :param granted: newest epoch that the ledger has granted
+    :param fence: epoch of the sink's fence; above ``granted`` if the ledger was restored from a backup
+    """
+    return max(granted, fence) + 1
+
+
+def check_epoch(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
+    """Return the lease if an owner still holds it under an epoch, even after its expiry, else raise an error.
+
+    :param lease: the lease as the ledger stores it; None if the ledger has no lease of this pipeline
+    :param epoch: the owner's epoch
+    :param owner: the owner
+    :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
+    """
+    if lease is None or lease.epoch < epoch:
+        known = "none" if lease is None else str(lease.epoch)
+        raise StaleEpochError(
+            f"this run holds epoch {epoch}, but the ledger has granted {known} only: it was replaced or restored.",
+            hint="Start the run again: it acquires the lease again and reconciles with the sink.",
+        )
+    if lease.epoch == epoch and lease.owner == owner:
+        return lease
+    actor = f"epoch {lease.epoch} was granted to {lease.owner or 'a run that has ended'}"
+    if lease.epoch == epoch:
+        actor = f"it was released (epoch {lease.epoch})" if lease.owner is None else f"that epoch is {lease.owner}'s"
+    raise StaleEpochError(
+        f"this run holds epoch {epoch}, but {actor}; nothing of this run is stored any more.",
+        hint="Let the newer run continue, or start this one again: it continues from the checkpoint.",
+    )
