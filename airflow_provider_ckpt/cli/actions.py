@@ -46,7 +46,7 @@ def request_action(args: Namespace, action: Action) -> dict[str, Any]:
 
 
 def stored_actions(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
-    """Return the stored actions that were not applied yet, oldest first."""
+    """Return the stored actions on a pipeline that no run has applied yet, JSON-ready and oldest first."""
     return [
         {
             "intent": intent.id,
@@ -60,7 +60,7 @@ def stored_actions(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
 
 
 def write_result(result: dict[str, Any], out: TextIO) -> None:
-    """Write an action's result document as tables: the result, and the values that changed."""
+    """Write the result of an action as tables: pipeline, action and outcome, then each value before and after."""
     rows: list[tuple[str, Any]] = [
         ("pipeline", result["pipeline"]),
         ("action", result["action"]),

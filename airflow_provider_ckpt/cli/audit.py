@@ -63,7 +63,10 @@ def _accepted_table(accepted: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def audit(args: Namespace) -> dict[str, Any]:
-    """Check a pipeline, and fail if an invariant is violated or ledger and sink differ."""
+    """Audit the pipeline ``args.pipeline``, and return the result document.
+
+    :raises FailedError: if an invariant is violated, or ledger and sink differ; it contains the result
+    """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:

@@ -15,13 +15,13 @@ from airflow_provider_ckpt.replication.actions.actions import parse_batch_keys
 
 @command(write_result)
 def hold(args: Namespace) -> dict[str, Any]:
-    """Hold batches."""
+    """Hold the batches ``args.batch``, so that no run sends them until a user releases or skips them."""
     return request_action(args, Action(ActionKind.HOLD, parse_batch_keys(args.batch)))
 
 
 @command(write_result)
 def release(args: Namespace) -> dict[str, Any]:
-    """Plan held batches again, with all of their attempts; ``--all`` is required to release all of them."""
+    """Return held batches to ``planned``, with all attempts again: those of ``args.batch``, or with ``--all`` all."""
     if bool(args.batch) == args.all:
         raise ConfigError("name the batches to release, or add --all.", hint="Give one of the two, not both.")
     return request_action(args, Action(ActionKind.RELEASE, parse_batch_keys(args.batch)))

@@ -73,9 +73,11 @@ def downgrade(args: Namespace) -> dict[str, Any]:
 
 
 def _revisions_to_undo(current: str | None, wanted: str) -> list[str]:
-    """Return the revisions to undo, newest first.
+    """Return the schema revisions that a downgrade undoes, newest first.
 
-    :raises ConfigError: if the wanted revision is not an older one of this ledger
+    :param current: the ledger's revision; None if it has no tables
+    :param wanted: the revision to downgrade to, or ``base``
+    :raises ConfigError: if the wanted revision is neither the current one nor an older one
     """
     from alembic.script import ScriptDirectory
 

@@ -53,7 +53,7 @@ def list_all(args: Namespace) -> dict[str, Any]:
 
 
 def _first_entries(entries: list[IndexEntry], number: int | None) -> Iterator[IndexEntry]:
-    """Return the entries of the first ``number`` dead letters."""
+    """Return the entries of the first ``number`` dead letters, with the last entry cut to fit; None returns all."""
     chosen = take_first((entry.dead_letters for entry in entries), number)
     return (replace(entry, dead_letters=dead_letters) for entry, dead_letters in zip(entries, chosen, strict=False))
 
@@ -138,7 +138,7 @@ def _selected_entries(args: Namespace, index: DeadLetterIndex) -> list[IndexEntr
 
 
 def _selected_with_content(args: Namespace, setup: PipelineContext) -> Iterator[tuple[IndexEntry, StoredDeadLetter]]:
-    """Yield the selected dead letters with their content from the sink."""
+    """Yield the dead letters that the command's arguments select, each with its index entry and stored content."""
     from airflow_provider_ckpt.replication.actions import dead_letters
 
     for entry, stored in dead_letters.read_contents(setup, _selected_entries(args, dead_letters.load_index(setup))):
@@ -177,9 +177,9 @@ def _base64(value: bytes | None) -> str | None:
 
 
 def _create_file(path: str) -> TextIO:
-    """Create a file that only the current user can read, because records may contain anything.
+    """Create a text file that only the current user can read, because records may contain confidential data.
 
-    :raises ConfigError: if it exists, or cannot be created
+    :raises ConfigError: if the file exists, or cannot be created
     """
     try:
         return TextIOWrapper(private_files.create(Path(path)), encoding="utf-8")

@@ -30,7 +30,10 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def gc(args: Namespace) -> dict[str, Any]:
-    """Delete old history, pipeline by pipeline; runs may be active meanwhile."""
+    """Delete history older than ``--keep`` from the ledger, and return the number of deleted rows by pipeline and kind.
+
+    Runs may be active meanwhile.
+    """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     keep = _parse_duration(args.keep)
@@ -53,9 +56,9 @@ def _chosen_pipelines(args: Namespace, ledger: Ledger) -> list[str]:
 
 
 def _parse_duration(text: str) -> timedelta:
-    """Parse a duration with a unit.
+    """Parse the value of ``--keep``: a number with a unit, such as ``30d``.
 
-    A bare number is refused: elsewhere it means seconds, which here would delete almost everything.
+    A number without a unit is refused: in a declaration it means seconds, which would delete almost everything here.
 
     :raises ConfigError: if the text is invalid
     """

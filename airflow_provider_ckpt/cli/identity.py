@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 
 def actor() -> str:
-    """Return the actor: the operating system's user and the host.
+    """Return the actor of a command: the operating system's user and the host, such as ``cli:ann@host7``.
 
     Environment variables are ignored, because anyone can set them.
     """
@@ -25,7 +25,7 @@ def actor() -> str:
 
 
 def given_reason(args: Namespace, *, required_by: str | None = None) -> str | None:
-    """Return the reason that the user gave; None if there is none.
+    """Return the reason that the user gave with ``--reason``; None if it is missing or blank.
 
     :param args: the command's arguments
     :param required_by: name of the command if it requires a reason
@@ -38,8 +38,10 @@ def given_reason(args: Namespace, *, required_by: str | None = None) -> str | No
 
 
 def confirm(args: Namespace, question: str) -> None:
-    """Ask for a confirmation, unless ``--yes`` is given.
+    """Ask the user to type ``yes``, unless the command was called with ``--yes``.
 
+    :param args: the command's arguments
+    :param question: the question, written to standard error
     :raises ConfigError: if the answer is not yes, or standard input is not a terminal
     """
     if args.yes:

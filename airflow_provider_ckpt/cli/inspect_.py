@@ -26,7 +26,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 
 def _brief(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns that identify a batch and its state; the view of a single batch shows the rest."""
+    """Return the columns of a batch for a table of batches: name, state, range, attempts, earliest start and error."""
     shown = {name: batch[name] for name in ("batch", "state", "range", "attempts", "round", "instruction")}
     return shown | {"not before": batch["not_before"], "error": (batch["error"] or {}).get("message")}
 
@@ -43,11 +43,14 @@ def inspect(args: Namespace) -> dict[str, Any]:
 
 
 def _partition_or_batch(ledger: Ledger, pipeline: str, what: str) -> dict[str, Any]:
-    """Return the details of a partition if there is one of that name, else of a batch.
+    """Return the details of the partition with a name, or else of the batch.
 
     The partition comes first, because a partition's name may look like a batch's.
 
-    :raises ConfigError: if it is neither
+    :param ledger: the ledger
+    :param pipeline: the pipeline's name
+    :param what: a partition's id, or a batch as ``partition#seq``
+    :raises ConfigError: if there is neither such a partition nor such a batch
     """
     known = [part["id"] for part in ledger.status(pipeline)["partitions"]]
     if what in known:

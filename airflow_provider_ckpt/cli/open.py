@@ -32,7 +32,10 @@ def load_pipeline(file: str | PathLike[str]) -> Pipeline:
 
 
 def make_setup(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
-    """Create the setup of a command: Airflow's connections and ``Stats``, with this process as owner of the lease."""
+    """Create the context in which a command works on a pipeline.
+
+    Connections and metrics are Airflow's, and this process is the owner of a lease that the command acquires.
+    """
     from airflow_provider_ckpt.ledger_location import resolve_connection
     from airflow_provider_ckpt.replication.owner import of_this_process
     from airflow_provider_ckpt.replication.setup import PipelineContext
@@ -43,7 +46,7 @@ def make_setup(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
 
 
 def setup_of(args: Namespace, ledger: Ledger) -> PipelineContext:
-    """Create the setup of the pipeline ``args.pipeline``, declared by ``args.file`` if given, else as stored.
+    """Create the context of the pipeline ``args.pipeline``: declared by ``args.file``, or as its newest run stored.
 
     :raises ConfigError: if the file declares another pipeline, or no file is given and no declaration is stored
     """

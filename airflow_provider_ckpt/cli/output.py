@@ -13,13 +13,13 @@ _MAX_ROWS = 100
 
 
 def write_json(result: Any, out: TextIO) -> None:
-    """Write one JSON document and a newline."""
+    """Write a command's result as one JSON document, with a newline at its end."""
     json.dump(result, out, indent=2)
     out.write("\n")
 
 
 def write_yaml(result: Any, out: TextIO) -> None:
-    """Write one YAML document with the keys in their order."""
+    """Write a command's result as one YAML document, with its keys in the order of the result."""
     import yaml
 
     # Converted by JSON, so that str enums are written as plain text.

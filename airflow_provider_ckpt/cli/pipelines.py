@@ -32,7 +32,7 @@ def _list(result: list[dict[str, Any]], out: TextIO) -> None:
 
 @command(_list)
 def list_all(args: Namespace) -> list[dict[str, Any]]:
-    """List all pipelines, one per line."""
+    """Return phase, lease, number of partitions, batches and dead letters of every pipeline in the ledger."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -101,7 +101,7 @@ def delete(args: Namespace) -> dict[str, Any]:
 
 
 def _data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
-    """Return the data that the ledger would lose."""
+    """Return the pipeline's data that a deletion removes from the ledger: checkpoints, batches and dead letters."""
     status = ledger.status(pipeline)
     return {
         "pipeline": pipeline,

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.cli.runner import command
 
 @command(write_document)
 def plan(args: Namespace) -> dict[str, Any]:
-    """Return what a run would plan and find, and its route if every record is good."""
+    """Return the preview of a run: the batches that it would plan or find waiting, and its route if no record fails."""
     from airflow_provider_ckpt.cli.open import load_pipeline, make_setup
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.observe.preview import preview

@@ -16,7 +16,7 @@ _WORTH_A_LINE = 2.0
 
 @contextmanager
 def progress(title: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Show the progress of a block.
+    """Show the progress of a ``with`` block on standard error: a bar on a terminal, else log lines.
 
     :param title: title of the command
     :param total: number of steps; None if unknown

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command(write_document)
 def recover(args: Namespace) -> dict[str, Any]:
-    """Find the records that are unaccounted for, and plan to read them again."""
+    """Find records above the low watermark that were never delivered, and plan to read them again."""
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import fenced_actions
@@ -60,9 +60,11 @@ def adopt(args: Namespace) -> dict[str, Any]:
 
 
 def _require_receipts(setup: PipelineContext, ledger_id: str) -> None:
-    """Raise an error if the sink holds no receipts of a ledger; changes nothing.
+    """Raise an error if the sink holds no receipts of another ledger for this pipeline; nothing is changed.
 
-    :raises ConfigError: naming the ledgers that have receipts there
+    :param setup: context of the pipeline
+    :param ledger_id: id of the other ledger
+    :raises ConfigError: if there are none; the hint names the ledgers whose receipts the sink holds
     """
     from airflow_provider_ckpt.replication.setup import OpenConnectors
 

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 
 @command(write_result)
 def rewind(args: Namespace) -> dict[str, Any]:
-    """Start a new generation at an earlier position. If a run holds the lease, the next run does it."""
+    """Rewind a pipeline to an earlier position; if a run holds the lease, the next run carries the rewind out."""
     target = RewindTarget(args.to_position, args.to_time, args.to_batch)
     with action_context(args, required_by="rewind") as context:
         return apply_behind_fence(
@@ -26,7 +26,7 @@ def rewind(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def replay_range(args: Namespace) -> dict[str, Any]:
-    """Add a side partition that reads a range again; the checkpoint does not move."""
+    """Add a side partition that reads the range ``--from`` to ``--to`` again; the checkpoint does not move."""
     with action_context(args) as context:
         try:
             ranges = ((source_partition(context, args.partition), Range(args.start, args.end)),)

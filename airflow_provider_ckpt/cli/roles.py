@@ -33,7 +33,7 @@ def sink(args: Namespace) -> dict[str, Any]:
 
 @command(_script)
 def source(args: Namespace) -> dict[str, Any]:
-    """SQL that lets a role read source tables, and see where the server's timelines parted."""
+    """Return SQL that lets a role read source tables and the positions at which the server's timelines branched."""
     from airflow_provider_ckpt.connectors.postgres.source_roles import SourceRoles
 
     roles = SourceRoles(args.schema, args.reader, args.table or ())

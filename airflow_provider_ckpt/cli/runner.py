@@ -49,7 +49,7 @@ class _StderrHandler(logging.Handler):
     """Log handler that looks up ``sys.stderr`` for each line, because a progress bar replaces it while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
+        """Write a log record as one line to the current ``sys.stderr``."""
         sys.stderr.write(self.format(record) + "\n")
 
 

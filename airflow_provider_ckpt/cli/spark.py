@@ -37,7 +37,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def status(args: Namespace) -> dict[str, Any]:
-    """Return the state of each Spark of this user."""
+    """Return the state of each Spark that the current user keeps warm on this machine."""
     del args
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 
@@ -50,7 +50,7 @@ def status(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def start(args: Namespace) -> dict[str, Any]:
-    """Start a Spark, unless there is one, and return the state of each."""
+    """Start a Spark with the properties of ``args.file`` if none is warm, and return the state of every warm Spark."""
     from airflow_provider_ckpt.cli.open import load_pipeline
     from airflow_provider_ckpt.config.load import build
     from airflow_provider_ckpt.engines import warm
@@ -72,7 +72,7 @@ def start(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def stop(args: Namespace) -> dict[str, Any]:
-    """Stop every Spark of this user, and return their states before."""
+    """Stop every Spark that the current user keeps warm, and return the states before the stop."""
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 
     try:

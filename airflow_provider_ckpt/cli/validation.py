@@ -18,7 +18,10 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def validate(args: Namespace) -> dict[str, Any]:
-    """Check each file, with ``--connect`` against source and sink as well; changes nothing."""
+    """Validate pipelines' YAML files, with ``--connect`` also against source and sink; nothing is changed there.
+
+    :raises FailedError: if any file is invalid; it contains the result
+    """
     files: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for file in args.files:

@@ -13,10 +13,10 @@ _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u20
 
 
 def for_message(value: object, most: int = _MAX_SHOWN) -> str:
-    """Return a value as text for an error message: on one line, invisible characters escaped, and truncated.
+    """Return a value as one line of text for an error message, truncated and with unprintable characters escaped.
 
-    :param value: the value
-    :param most: maximum number of its characters
+    :param value: the value; ``str`` converts it to text
+    :param most: maximum number of characters before the text is cut and ``...`` is added
     """
     text = str(value)
     cut = text if len(text) <= most else text[:most] + "..."
@@ -38,7 +38,7 @@ def forbidden_character(text: str, *, key: bool = False) -> str | None:
 
 
 def non_ascii_clause(text: str) -> str:
-    """Return a clause, after a semicolon, that names the first character that is not ASCII; empty if there is none."""
+    """Return a clause such as ``; its 'é' is U+00E9 (…)`` about a text's first non-ASCII character; else empty."""
     dead_letter = next((dead_letter for dead_letter in text if not dead_letter.isascii()), None)
     return (
         ""
@@ -48,7 +48,7 @@ def non_ascii_clause(text: str) -> str:
 
 
 def mixed_alphabet_clause(text: str) -> str:
-    """Return a clause that names a Cyrillic or Greek letter in a word with ASCII letters; empty if there is none."""
+    """Return a clause that names the first Cyrillic or Greek letter in a word with ASCII letters; empty if none."""
     for word in _WORD.findall(text):
         others = [
             dead_letter for dead_letter in word if unicodedata.name(dead_letter, "").startswith(("CYRILLIC", "GREEK"))

@@ -55,7 +55,7 @@ class CommitStrategy(Section):
 
     @property
     def cadence(self) -> SettleCadence:
-        """Thresholds for settling during a wave, as the core's type."""
+        """Thresholds for settling receipts during a wave, converted from milliseconds to seconds."""
         every = self.commit_interval_ms if self.manual_commit else self.auto_commit_interval_ms
         return SettleCadence(
             min_interval=self.checkpoint_after_ms / 1000,
@@ -79,7 +79,7 @@ class Retry(Section):
 
     @property
     def policy(self) -> RetryPolicy:
-        """The same as the core's type."""
+        """The retry section as a :class:`RetryPolicy`, which the delivery policy uses."""
         return RetryPolicy(**self.model_dump())
 
 
@@ -157,12 +157,17 @@ class DeadLetterQueue(Section):
 
 
 def _null_word(value: object) -> object:
-    """Return the word ``null`` for None, because YAML reads the word as None."""
+    """Return the text ``null`` for None, because YAML reads an unquoted ``null`` as None; else the value itself."""
     return "null" if value is None else value
 
 
 class ErrorHandling(Section):
-    """Handling of missing and null fields."""
+    """Handling of fields that a record lacks, or in which it holds null.
+
+    :param missing_field_behavior: for a field that a record lacks: ``error``, ``null``, or ``skip`` the record
+    :param null_value_behavior: for a field that is null: ``passthrough``, ``error``, or ``skip`` the record
+    :param cache_failure_behavior: accepted for compatibility with StreamForge; has no effect
+    """
 
     missing_field_behavior: Annotated[Literal["error", "null", "skip"], BeforeValidator(_null_word)] = "error"
     null_value_behavior: Literal["passthrough", "error", "skip"] = "passthrough"

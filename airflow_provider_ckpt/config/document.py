@@ -50,7 +50,7 @@ class NotReadableError(Exception):
 
 
 class Document:
-    """A parsed YAML text.
+    """A pipeline's declaration, parsed from YAML text to plain data.
 
     :param text: the YAML text
     :param environment: environment variables that values may refer to
@@ -67,7 +67,7 @@ class Document:
         self.faults: list[tuple[int, Problem]] = sorted(reader.faults, key=lambda fault: fault[0])
 
     def line(self, path: KeyPath) -> int:
-        """Return the line of the key at a path, or of the innermost part of the path that exists."""
+        """Return the line, from 1, of the key at a path; if the key is missing, that of its nearest parent."""
         node, line = self._root, int(self._root.start_mark.line) + 1
         for part in path:
             if id(node) not in self._children:
@@ -79,10 +79,10 @@ class Document:
 
 
 def unseen_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
-    """Faults of plain data: texts in it with characters that no text of a document may have.
+    """Yield a problem for each key and text of plain data that contains a forbidden invisible character.
 
     :param data: the declaration, or the part of it at ``path``
-    :param path: of the part; nothing that lies deeper than a document may go is looked at
+    :param path: path of the part; parts deeper than :data:`MAX_DEPTH` are not searched
     """
     if isinstance(data, str) and path != _DELIMITER:
         found = forbidden_character(data)
@@ -109,7 +109,7 @@ class _Loader(yaml.SafeLoader):
         self._depth = self._count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose the next node.
+        """Return the next node of the YAML tree, as PyYAML composes it.
 
         :raises NotReadableError: if there are too many nodes, or they are nested too deeply
         """
@@ -126,7 +126,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def _compose(text: str) -> yaml.MappingNode:
-    """Return the node tree of a YAML text."""
+    """Parse a YAML text into PyYAML's node tree, and return its root.
+
+    :raises NotReadableError: if the text is not a single YAML mapping, or exceeds a limit
+    """
     try:
         root = _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:

@@ -28,13 +28,16 @@ Number = Annotated[float, BeforeValidator(_not_bool)]
 
 
 class Section(BaseModel):
-    """Base of all parts of a declaration: immutable; an unknown key is an error."""
+    """Base class of all sections of a pipeline's declaration: immutable; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _values_as_text(values: object) -> object:
-    """Convert the numbers and booleans of a mapping to text as it is written in YAML."""
+    """Convert the numbers and booleans in a mapping's values to text as in YAML: ``true`` for True, ``4`` for 4.
+
+    A value that is not a mapping is returned unchanged, so that pydantic reports it.
+    """
     if not isinstance(values, Mapping):
         return values
     return {key: _value_as_text(value) for key, value in values.items()}
@@ -64,12 +67,12 @@ ColumnNames = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
 
 
 def require_keys(section: Section, kind: str, names: tuple[str, ...]) -> None:
-    """Raise an error if a key that a type of source or sink requires is missing.
+    """Raise an error if a source or sink section lacks a key that its type requires.
 
-    :param section: the source or sink
-    :param kind: its type
+    :param section: the section
+    :param kind: the type of source or sink, such as ``postgres``
     :param names: the keys that this type requires
-    :raises ValueError: naming the first missing key
+    :raises ValueError: if a key is missing or empty; the message names the first one
     """
     for name in names:
         if not getattr(section, name):

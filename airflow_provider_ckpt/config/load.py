@@ -93,10 +93,10 @@ def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
 
 
 def _read(name: str) -> bytes:
-    """Return a file's content.
+    """Return the content of a declaration's file.
 
-    :raises ConfigError: if it is not a regular file, or is too large
-    :raises OSError: if it cannot be read
+    :raises ConfigError: if the file is not a regular file, or is larger than :data:`MAX_BYTES`
+    :raises OSError: if the file cannot be read
     """
     unseen = next(
         (dead_letter for dead_letter in name if dead_letter == "\0" or "\ud800" <= dead_letter <= "\udbff"), None
@@ -127,9 +127,11 @@ def _too_large_problem(size: int) -> Problem:
 
 
 def _validate(data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int] | None = None) -> Pipeline:
-    """Return the pipeline that data declares.
+    """Return the pipeline that plain data declares.
 
-    :param line: function that returns the line of the key at a path
+    :param data: the declaration, with the same keys as in YAML
+    :param name: name of the file or data in errors
+    :param line: function that returns the line of a key in the file; None if there is no file
     :raises ConfigError: if the data is invalid; the message has one line for each problem
     """
     try:
@@ -140,8 +142,10 @@ def _validate(data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int]
 
 
 def _error_message(name: str, found: Sequence[tuple[int | None, Problem]], count: int) -> str:
-    """Return an error message with a line for each of the first problems, and the number of further ones.
+    """Return an error message with a line for each of the first problems, and the number of further problems.
 
+    :param name: name of the file or data
+    :param found: the first problems, each with its line in the file, if known
     :param count: number of all problems
     """
     lines = [_problem_line(name, line, problem) for line, problem in found[:MAX_PROBLEMS]]

@@ -20,7 +20,7 @@ _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A pipeline's name, DAG and schedule, as far as they can be read from its file.
+    """Name, DAG and schedule of a pipeline, as far as they can be read from a file that may be invalid.
 
     :param name: the pipeline's name; None if it cannot be read
     :param dag_id: the DAG's id; None if the file declares no DAG, or its name cannot be read
@@ -35,9 +35,11 @@ class Outline:
 
 
 def read_outline(path: Path) -> Outline:
-    """Return the outline of a file that may be invalid; an empty one if the file cannot be read. Never raises.
+    """Return the outline of a pipeline's file that may be invalid, or an empty outline if the file cannot be read.
 
-    :param path: the file
+    No error is raised, because one invalid file must not hide the DAGs of the other files.
+
+    :param path: the YAML file
     """
     try:
         data = Document(read_text(path), os.environ).data

@@ -134,10 +134,10 @@ class Pipeline(Section):
 
     @property
     def dead_letter_connection(self) -> str | None:
-        """Connection id of a dead letter destination other than the sink.
+        """Airflow connection id of a dead letter destination other than the sink.
 
-        It is the section's own, or that of a sink or source of the same type. None if the sink writes the dead letters,
-        or there is no such connection.
+        ``dead_letter_queue.connection``, or the connection of a sink or source of the same type. None if the sink
+        writes the dead letters, or neither is given.
         """
         queue = self.dead_letter_queue
         if not queue.in_other_store or queue.connection:
@@ -146,7 +146,7 @@ class Pipeline(Section):
 
     @property
     def connections(self) -> frozenset[str]:
-        """Ids of all Airflow connections that lanes need."""
+        """Ids of the Airflow connections of source, sink and dead letter destination."""
         named = (self.source.connection, self.sink.connection, self.dead_letter_connection)
         return frozenset(name for name in named if name)
 
@@ -165,7 +165,7 @@ class Pipeline(Section):
 
     @property
     def policy(self) -> DeliveryPolicy:
-        """The delivery policy as the core's type."""
+        """The delivery policy that ``retry``, ``dead_letter_queue`` and ``error_policy`` declare."""
         return DeliveryPolicy(self.retry.policy, self.dead_letter_queue.enabled, dict(self.error_policy))
 
     def document(self) -> dict[str, Any]:

@@ -41,10 +41,10 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a declaration.
+    """An error in a pipeline's declaration.
 
-    :param path: path of the key; it need not exist in the document
-    :param text: what is wrong
+    :param path: path of the key, such as ``("retry", "jitter")``; the key need not exist in the file
+    :param text: description of the error, such as ``must be at most 1``
     :param missing: whether a required key is missing
     """
 
@@ -54,7 +54,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The path as text, with dots."""
+        """The path as text with dots, such as ``retry.jitter``."""
         return ".".join(for_message(part) for part in self.path)
 
 
@@ -174,7 +174,11 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _dotted_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield every key of a model and its parts, as a dotted path."""
+    """Yield every key of a model and of its nested sections as a dotted path, such as ``retry.jitter``.
+
+    :param model: the model of a section or of the whole declaration
+    :param prefix: path of the model with a dot at its end; empty for the whole declaration
+    """
     for key in _keys(model):
         yield prefix + key
         part = _model_at(model, (key,))
@@ -191,7 +195,7 @@ def _annotation(model: type[BaseModel], path: KeyPath) -> Any:
 
 
 def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """Return the model of the part at a path; None if the path is not a part."""
+    """Return the model of the section at a path, such as ``Retry`` for ``("retry",)``; None if it is not a section."""
     if not path:
         return model
     found = _annotation(model, path)
@@ -200,7 +204,7 @@ def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
 
 
 def _choices(model: type[BaseModel], path: KeyPath) -> list[str]:
-    """Return the texts that a key allows; empty if they cannot be listed."""
+    """Return the texts that a key allows as its value, from its enum or ``Literal`` type; empty for other types."""
     annotation = _annotation(model, path)
     if isinstance(annotation, EnumType):
         members: Mapping[str, Enum] = annotation.__members__

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.config.fields import Section, WholeNumber
 
 
 class DagShape(StrEnum):
-    """Structure of the DAG: one task, or a task group."""
+    """Structure of a pipeline's DAG: the whole run in one task, or in a task group with a task for each step."""
 
     OPERATOR = "operator"
     TASK_GROUP = "task_group"

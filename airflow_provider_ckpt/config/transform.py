@@ -80,7 +80,7 @@ class Transform(Section):
 
     @property
     def passes_unchanged(self) -> bool:
-        """Return whether records pass unchanged."""
+        """Return whether the transform is empty, so that every record passes to the sink unchanged."""
         return not (self.decode or self.where or self.select or self.python)
 
     @property

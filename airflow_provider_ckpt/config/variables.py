@@ -9,10 +9,10 @@ _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:(\w++)(?::-([^{}]*+))?+\})?+)")
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """Return the text with every variable replaced by its value.
+    """Return a text with every ``${NAME}`` replaced by the value of the environment variable.
 
-    :param text: the text
-    :param environment: the variables, by name
+    :param text: one value of a YAML document
+    :param environment: values of the environment variables, by name
     :raises ValueError: if a variable without a default is not set, or a ``${`` does not start a variable
     """
 
@@ -32,10 +32,10 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 def unset_variables(text: str, environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the variables without a default that a text refers to and that are not set.
+    """Return the names of the variables that a text refers to without a default and that are not set.
 
-    :param text: any text, a whole document
-    :param environment: the variables, by name
+    :param text: any text, such as a whole YAML document
+    :param environment: values of the environment variables, by name
     """
     named = {found[2] for found in _VARIABLE.finditer(text) if found[2] is not None and found[3] is None}
     return frozenset(named - environment.keys())

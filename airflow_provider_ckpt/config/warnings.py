@@ -76,7 +76,7 @@ def _policy_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _other_destination_warnings(pipeline: Pipeline) -> Iterator[str]:
-    """Yield warnings about keys of a dead letter destination that is not used."""
+    """Yield warnings about keys of ``dead_letter_queue`` that apply only to another destination than the given one."""
     queue = pipeline.dead_letter_queue
     same = queue.sink is DeadLetterDestination.SAME
     destination = DeadLetterDestination.KAFKA if same and pipeline.sink.type == "kafka" else queue.sink
@@ -89,7 +89,13 @@ def _other_destination_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _other_type_warnings(name: str, part: Section, kind: str, types: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yield warnings about keys of a source or sink of another type."""
+    """Yield warnings about keys of a section that apply only to another type of source or sink.
+
+    :param name: the section's name: ``source`` or ``sink``
+    :param part: the section
+    :param kind: the section's type, such as ``kafka``
+    :param types: for each key that does not apply to every type, the types to which it applies
+    """
     for key, of in types.items():
         if kind not in of and _differs_from_default(part, key):
             yield f"{name}.{key} has no effect on a {kind} {name}"
@@ -113,7 +119,7 @@ def _no_effect_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _mixed_alphabet_warnings(pipeline: Pipeline) -> Iterator[str]:
-    """Yield warnings about names that look like others: a Cyrillic letter in a Latin word makes a different name."""
+    """Yield warnings about names of tables, topics or columns in which a Cyrillic or Greek letter looks like Latin."""
     parts = {"source": pipeline.source, "sink": pipeline.sink, "dead_letter_queue": pipeline.dead_letter_queue}
     for where, part in parts.items():
         for key in _NAMING_KEYS:
@@ -125,5 +131,5 @@ def _mixed_alphabet_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _differs_from_default(part: Section, key: str) -> bool:
-    """Return whether a key differs from its default; a stored declaration does not show which keys were written."""
+    """Return whether the value of a key in a section differs from the key's default."""
     return bool(getattr(part, key) != type(part).model_fields[key].default)
