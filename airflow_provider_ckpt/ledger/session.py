@@ -53,7 +53,7 @@ class Session:
         return cls(engine, description, ledger_id)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close all connections to the ledger's database."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:

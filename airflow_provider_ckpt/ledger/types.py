@@ -77,7 +77,7 @@ class Totals:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Totals:
-        """Return the totals that :meth:`to_json` wrote."""
+        """Restore the totals from the output of :meth:`to_json`."""
         counts = Counts(data["read"], data["delivered"], data["filtered"], data["dead_lettered"])
         return cls(counts, data["batches"], data["rejected"], data["skipped"], data["sent"])
 
@@ -130,7 +130,7 @@ class Reconciliation:
 
     @property
     def counts(self) -> Counts:
-        """Record counts of all receipts that the ledger did not know before."""
+        """Sum of the record counts of all receipts that the ledger did not know before the reconciliation."""
         return sum((receipt.counts for receipt in [*self.acked, *self.imported]), Counts())
 
 

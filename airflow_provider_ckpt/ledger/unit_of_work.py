@@ -54,7 +54,7 @@ class UnitOfWork:
 
     @property
     def touched_partitions(self) -> list[partitions.LoadedPartition]:
-        """Partitions that the command may change."""
+        """The loaded partitions that the command may change."""
         return [item for name, item in self.stored.items() if self.touched is None or name in self.touched]
 
     @property

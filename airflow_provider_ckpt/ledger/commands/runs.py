@@ -218,13 +218,13 @@ class RunCommands(Session):
             return settle_lost_wave(work, lanes, found, alone=alone, limit=limit, window=window)
 
     def cancel(self, lease: Lease, *, now: datetime) -> list[BatchKey]:
-        """Cancel every open attempt of this lease; return the batches."""
+        """Cancel every attempt that is open under the lease's epoch, and return the cancelled batches."""
         with self._command(lease, now) as work:
             return settle.cancel_open_attempts(work)
 
 
 def _numbers(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
-    """Return the numbers of batches by partition."""
+    """Return the seqs of batches by partition id."""
     numbers: dict[str, list[int]] = {}
     for key in keys:
         numbers.setdefault(key.partition, []).append(key.seq)

@@ -135,7 +135,7 @@ def _apply_decision(work: UnitOfWork, batch: Batch, error: ErrorInfo, decision: 
 
 
 def _return_to_planned(work: UnitOfWork, batch: Batch, outcome: AttemptOutcome) -> None:
-    """Set a batch back to planned whose attempt ended without a verdict and through no fault of its own."""
+    """Return a batch to ``planned`` whose attempt ended without a verdict, not counted against ``max_attempts``."""
     partition = work.partition(batch.key)
     back: Mapping[AttemptOutcome, Callable[..., tuple[object, list[Event]]]] = {
         AttemptOutcome.NOT_ATTEMPTED: partition.not_attempted,
@@ -156,7 +156,7 @@ def _ignored_outcome(outcome: Outcome) -> Event:
 
 
 def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
-    """Cancel every open attempt of this lease; return the batches."""
+    """Cancel every attempt that is open under the lease's epoch, and return the cancelled batches."""
     cancelled: list[BatchKey] = []
     for partition in touched_partitions(work):
         for seq, batch in partition.in_flight.items():

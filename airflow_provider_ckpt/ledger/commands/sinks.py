@@ -40,7 +40,7 @@ class SinkCommands(Session):
             store_unaccepted(work, evidence)
 
     def first_positions(self, pipeline: str) -> dict[str, int]:
-        """Return for each partition the least position at which one of its generations began."""
+        """Return the lowest base of any generation of each partition, by partition id."""
         with self._reading() as connection:
             return sink_state.first_positions(connection, pipeline)
 

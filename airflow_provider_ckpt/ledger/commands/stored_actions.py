@@ -185,7 +185,7 @@ def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
 
 
 def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
-    """Return what an action concerns: the phase, the batches that it names, the checkpoints that it moves."""
+    """Return the values that an action may change, as shown before and after it: phase, named batches, checkpoints."""
     partitions, of_the_sink = work.pipeline_state.partitions, action.kind in actions.SINK_ACTIONS
     batches: dict[str, str | None] = {}
     for key in action.batches:
@@ -219,7 +219,10 @@ def _count_by_state(entries: Iterable[IndexEntry]) -> dict[str, int]:
 
 
 def _update_source_states(work: UnitOfWork, action: Action) -> None:
-    """Update what plannings compare the source with: as the action says, and nothing in partitions that it rewinds."""
+    """Update the source connector's stored states from ``action.states``; remove the witness of rewound partitions.
+
+    The next planning compares the source with these states.
+    """
     for name, state in action.states.items():
         if name in work.stored:
             work.stored[name].state = {**work.stored[name].state, **state}
@@ -229,7 +232,7 @@ def _update_source_states(work: UnitOfWork, action: Action) -> None:
 
 
 def _update_dead_letter_index(work: UnitOfWork, action: Action, events: Sequence[Event]) -> None:
-    """Update the index of dead letters after an action."""
+    """Update the states in the index of dead letters after an action, such as ``replaying`` or ``discarded``."""
     connection, pipeline = work.connection, work.lease.pipeline
     if action.kind is ActionKind.RESEND_TO_SINK:
         dead_letter_index.park_lost_replays(connection, pipeline, action.dead_letters)

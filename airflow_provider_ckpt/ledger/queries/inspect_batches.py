@@ -129,7 +129,7 @@ def _batch(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, An
 
 
 def _describe(batch: Batch) -> dict[str, Any]:
-    """Return all that is stored of a batch, JSON-ready."""
+    """Return all values that the ledger stores of a batch as a JSON-ready dict."""
     return {
         "batch": str(batch.key),
         "state": batch.state.value,

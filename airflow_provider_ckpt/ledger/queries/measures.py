@@ -17,11 +17,11 @@ _P, _M, _D, _E = tables.partition.c, tables.partition_snapshot.c, tables.dead_le
 
 
 def measure(connection: Connection, pipeline: str, after: int | None) -> Measures:
-    """Read the measured values of a pipeline.
+    """Return the measured values of a pipeline that metrics and alarms report.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param after: report ranges that expired after this event; none if None
+    :param after: id of the event after which expired ranges are reported; None to report none
     """
     parked, oldest = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(_D.records), 0), sa.func.min(_D.at)).where(
@@ -35,7 +35,7 @@ def measure(connection: Connection, pipeline: str, after: int | None) -> Measure
 
 
 def _last_moves(pipeline: str) -> sa.Select[datetime]:
-    """Select when the checkpoint last moved, for each partition with work planned beyond it.
+    """Build the query for the time at which the checkpoint last moved, in each partition with work planned beyond it.
 
     A partition's ``moved_at`` also changes when work is planned. Its history holds earlier snapshots, so the first
     snapshot with the current checkpoint says when the checkpoint was reached.

@@ -1,4 +1,4 @@
-"""The ledger's queries as methods."""
+"""Class with the ledger's queries as methods, from which :class:`Ledger` inherits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Queries(Session):
-    """Queries; each reads one snapshot and takes no lease."""
+    """Queries of the ledger; each reads the tables in one snapshot, without a lease."""
 
     def partitions(self, pipeline: str) -> dict[str, PartitionRecord]:
         """Return every partition by id, with the batches beyond its checkpoint; empty if the pipeline never ran."""
@@ -37,7 +37,11 @@ class Queries(Session):
             return partition_history.collected_ends(connection, pipeline)
 
     def files(self, pipeline: str, ranges: Sequence[Range] | None = None) -> list[SourceFile]:
-        """Return discovered files by ordinal, all or those that overlap one of the ranges."""
+        """Return the files that a source of type ``files`` has discovered, in the order of their positions.
+
+        :param pipeline: name of the pipeline
+        :param ranges: return only files that overlap one of these ranges; None for all files
+        """
         with self._reading() as connection:
             return status.files(connection, pipeline, ranges)
 
@@ -79,7 +83,7 @@ class Queries(Session):
         window: timedelta | None = None,
         shown: SourceComparison | None = None,
     ) -> list[MissingRange]:
-        """Return what is unaccounted for above the low watermarks, each position once; see ``core/recovery.py``.
+        """Return the ranges above the low watermarks with records that were never read; see ``core/recovery.py``.
 
         :param pipeline: name of the pipeline
         :param settle_lag: leave out ranges that were planned or receipted more recently than this
@@ -110,7 +114,7 @@ class Queries(Session):
         window: timedelta | None = None,
         shown: SourceComparison | None = None,
     ) -> Subscription:
-        """Return a reader of what is missing now and of all later events, without gaps or duplicates.
+        """Return a reader of the ranges that are missing now and of all later events, without gaps or duplicates.
 
         :param pipeline: name of the pipeline
         :param after: continue after this event, which :attr:`Subscription.after` gave, instead of looking for what is
@@ -141,7 +145,7 @@ class Queries(Session):
             return audit.audit(connection, pipeline, quick=quick)
 
     def ledger_snapshot(self, pipeline: str) -> LedgerSnapshot:
-        """Return the ledger's view of receipts and dead letters, for comparison with the sink.
+        """Return the ledger's receipts, batches and numbers of dead letters, for a comparison with the sink.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -169,7 +173,7 @@ class Queries(Session):
             return inspect_batches.inspect(connection, pipeline, what)
 
     def pipelines(self) -> list[str]:
-        """Return the names of all pipelines."""
+        """Return the names of all pipelines in the ledger, in alphabetical order."""
         with self._reading() as connection:
             return status.pipelines(connection)
 

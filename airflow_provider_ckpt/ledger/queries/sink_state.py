@@ -29,9 +29,9 @@ _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 
 
 def load_expected_state(connection: Connection, pipeline: str) -> ExpectedSinkState:
-    """Return the state in which the sink was left.
+    """Return the stored state in which the newest run left the pipeline's sink.
 
-    Epoch, target and location are None as long as no batch began there: such a sink has nothing to lose.
+    Epoch, target and location are None as long as no batch began: such a sink has nothing to lose.
     """
     columns = (_N.sink_epoch, _N.sink_target, _N.sink_location, _N.sink_unaccepted)
     row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
@@ -84,7 +84,7 @@ def replaces_by_key(connection: Connection, pipeline: str) -> bool:
 
 
 def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
-    """Return for each partition the least position at which one of its generations began."""
+    """Return the lowest base of any generation of each partition, by partition id."""
     least = sa.select(_G.partition, sa.func.min(_G.base)).where(_G.pipeline == pipeline).group_by(_G.partition)
     return {row[0]: row[1] for row in connection.execute(least)}
 
@@ -111,5 +111,5 @@ def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
 
 
 def to_json(known: ExpectedSinkState) -> dict[str, Any]:
-    """Return a JSON-ready dict of epoch, target and location."""
+    """Return epoch, target and location of a stored sink state as a JSON-ready dict."""
     return {"epoch": known.epoch, "target": known.target, "location": known.location}

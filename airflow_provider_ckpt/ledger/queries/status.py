@@ -32,15 +32,15 @@ _LIST_LIMIT = 100
 
 
 def pipelines(connection: Connection) -> list[str]:
-    """Return all names, in order."""
+    """Return the names of all pipelines in the ledger, in alphabetical order."""
     column = tables.pipeline.c.name
     return list(connection.execute(sa.select(column).order_by(column)).scalars())
 
 
 def require_pipeline(connection: Connection, pipeline: str) -> sa.Row[Any]:
-    """Return the pipeline's row.
+    """Return the row of a pipeline in the table ``pipeline``.
 
-    :raises ConfigError: if there is none; names similar pipelines
+    :raises ConfigError: if the ledger does not know the pipeline; the hint names similar pipelines
     """
     columns = tables.pipeline.c
     row = connection.execute(sa.select(tables.pipeline).where(columns.name == pipeline)).one_or_none()
@@ -85,7 +85,7 @@ def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None)
 
 
 def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, Any]]:
-    """Return the newest events, in order.
+    """Return the newest events of a pipeline's audit log, oldest first, JSON-ready.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
@@ -97,19 +97,19 @@ def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, 
 
 
 def event_to_json(row: sa.RowMapping) -> dict[str, Any]:
-    """Return an event, JSON-ready."""
+    """Return a row of the audit log as a JSON-ready dict, with its times as ISO 8601 text."""
     recorded = row["recorded_at"]
     return dict(row) | {"at": row["at"].isoformat(), "recorded_at": recorded.isoformat() if recorded else None}
 
 
 def events_after(connection: Connection, pipeline: str, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return the events that follow an event, in order.
+    """Return the events of a pipeline's audit log that follow a given event, oldest first, JSON-ready.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param after: id of that event
+    :param after: id of the given event
     :param limit: maximum number of events
-    :raises LedgerStateError: if some of them were garbage-collected
+    :raises LedgerStateError: if events that follow the given one were garbage-collected
     """
     collected_to = require_pipeline(connection, pipeline).collected_to
     if collected_to is not None and after < collected_to:
@@ -126,7 +126,7 @@ def events_after(connection: Connection, pipeline: str, after: int, limit: int) 
 
 
 def last_event(connection: Connection, pipeline: str) -> int:
-    """Return the newest event's id, 0 if there is none."""
+    """Return the id of the newest event in a pipeline's audit log, 0 if the log is empty."""
     c = tables.event.c
     return connection.execute(sa.select(sa.func.max(c.id)).where(c.pipeline == pipeline)).scalar_one() or 0
 
@@ -134,7 +134,7 @@ def last_event(connection: Connection, pipeline: str) -> int:
 def accounts(
     connection: Connection, pipeline: str, *, now: datetime, settle_lag: timedelta, window: timedelta | None
 ) -> list[PartitionAccount]:
-    """Return what the ledger knows of each partition above its low watermark.
+    """Return the receipts and batches of each partition above its low watermark, for :func:`find_missing`.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
@@ -166,7 +166,7 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
     :param connection: connection on a snapshot
     :param ledger_id: id of the ledger
     :param pipeline: name of the pipeline
-    :raises ConfigError: if the ledger does not know it
+    :raises ConfigError: if the ledger does not know the pipeline
     """
     row = require_pipeline(connection, pipeline)
     stored = partitions(connection, pipeline)
@@ -199,7 +199,7 @@ def _newest_receipts(connection: Connection, pipeline: str, partition: Partition
 
 
 def _last_begun_by(connection: Connection, pipeline: str) -> str | None:
-    """Return who last began batches, if the newest events contain it."""
+    """Return the owner of the run that last began batches; None if none of the newest 1000 events records it."""
     c = tables.event.c
     newest = (
         sa.select(c.id, c.kind, c.actor)

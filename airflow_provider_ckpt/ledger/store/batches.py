@@ -47,14 +47,17 @@ BATCH_COLUMNS = (
 _MAX_SHARED_UPDATES = 8
 
 Change = tuple[Batch | None, Batch]
-"""Batch as its row has it, or None if it has no row, and batch as it is now."""
+"""Batch as its row in the table stores it (None if there is no row), and the same batch after the command."""
 
 _STATES = {state.value: state for state in BatchState}
 _INSTRUCTIONS = {instruction.value: instruction for instruction in Instruction}
 
 
 def batch_from(row: Any) -> Batch:
-    """Return the batch that a row of :data:`BATCH_COLUMNS` holds."""
+    """Return the batch that a row of the table ``batch`` stores.
+
+    :param row: values of the columns :data:`BATCH_COLUMNS`, in their order
+    """
     generation, partition, seq, start, end, state, records, instruction, *numbers, cancelled, error, receipt = row
     attempts, failures, finished, tries, deaths, alone, not_before, epoch = numbers
     return Batch(

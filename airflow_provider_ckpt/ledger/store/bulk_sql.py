@@ -65,24 +65,25 @@ def insert_missing(connection: Connection, table: sa.Table, rows: Rows) -> None:
 
 
 def upsert(connection: Connection, table: sa.Table, rows: Rows, *, added: Names = (), grown: Names = ()) -> None:
-    """Insert rows; rows whose primary key exists are overwritten.
+    """Insert rows into a table; a row whose primary key exists already overwrites the stored row.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param rows: rows, all with the same columns
-    :param added: columns to which the new value is added instead
-    :param grown: columns that keep the greater value instead
+    :param added: columns that are not overwritten: the new value is added to the stored one
+    :param grown: columns that are not overwritten: the greater of the stored and the new value remains
     """
     if rows:
         _execute(connection, _upsert(connection.dialect.name, table, tuple(rows[0]), added, grown), rows)
 
 
 def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | None = None) -> None:
-    """Update the rows that agree with the given ones in those primary key columns that these contain.
+    """Update the stored rows that have the same primary key, or part of it, as one of the given rows.
 
     :param connection: connection inside a transaction
     :param table: the table
-    :param rows: rows, all with the same columns; all columns outside the primary key are set
+    :param rows: the given rows, all with the same columns: columns of the primary key select the stored rows, and the
+        others are their new values
     :param unset: only update rows in which this column is NULL
     """
     if rows:
@@ -90,12 +91,12 @@ def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | 
 
 
 def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows, values: dict[str, Any]) -> None:
-    """Set the same values in all rows whose number lies in one of the given runs and whose other columns agree with it.
+    """Set the same values in all stored rows of some runs, such as batches 5 to 9 of a partition.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param number: name of the column that holds the number
-    :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table
+    :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table that must have the same values
     :param values: new values by column
     """
     if rows:
@@ -105,23 +106,23 @@ def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Delete the rows that agree with the given ones in all columns of these.
+    """Delete the stored rows that have the same values as one of the given rows.
 
     :param connection: connection inside a transaction
     :param table: the table
-    :param rows: rows, all with the same columns
+    :param rows: the given rows, all with the same columns; other columns of the table are not compared
     """
     if rows:
         _execute(connection, _delete(connection.dialect.name, table, tuple(rows[0]), None), rows)
 
 
 def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows) -> None:
-    """Delete the rows whose number lies in one of the given runs and whose other columns agree with it.
+    """Delete all stored rows of some runs, such as batches 5 to 9 of a partition.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param number: name of the column that holds the number
-    :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table
+    :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table that must have the same values
     """
     if rows:
         names = tuple(name for name in rows[0] if name not in (FIRST, LAST))
@@ -174,7 +175,7 @@ def look_up_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa
 
 
 def as_json(rows: Rows) -> str:
-    """Return rows as the value of the parameter ``given``."""
+    """Return rows as JSON text, for the parameter ``given`` of a statement; see :func:`given_rows`."""
     return json.dumps(rows, default=str)
 
 

@@ -59,7 +59,7 @@ def event_rows(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict
 
 
 def count_kinds(events: Iterable[Event]) -> dict[str, int]:
-    """Return the number of events of each kind."""
+    """Count events by kind, such as ``{"acked": 12, "checkpoint": 1}``."""
     totals: dict[str, int] = {}
     for event in events:
         totals[event.kind] = totals.get(event.kind, 0) + 1
@@ -67,7 +67,7 @@ def count_kinds(events: Iterable[Event]) -> dict[str, int]:
 
 
 def merged_ranges(items: Iterable[Batch | Receipt]) -> dict[str, list[list[int]]]:
-    """Return the ranges of batches or receipts by partition; those that touch are merged."""
+    """Return the ranges of batches or receipts as ``[start, end]`` lists by partition, with adjacent ranges merged."""
     by_partition: dict[str, list[list[int]]] = {}
     for item in items:
         by_partition.setdefault(item.key.partition, []).append([item.range.start, item.range.end])
@@ -85,7 +85,7 @@ def _merge(ranges: list[list[int]]) -> list[list[int]]:
 
 
 def sum_counts(counts: Iterable[Counts]) -> dict[str, int]:
-    """Return the sum of counts, JSON-ready."""
+    """Return the sum of record counts as a JSON-ready dict."""
     items = list(counts)
     return {
         "read": sum(c.read for c in items),

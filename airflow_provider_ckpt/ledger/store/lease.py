@@ -108,7 +108,7 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
 
 
 def release(connection: Connection, lease: Lease) -> bool:
-    """Release the lease; return whether this owner and epoch held it."""
+    """Release the lease if the given owner holds it under the given epoch; return whether that was the case."""
     row = lock_row(connection, lease.pipeline)
     if row is None or (row.epoch, row.owner) != (lease.epoch, lease.owner):
         return False
@@ -132,7 +132,7 @@ def _store(connection: Connection, pipeline: str, state: LeaseState) -> Lease:
 
 @contextmanager
 def _with_pipeline_name(pipeline: str) -> Iterator[None]:
-    """Add the pipeline's name to errors of ``core``, which does not know it."""
+    """Add the pipeline's name to errors raised in the ``with`` block by ``core``, which does not know the name."""
     try:
         yield
     except CkptError as error:

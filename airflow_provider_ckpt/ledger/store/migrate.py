@@ -27,7 +27,7 @@ MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 
 def head() -> str:
-    """Return the revision that this code works with."""
+    """Return the schema revision of the ledger that this version of the package requires."""
     return HEAD
 
 
@@ -63,7 +63,7 @@ def upgrade(url: str, *, create: bool = False) -> None:
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Take a ledger back to an older revision; ``base`` drops its tables."""
+    """Downgrade a ledger's schema to an older revision; ``base`` drops all of its tables."""
     from alembic import command
 
     parsed = database.parse_url(url)
@@ -72,7 +72,7 @@ def downgrade(url: str, revision: str) -> None:
 
 
 def current_revision(url: str) -> str | None:
-    """Return the revision of a ledger, or None if there is no ledger."""
+    """Return the schema revision of the ledger at a database URL; None if there is no ledger."""
     parsed = database.parse_url(url)
     if not _file_exists(parsed):
         return None
@@ -85,7 +85,7 @@ def current_revision(url: str) -> str | None:
 
 
 def revision(connection: Connection) -> str | None:
-    """Return the revision of the ledger on a connection, or None."""
+    """Return the schema revision of the ledger in a connection's database; None if there is no ledger."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.execute(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))).scalar()

@@ -28,7 +28,9 @@ _G = tables.generation.c
 
 
 def record_move(pipeline: str, item: LoadedPartition, now: datetime) -> dict[str, Any] | None:
-    """Record that a partition moved; return a history row at most once a minute, else None.
+    """Update a partition's time of movement if its positions changed; return the row of a snapshot if one is due.
+
+    The row stores the positions before the movement; at most one a minute is returned, else None.
 
     :param pipeline: name of the pipeline
     :param item: the partition; its ``moved_at`` and ``marked_at`` are updated
@@ -55,12 +57,12 @@ def record_move(pipeline: str, item: LoadedPartition, now: datetime) -> dict[str
 def snapshots_at(
     connection: Connection, pipeline: str, at: datetime, rows: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, PartitionSnapshot]:
-    """Return snapshots of partitions at a time, as far as they are known.
+    """Return the positions that partitions had at an earlier time; partitions without a snapshot are left out.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param at: the time
-    :param rows: rows of the partitions, by id
+    :param at: the earlier time
+    :param rows: current rows of the table ``partition``, by partition id
     """
     found: dict[str, PartitionSnapshot] = {}
     moved: list[str] = []
@@ -111,7 +113,7 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
 
 
 def collected_ends(connection: Connection, pipeline: str) -> dict[str, KnownReceipts]:
-    """Return the end positions of side partitions that were garbage-collected."""
+    """Return the generation and end position of garbage-collected side partitions, by partition id."""
     still_exists = sa.exists().where(_P.pipeline == _G.pipeline, _P.partition == _G.partition)
     query = sa.select(_G.partition, _G.generation, _G.committed)
     rows = connection.execute(query.where(_G.pipeline == pipeline, _G.committed.is_not(None), ~still_exists))

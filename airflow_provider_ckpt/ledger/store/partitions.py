@@ -76,7 +76,7 @@ class LoadedPartition:
 
     @property
     def record(self) -> PartitionRecord:
-        """The partition for callers outside the ledger."""
+        """The loaded partition as :class:`PartitionRecord`, the type that queries of the ledger return."""
         first = min((batch.range.start for batch in self.unconfirmed.values()), default=None)
         return PartitionRecord(
             self.partition, self.identity, self.state, self.bound, first, self.low_watermark, self.totals
@@ -90,7 +90,7 @@ class LoadedPartition:
 
     @property
     def rewound(self) -> bool:
-        """True if a rewind has ended the generation in which it was loaded."""
+        """Return whether a rewind has ended the generation in which the partition was loaded."""
         return self.snapshot is not None and self.snapshot.generation != self.partition.generation
 
     def confirm(self, receipt: Receipt) -> bool:
@@ -104,7 +104,7 @@ class LoadedPartition:
         return True
 
     def row(self, pipeline: str) -> dict[str, Any]:
-        """Return the partition's own row."""
+        """Return the row of the table ``partition`` that stores this partition."""
         part = self.partition
         return {
             "pipeline": pipeline,
@@ -261,7 +261,11 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
 
 
 def _sort_passed_batches(item: LoadedPartition) -> dict[int, Batch]:
-    """Divide batches that the checkpoint has passed into receipts and unconfirmed; return the batches that stay."""
+    """Sort the batches that the checkpoint has passed; return the batches that remain as rows, by seq.
+
+    A batch that was sent at most once goes to ``unconfirmed`` until its receipt arrives; the others go to
+    ``receipts_to_merge``. A rewind moves all of them to ``receipts_to_merge``.
+    """
     if item.rewound:
         item.receipts_to_merge += item.unconfirmed.values()
         item.unconfirmed.clear()
@@ -304,7 +308,7 @@ def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Loade
 
 
 def _ended_attempts(item: LoadedPartition, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
-    """Yield the outcomes of attempts that ended, for batches that remain rows."""
+    """Yield seq, outcome and error type of each attempt that ended, for batches that remain as rows."""
     for seq, batch in item.before.items():
         if seq in after and _attempt_ended(batch, after[seq]):
             outcome, error = item.ended.get(seq) or (_outcome(after[seq]), None)
@@ -316,6 +320,12 @@ def _outcome(batch: Batch) -> AttemptOutcome:
 
 
 def _attempt_ended(before: Batch, after: Batch) -> bool:
-    """Return whether the open attempt has ended; a batch that only got another instruction is still in flight."""
+    """Return whether a batch's open attempt ended between two states of the batch.
+
+    A batch that only got another instruction is still in flight.
+
+    :param before: the batch as it was loaded
+    :param after: the batch after the command
+    """
     was_open = before.state in (BatchState.IN_FLIGHT, BatchState.SENT)
     return was_open and (after.state, after.attempts) != (before.state, before.attempts)

@@ -28,7 +28,7 @@ class ReceiptedBatches:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ReceiptedBatches:
-        """Return the value that :meth:`to_json` wrote."""
+        """Restore the batches from the output of :meth:`to_json`."""
         return cls(data["epoch"], data["generation"], tuple((first, last) for first, last in data["runs"]))
 
     def to_json(self) -> dict[str, Any]:
@@ -37,12 +37,12 @@ class ReceiptedBatches:
 
     @property
     def numbers(self) -> Iterable[int]:
-        """Numbers of the batches."""
+        """The seq of every batch, in ascending order."""
         return (number for first, last in self.runs for number in range(first, last + 1))
 
 
 def with_receipts(before: Mapping[str, Any] | None, generation: int, receipts: Iterable[Receipt]) -> Any:
-    """Return a partition's column ``receipted`` after further receipts.
+    """Return the new value of a partition's column ``receipted`` after further receipts were settled.
 
     Receipts of other generations or of older epochs are left out.
 

@@ -27,7 +27,7 @@ _COLUMNS = tuple(column.name for column in tables.receipt.columns)
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Range of rows of one partition and generation that begin at or after ``start`` and before ``below``.
+    """Rows of the table ``receipt`` of one partition and generation that begin from ``start`` up to before ``below``.
 
     :param generation: the generation
     :param partition: id of the partition
@@ -71,7 +71,7 @@ def add_single(connection: Connection, pipeline: str, batches: Iterable[Batch]) 
 
 
 def merge_into_rows(connection: Connection, pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> None:
-    """Merge receipts with the rows that they touch.
+    """Store range receipts, merged with those rows of the table ``receipt`` that touch or overlap them.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -99,12 +99,14 @@ def merge_into_rows(connection: Connection, pipeline: str, receipts: Sequence[tu
 
 
 def compact(connection: Connection, pipeline: str, ranges: Iterable[RowRange], *, dry_run: bool = False) -> int:
-    """Merge the rows of some ranges, each with the row before it; return by how many the number of rows decreases.
+    """Merge the rows of the table ``receipt`` in some ranges if they touch; return the decrease in the number of rows.
+
+    A range includes the row before it.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param ranges: the ranges
-    :param dry_run: only count
+    :param dry_run: whether to count only, and change nothing
     """
     merged: list[RangeReceipt] = []
     removed: list[tuple[Any, ...]] = []
@@ -124,7 +126,7 @@ def compact(connection: Connection, pipeline: str, ranges: Iterable[RowRange], *
 
 
 def merge_batches(batches: Iterable[Batch]) -> list[RangeReceipt]:
-    """Merge the receipts of resolved batches of any partitions; those that touch become one."""
+    """Return range receipts of resolved batches; adjacent batches of one partition and generation share one."""
     found: list[RangeReceipt] = []
     ordered = sorted(batches, key=lambda batch: (batch.key.generation, batch.key.partition, batch.range.start))
     group: list[Batch] = []
@@ -146,7 +148,7 @@ def merge_batches(batches: Iterable[Batch]) -> list[RangeReceipt]:
 
 
 def _totals_of(batch: Batch) -> tuple[Any, ...]:
-    """Return a batch's contribution to the sums and the time of its receipt, in the order of the columns."""
+    """Return the record counts, batch counts and receipt time of one batch, in the order of the table's columns."""
     state, receipt = batch.state, batch.receipt
     of_batch = (1, int(state is BatchState.REJECTED), int(state is BatchState.SKIPPED), int(state is BatchState.SENT))
     if receipt is None:
@@ -156,7 +158,7 @@ def _totals_of(batch: Batch) -> tuple[Any, ...]:
 
 
 def from_row(row: Any) -> RangeReceipt:
-    """Return the range receipt that a row holds."""
+    """Return the range receipt that a row of the table ``receipt`` stores."""
     return RangeReceipt(
         row["generation"],
         row["partition"],
@@ -187,7 +189,11 @@ def _row(pipeline: str, item: RangeReceipt) -> dict[str, Any]:
 
 
 def _sum(group: Sequence[Batch], end: int) -> RangeReceipt:
-    """Return one receipt for batches that touch; a faster equivalent of :func:`merge_receipts`, in one pass."""
+    """Return one range receipt for adjacent batches; a faster equivalent of :func:`merge_receipts`, in one pass.
+
+    :param group: batches of one partition and generation, in order
+    :param end: end of their common range
+    """
     first = group[0]
     receipts = [batch.receipt for batch in group if batch.receipt is not None]
     counts = [receipt.counts for receipt in receipts]
@@ -219,9 +225,13 @@ def _delete(connection: Connection, pipeline: str, ranges: Iterable[tuple[Any, .
 def _existing_starts(
     connection: Connection, pipeline: str, positions: Iterable[tuple[int, str, int]]
 ) -> set[tuple[int, str, int]]:
-    """Return those of the given positions at which a row begins already, as an import may have brought it.
+    """Return the positions at which a row of the table ``receipt`` begins already, as after an import of receipts.
 
-    The result may contain further positions between the least and the greatest of a partition.
+    The result may contain further positions between the lowest and the highest given one of a partition.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param positions: the given generations, partitions and start positions
     """
     ranges: dict[tuple[int, str], tuple[int, int]] = {}
     for generation, partition, start in positions:
@@ -279,7 +289,7 @@ def _touching_rows(dialect: str) -> sa.Select[Any]:
 
 @lru_cache
 def _rows_beginning_in(dialect: str) -> sa.Select[Any]:
-    """Build the query for the rows that begin in given runs."""
+    """Build the query for the rows whose start lies between ``FIRST`` and ``LAST`` of a given row, both inclusive."""
     outer = bulk_sql.given_rows(dialect, tables.receipt, _PLACE, numbers=(bulk_sql.FIRST, bulk_sql.LAST))
     return bulk_sql.look_up_each(
         dialect,
@@ -291,7 +301,7 @@ def _rows_beginning_in(dialect: str) -> sa.Select[Any]:
 
 
 def _touching_groups(pipeline: str, row_range: RowRange) -> sa.Select[Any]:
-    """Build the query that sums up groups of two or more rows of a range that touch or overlap."""
+    """Build the query for one summed row per group of two or more rows that touch or overlap within a range."""
     of_generation = sa.and_(
         _R.pipeline == pipeline, _R.generation == row_range.generation, _R.partition == row_range.partition
     )

@@ -67,7 +67,7 @@ def _fill() -> None:
 
 
 def downgrade() -> None:
-    """Drop them; finished side partitions are deleted, as the older version does not know them.
+    """Drop the columns and tables; finished side partitions are deleted, as the older version does not know them.
 
     :raises LedgerStateError: while work or an adoption is stored that the older version would treat wrongly
     """

@@ -21,7 +21,7 @@ _COLUMNS = (
 
 
 def upgrade() -> None:
-    """Rename them; the rows stay as they are."""
+    """Rename the tables and columns; their rows do not change."""
     for old, new in _TABLES:
         op.rename_table(old, new)
     for table, old, new in _COLUMNS:
@@ -29,7 +29,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Rename them back."""
+    """Rename the tables and columns back to their former names."""
     for table, old, new in _COLUMNS:
         op.execute(f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}")
     for old, new in _TABLES:
