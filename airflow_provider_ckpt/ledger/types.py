@@ -41,7 +41,7 @@ class Lease:
 class Totals:
     """Sums over the receipts of one generation of a partition.
 
-    :param counts: records, by what became of them
+    :param counts: numbers of records that were read, delivered, filtered and dead-lettered
     :param batches: number of batches that the checkpoint has passed
     :param rejected: number of these that were dead-lettered as a whole
     :param skipped: number of these that were skipped
@@ -55,7 +55,7 @@ class Totals:
     sent: int = 0
 
     def plus(self, parts: Iterable[Totals | RangeReceipt]) -> Totals:
-        """Return the sum of these totals and others."""
+        """Return the sum of these totals and of other totals or range receipts."""
         items = [self, *parts]
         return Totals(
             sum((item.counts for item in items), Counts()),

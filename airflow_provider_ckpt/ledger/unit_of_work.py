@@ -59,12 +59,12 @@ class UnitOfWork:
 
     @property
     def checkpoint(self) -> dict[str, int]:
-        """Committed position of every partition."""
+        """The checkpoint of every partition of the pipeline, by partition id."""
         return {name: item.partition.committed for name, item in self.stored.items()}
 
     @property
     def replays(self) -> dict[str, Replay]:
-        """Dead letters that each side partition of dead letters replays, by partition id."""
+        """Replays of the side partitions that send dead letters again, by partition id."""
         return {
             name: Replay.from_json(item.state)
             for name, item in self.stored.items()
@@ -74,7 +74,7 @@ class UnitOfWork:
     def item(self, partition: str) -> partitions.LoadedPartition:
         """Return a stored partition with its batches.
 
-        :raises LedgerStateError: if the ledger does not know it
+        :raises LedgerStateError: if the partition was never started in this ledger
         """
         found = self.stored.get(partition)
         if found is None:
@@ -113,8 +113,8 @@ class UnitOfWork:
         """Record the outcome of a batch's open attempt.
 
         :param key: the batch
-        :param outcome: its outcome
-        :param error: type of its error, if it failed
+        :param outcome: outcome of the attempt
+        :param error: type of the attempt's error, if it failed
         """
         self.item(key.partition).ended[key.seq] = (outcome, error)
 

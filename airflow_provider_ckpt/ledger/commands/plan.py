@@ -1,4 +1,4 @@
-"""Commands that add work: declare the pipeline, start partitions, plan batches."""
+"""Commands that store a pipeline's declaration, its new partitions, and its planned batches."""
 
 from __future__ import annotations
 

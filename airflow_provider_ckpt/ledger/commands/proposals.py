@@ -130,10 +130,12 @@ class ProposalCommands(Session):
             return found
 
     def refuse_proposal(self, proposal_id: str, refusal: str) -> None:
-        """End an approved proposal that no longer fits, so that it is not carried out if it fits again later.
+        """Mark an approved proposal as refused because the pipeline's state no longer allows its action.
 
-        :param proposal_id: its id
-        :param refusal: reason for which it was refused
+        The proposal is then not carried out if the state allows the action again later.
+
+        :param proposal_id: id of the proposal
+        :param refusal: reason for which the proposal is refused
         """
         with self._writing() as connection:
             found = _load_locked(connection, proposal_id)

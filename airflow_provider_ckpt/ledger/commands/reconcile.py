@@ -26,7 +26,7 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostRepl
     """Acknowledge known receipts, import the others, then fence attempts that older epochs left open.
 
     :param work: the command's unit of work
-    :param receipts: the sink's receipts, read after it was fenced
+    :param receipts: the sink's receipts, read after the sink was fenced
     :param forgotten: replays of dead letters that have receipts in the sink and are unknown to the ledger
     :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
     """

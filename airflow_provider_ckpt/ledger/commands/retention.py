@@ -33,17 +33,17 @@ _I, _M, _P, _R = tables.stored_action.c, tables.partition_snapshot.c, tables.par
 
 OpenTransaction = Callable[[], AbstractContextManager[Connection]]
 PortionResult = tuple[int, bool]
-"""Number of rows in a portion, and whether there may be more."""
+"""Number of rows that one portion deleted or changed, and whether another portion may follow."""
 
 
 class GarbageCollection:
     """Garbage collection of one pipeline.
 
-    :param writing: opens a command's transaction
+    :param writing: function that opens a transaction on the ledger
     :param pipeline: name of the pipeline
     :param keep: age from which rows may be deleted
-    :param now: time at which the age is taken
-    :param dry_run: only count
+    :param now: the current time, from which ages are calculated
+    :param dry_run: whether to count the rows only, and change nothing
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class GarbageCollection:
 
         :param actor: the actor
         :param reason: the actor's reason, if it was given
-        :returns: number of rows, by what they hold
+        :returns: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._writing() as connection:
@@ -105,12 +105,12 @@ class GarbageCollection:
         return sa.and_(_I.pipeline == self._pipeline, _I.applied_at < self._cutoff)
 
     def _proposals(self) -> sa.ColumnElement[bool]:
-        """Select proposals that have expired; the audit log stores those that were carried out."""
+        """Return the SQL condition for proposals that expired before the cutoff; the audit log keeps their actions."""
         columns = tables.proposal.c
         return sa.and_(columns.pipeline == self._pipeline, columns.expires_at < self._cutoff)
 
     def _superseded(self) -> sa.ColumnElement[bool]:
-        """Select batches that a receipt with another range has superseded; their numbers are not used again."""
+        """Return the SQL condition for superseded batches without an attempt that is open or ended after the cutoff."""
         recent = sa.exists().where(
             _A.pipeline == _B.pipeline,
             _A.generation == _B.generation,
@@ -137,7 +137,10 @@ class GarbageCollection:
         ]
 
     def _side_partitions(self, connection: Connection) -> PortionResult:
-        """End the generations of finished side partitions with their sums; :meth:`_receipts` deletes their receipts."""
+        """Store the sums of finished side partitions with their ended generations, and delete the partitions.
+
+        :meth:`_receipts` deletes their receipts.
+        """
         done = self._finished_side_partitions(connection)
         if self._dry_run or not done:
             return len(done), False

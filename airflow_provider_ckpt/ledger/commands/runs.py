@@ -41,15 +41,17 @@ class RunCommands(Session):
         is_dead: Callable[[str], bool] = assume_alive,
         force: bool = False,
     ) -> Lease:
-        """Take the pipeline's lease under a new epoch if it is free, expired, already this owner's, or a dead owner's.
+        """Acquire the pipeline's lease for an owner under a new epoch.
+
+        The lease must be free or expired, or be held by the same owner or by one that is dead, unless ``force`` is set.
 
         :param pipeline: name of the pipeline, which is created if it is new
         :param owner: the new owner
         :param ttl: time without renewal after which another owner may take the lease over
         :param at_least: epoch of the sink's fence; the new epoch is greater than this too
-        :param is_dead: returns whether an owner is certainly gone
-        :param force: take it whoever holds it (a user's force stop)
-        :raises LeaseBusyError: if another owner holds it; names the owner and the expiry
+        :param is_dead: function that returns whether an owner's process has certainly ended
+        :param force: whether to take the lease from another owner that is alive (a user's force stop)
+        :raises LeaseBusyError: if another owner holds the lease; the error names the owner and the expiry
         """
         with self._writing() as connection:
             lease, previous, reason = lease_store.acquire(

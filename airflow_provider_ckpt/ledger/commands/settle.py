@@ -41,9 +41,9 @@ NewReceipts = list[tuple[Receipt, dict[str, int]]]
 
 
 def apply_receipt(work: UnitOfWork, receipt: Receipt) -> bool:
-    """Resolve the batch of a receipt; return whether the receipt was unknown.
+    """Resolve the batch of a receipt; return whether the ledger did not know the receipt before.
 
-    If the receipt has another range than the batch it is imported: the sink is right, and ranges without a receipt are
+    A receipt whose range differs from the batch's is imported: the sink is right, and ranges without a receipt are
     planned again.
     """
     if receipt.key.is_side_partition and receipt.key.partition not in work.stored:
@@ -169,7 +169,7 @@ def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
 
 
 def touched_partitions(work: UnitOfWork) -> list[Partition]:
-    """Return every partition that the command may change."""
+    """Return every partition that the command of a unit of work may change."""
     return [item.partition for item in work.touched_partitions]
 
 

@@ -113,7 +113,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
 
 
 def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refused: bool = False) -> list[ActionResult]:
-    """Apply the stored actions; one that no longer fits is refused, with an event that names the refusal.
+    """Apply the stored actions; an action that the pipeline's state no longer allows is refused, with an event.
 
     :param work: the command's unit of work
     :param skip: kinds that stay stored for a caller that has fenced the sink, or has read its receipts
@@ -174,7 +174,7 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
 
 
 def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
-    """Return the unfinished replays of dead letters whose records an action reads again; both would deliver them."""
+    """Return the side partitions of unfinished replays whose records an action reads again, so both would deliver."""
     partitions = work.pipeline_state.partitions
     ranges = [*action.ranges]
     for name, start in action.positions.items():

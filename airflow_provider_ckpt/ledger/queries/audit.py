@@ -130,7 +130,11 @@ def _violations(
 
 
 def _account(item: partitions.LoadedPartition, passed: Sequence[RangeReceipt]) -> dict[str, Any]:
-    """Account for every position from the base to the planned end: receipted, in a batch, or unaccounted for."""
+    """Return a partition's positions, and its numbers of records, batches and unaccounted ranges, for the audit.
+
+    :param item: the partition
+    :param passed: the range receipts of its generation
+    """
     partition = item.partition
     counts = sum((receipt.counts for receipt in passed), Counts())
     states: dict[str, int] = {}

@@ -206,7 +206,7 @@ def park_lost_replays(connection: Connection, pipeline: str, dead_letters: Seque
 
 
 def select_open(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> list[DeadLetters]:
-    """Return those dead letters that may be replayed or discarded, in the given order.
+    """Return those of the given dead letters that may be replayed or discarded: parked ones that were not re-read.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -228,13 +228,13 @@ def set_state(
     state: DeadLetterState,
     replay: str | None = None,
 ) -> None:
-    """Set the state of those dead letters that are parked.
+    """Set the state of those of the given dead letters that are parked; the others are not changed.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param dead_letters: dead letters to change
+    :param dead_letters: the given dead letters
     :param state: their new state
-    :param replay: id of the side partition that replays them, if one does
+    :param replay: id of the side partition that replays the dead letters, if the new state is ``replaying``
     """
     entries = load(connection, pipeline, {item.key for item in dead_letters})
     _, changed = update_entries(entries, dead_letters, REPLAYABLE, state=state, replay=replay)

@@ -26,7 +26,7 @@ _L = tables.lease.c
 
 
 def database_time(connection: Connection) -> datetime:
-    """Return the database's clock: PostgreSQL's own, or the host's for SQLite."""
+    """Return the current time in UTC: of PostgreSQL's clock, or of this host's clock for SQLite."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
     moment: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
@@ -42,7 +42,7 @@ def lock_row(connection: Connection, pipeline: str) -> LeaseState | None:
 
 
 def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> LeaseState:
-    """Lock the lease and check that this epoch still holds it.
+    """Lock a pipeline's lease row until the transaction ends, and check that an owner still holds it under an epoch.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -64,17 +64,19 @@ def acquire(
     *,
     force: bool,
 ) -> tuple[Lease, LeaseState, LeaseGrantReason]:
-    """Take the lease under a new epoch if it is free, expired, already this owner's, or a dead owner's, or by force.
+    """Acquire a pipeline's lease for an owner under a new epoch.
+
+    The lease must be free or expired, or be held by the same owner or by one that is dead, unless ``force`` is set.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline, which is created if it is new
     :param owner: the new owner
     :param ttl: time without renewal after which another owner may take the lease over
     :param at_least: the new epoch is greater than this
-    :param is_dead: returns whether an owner is certainly gone
-    :param force: take the lease whoever holds it
+    :param is_dead: function that returns whether an owner's process has certainly ended
+    :param force: whether to take the lease from another owner that is alive
     :returns: the lease, its state before, and the reason for which it was granted
-    :raises LeaseBusyError: if another owner holds it
+    :raises LeaseBusyError: if another owner holds the lease
     """
     moment = database_time(connection)
     insert_missing(
