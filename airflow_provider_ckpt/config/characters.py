@@ -20,7 +20,7 @@ def for_message(value: object, most: int = _MAX_SHOWN) -> str:
     """
     text = str(value)
     cut = text if len(text) <= most else text[:most] + "..."
-    return "".join(dead_letter if dead_letter.isprintable() else _code_point(dead_letter) for dead_letter in cut)
+    return "".join(character if character.isprintable() else _code_point(character) for character in cut)
 
 
 def forbidden_character(text: str, *, key: bool = False) -> str | None:
@@ -29,39 +29,37 @@ def forbidden_character(text: str, *, key: bool = False) -> str | None:
     :param text: the text
     :param key: whether the text is a key, which may contain no invisible character at all
     """
-    for dead_letter in text:
-        kind = unicodedata.category(dead_letter)
-        unseen = kind in ("Cf", "Zl", "Zp") or (kind == "Cc" and dead_letter in _ALLOWED)
-        if (kind in ("Cc", "Cs") and dead_letter not in _ALLOWED) or dead_letter in _BIDIRECTIONAL or (key and unseen):
-            return f"{_code_point(dead_letter)}{_name_clause(dead_letter)}"
+    for character in text:
+        kind = unicodedata.category(character)
+        unseen = kind in ("Cf", "Zl", "Zp") or (kind == "Cc" and character in _ALLOWED)
+        if (kind in ("Cc", "Cs") and character not in _ALLOWED) or character in _BIDIRECTIONAL or (key and unseen):
+            return f"{_code_point(character)}{_name_clause(character)}"
     return None
 
 
 def non_ascii_clause(text: str) -> str:
     """Return a clause such as ``; its 'é' is U+00E9 (…)`` about a text's first non-ASCII character; else empty."""
-    dead_letter = next((dead_letter for dead_letter in text if not dead_letter.isascii()), None)
+    character = next((character for character in text if not character.isascii()), None)
     return (
         ""
-        if dead_letter is None
-        else f"; its {for_message(dead_letter)!r} is {_code_point(dead_letter)}{_name_clause(dead_letter)}"
+        if character is None
+        else f"; its {for_message(character)!r} is {_code_point(character)}{_name_clause(character)}"
     )
 
 
 def mixed_alphabet_clause(text: str) -> str:
     """Return a clause that names the first Cyrillic or Greek letter in a word with ASCII letters; empty if none."""
     for word in _WORD.findall(text):
-        others = [
-            dead_letter for dead_letter in word if unicodedata.name(dead_letter, "").startswith(("CYRILLIC", "GREEK"))
-        ]
-        if others and any(dead_letter.isascii() and dead_letter.isalpha() for dead_letter in word):
+        others = [character for character in word if unicodedata.name(character, "").startswith(("CYRILLIC", "GREEK"))]
+        if others and any(character.isascii() and character.isalpha() for character in word):
             return f"{for_message(others[0])!r} is {_code_point(others[0])}{_name_clause(others[0])}"
     return ""
 
 
-def _code_point(dead_letter: str) -> str:
-    return f"U+{ord(dead_letter):04X}"
+def _code_point(character: str) -> str:
+    return f"U+{ord(character):04X}"
 
 
-def _name_clause(dead_letter: str) -> str:
-    name = unicodedata.name(dead_letter, "")
+def _name_clause(character: str) -> str:
+    name = unicodedata.name(character, "")
     return f" ({name})" if name else ""

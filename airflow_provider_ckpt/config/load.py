@@ -98,9 +98,7 @@ def _read(name: str) -> bytes:
     :raises ConfigError: if the file is not a regular file, or is larger than :data:`MAX_BYTES`
     :raises OSError: if the file cannot be read
     """
-    unseen = next(
-        (dead_letter for dead_letter in name if dead_letter == "\0" or "\ud800" <= dead_letter <= "\udbff"), None
-    )
+    unseen = next((character for character in name if character == "\0" or "\ud800" <= character <= "\udbff"), None)
     if unseen is not None:
         raise ConfigError(
             f"{for_message(name, _MAX_NAME_LENGTH)}: is not a path of a file: it contains U+{ord(unseen):04X}"

@@ -47,11 +47,11 @@ class Rows:
     def _all(self, *statements: str) -> None:
         with closing(psycopg2.connect(self._dsn)) as connection, connection, connection.cursor() as cursor:
             connection.set_session(isolation_level="REPEATABLE READ")
-            for name, chosen in self._tables.items():
+            for number, (name, chosen) in enumerate(self._tables.items()):
                 column, value = chosen or ("", "")
                 parts = {
                     "table": sql.Identifier(name),
-                    "copy": sql.Identifier(f"copy {value} {name}"),
+                    "copy": sql.Identifier(f"copy {number} {value or name}"),  # of at most 63 bytes
                     "rows": sql.SQL("{} = {}").format(sql.Identifier(column), sql.Literal(value))
                     if chosen
                     else sql.SQL("true"),
