@@ -49,7 +49,7 @@ class FilesDeadLetterStore:
         self._files.write(task, self._context, dead_letters)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """See :meth:`DeadLetterStore.letters`."""
+        """Yield the stored dead letters of some attempts; see :meth:`DeadLetterStore.dead_letters`."""
         for source in sources:
             yield from self._files.read(source)
 

@@ -107,7 +107,7 @@ class KafkaDeadLetterStore:
             raise self._failure(failures)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """See :meth:`DeadLetterStore.letters`; the topic is read once for all attempts."""
+        """Read the topic once for the dead letters of all attempts; see :meth:`DeadLetterStore.dead_letters`."""
         wanted = list(sources)
         topics = self._topics()
         topic = topics.find(self._queue.topic)

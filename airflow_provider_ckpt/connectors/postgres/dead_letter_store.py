@@ -102,7 +102,7 @@ class PostgresDeadLetterStore:
             cursor.execute("COMMIT")
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the stored dead letters of some attempts; see :meth:`DeadLetterStore.letters`."""
+        """Yield the stored dead letters of some attempts; see :meth:`DeadLetterStore.dead_letters`."""
         table = self._sql.replace("{", "{{").replace("}", "}}")
         statement = f"""
             SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {table}

@@ -63,7 +63,7 @@ def write_dead_letters(
 
 
 def dead_letter_table(task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter]) -> pa.Table:
-    """Return the dead letters of one attempt as a table with the columns of :data:`LETTER_COLUMNS`.
+    """Return the dead letters of one attempt as a table with the columns of :data:`DEAD_LETTER_COLUMNS`.
 
     :param task: the attempt
     :param context: ledger, pipeline and epoch of the writer
@@ -96,7 +96,7 @@ def dead_letter_table(task: BatchTask, context: SinkContext, dead_letters: Seque
 
 
 def to_dead_letter(source: AttemptKey, row: tuple[Any, ...]) -> StoredDeadLetter:
-    """Return the dead letter in a row of :attr:`Bookkeeping.letters`."""
+    """Return the dead letter in a row that the query :attr:`BookkeepingTables.dead_letters` selects."""
     position, key, value, error_type, message, sqlstate, headers, at = row
     error = ErrorInfo(ErrorType(error_type), message, sqlstate=sqlstate)
     dead_letter = DeadLetter(position, _bytes(key), _bytes(value), error, *split_headers(headers))
