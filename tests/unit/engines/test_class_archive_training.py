@@ -105,7 +105,7 @@ def test_the_training_waits_for_the_end_of_runs_and_stands_still_during_later_on
     until(lambda: state(child) == "T")
     ended.set()
     training.join(20)
-    assert state(child) == "S"
+    until(lambda: state(child) == "S")
     last.end()
     child.kill()
     child.wait()
