@@ -3,9 +3,10 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-PYTEST := $(PY) -m pytest
+# With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs package lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -69,6 +70,9 @@ format: setup ## Let ruff put the code in order
 
 chaos: setup postgres java kafka ## Strike 1,000 times at all pairs of connectors and kill 20 runs, in at most 90 minutes; writes build/chaos/summary.json
 	@$(PY) -m tests.chaos.chaos
+
+soak: setup postgres java ## Make 2,000 runs on one standing driver, with kills and cancellations, and see that nothing grows; writes build/soak/summary.json
+	@$(PY) -m tests.chaos.soak
 
 formal: setup postgres java ## Prove it: the core searched, the protocol by TLC, mutants; writes build/formal/summary.json
 	@$(PY) -m tests.formal

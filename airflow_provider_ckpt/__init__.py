@@ -1,6 +1,7 @@
 """Checkpointed micro-batch replication for Apache Airflow and Apache Spark.
 
-Importing the package loads none of its modules, since Airflow does so in every process, and Spark's executors do, too.
+Importing the package imports none of its modules, since Airflow imports it in every process, and Spark's executors do,
+too.
 """
 
 from __future__ import annotations

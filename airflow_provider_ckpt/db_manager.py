@@ -1,4 +1,5 @@
-"""Database manager by which ``airflow db migrate`` migrates the ledger; ``airflow db reset`` does not change it.
+"""Database manager by which ``airflow db migrate`` migrates the ledger, too; ``airflow db reset`` does not change the
+ledger.
 
 Airflow passes a session of its own metadata database, which is not used: the ledger is found by its connection and
 migrated by ``ledger.store.migrate``.
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CkptDBManager(BaseDBManager):
-    """Database manager of the ledger, registered by the provider."""
+    """Database manager of the ledger, which the provider registers with Airflow."""
 
     metadata = ledger_metadata
     migration_dir = str(migrate.MIGRATIONS)
@@ -40,18 +41,20 @@ class CkptDBManager(BaseDBManager):
             self.log.warning("No ledger to migrate: %s", error)
 
     def get_alembic_config(self) -> Config:
-        """Return Alembic's configuration for the ledger's migrations, with the ledger's URL."""
+        """Return Alembic's configuration for the ledger's migrations, with the ledger's URL if a ledger is
+        configured.
+        """
         config = migrate.alembic_config()
         if self._location is not None:
             config.set_main_option("sqlalchemy.url", self._location.url.replace("%", "%%"))
         return config
 
     def get_current_revision(self) -> str | None:
-        """Return the ledger's revision, or None before its first migration or without a ledger."""
+        """Return the ledger's Alembic revision; None before its first migration, or if no ledger is configured."""
         return migrate.current_revision(self._location.url) if self._location else None
 
     def check_migration(self) -> bool:
-        """Return whether the ledger has the revision that this version needs; True if no ledger is configured.
+        """Return whether the ledger has the Alembic revision that this version needs; True if no ledger is configured.
 
         The result is False while the ledger's server does not answer, so that ``airflow db check-migrations`` waits for
         it.
@@ -63,7 +66,7 @@ class CkptDBManager(BaseDBManager):
             return False
 
     def create_db_from_orm(self) -> None:
-        """Create the tables of the ledger by its migrations, not from the ORM."""
+        """Create the tables of the ledger by its migrations; there is no ORM metadata to create them from."""
         self.upgradedb()
 
     def upgradedb(
@@ -73,14 +76,22 @@ class CkptDBManager(BaseDBManager):
         show_sql_only: bool = False,
         use_migration_files: bool = False,
     ) -> None:
-        """Create the ledger, or upgrade it to the revision that this version needs; the arguments are ignored."""
+        """Create the ledger, or upgrade it to the Alembic revision that this version needs.
+
+        Airflow passes the parameters to every database manager.
+
+        :param to_revision: ignored
+        :param from_revision: ignored
+        :param show_sql_only: ignored
+        :param use_migration_files: ignored
+        """
         del to_revision, from_revision, show_sql_only, use_migration_files
         if self._location is not None:
             migrate.upgrade(self._location.url, create=True)
             self.log.info("The ledger is up to date: %s (%s)", self._location.where, self._location.origin)
 
     def downgrade(self, to_revision: str, from_revision: str | None = None, show_sql_only: bool = False) -> None:
-        """Downgrade the ledger to an older revision.
+        """Downgrade the ledger to an older Alembic revision.
 
         :param to_revision: the older revision
         :param from_revision: ignored

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 DEFAULT_CONNECTION = "ckpt_default"
-"""Default connection of the ledger. It alone may be undefined; then Airflow's configuration names the ledger."""
+"""Id of the ledger's default connection. Only this one may be undefined; then Airflow's configuration names
+the ledger.
+"""
 
 _FILE_NAME = "ckpt.db"
 _HINT = f"Define the connection {DEFAULT_CONNECTION}, or set [ckpt] sql_alchemy_conn."
@@ -27,7 +29,7 @@ _HIDDEN_DATABASE = "airflow-db-not-allowed:"
 
 
 class AirflowConnection(Protocol):
-    """Common attributes of Airflow's two connection classes, the core's and the task SDK's."""
+    """Common attributes of Airflow's two connection classes, that of the core and that of the task SDK."""
 
     conn_id: Any
     conn_type: Any
@@ -39,15 +41,15 @@ class AirflowConnection(Protocol):
 
     @property
     def extra_dejson(self) -> dict[str, Any]:
-        """The extra field, decoded from JSON."""
+        """The connection's field ``extra``, decoded from JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerLocation:
-    """Location of the ledger.
+    """Location of the ledger's database.
 
     :param url: SQLAlchemy URL, which contains the password
-    :param origin: connection or option that names the ledger, for messages
+    :param origin: name of the connection or option that the URL is from, for messages
     """
 
     url: str = field(repr=False)
@@ -55,7 +57,7 @@ class LedgerLocation:
 
     @property
     def where(self) -> str:
-        """Readable location without password and options."""
+        """Location for messages, without password and options."""
         from airflow_provider_ckpt.ledger.store import database
 
         return database.describe(database.parse_url(self.url))
@@ -64,8 +66,8 @@ class LedgerLocation:
 def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
     """Return the location of the ledger, from an Airflow connection, Airflow's configuration or AIRFLOW_HOME.
 
-    :param connection_id: Airflow connection of the ledger. If the default one is undefined, the option ``[ckpt]
-        sql_alchemy_conn`` or else the file ``ckpt.db`` in AIRFLOW_HOME is used
+    :param connection_id: id of the Airflow connection of the ledger. If the default one is undefined, the option
+        ``[ckpt] sql_alchemy_conn`` or else the file ``ckpt.db`` in AIRFLOW_HOME is used
     :raises MissingConnectionError: if neither a connection nor the configuration names the ledger
     :raises ConfigError: if the connection does not define a ledger
     """
@@ -78,11 +80,12 @@ def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
 
 
 def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
-    """Open the ledger that :func:`locate_ledger` finds; it must exist and have the right revision.
+    """Open the ledger that :func:`locate_ledger` finds; it must exist and have the Alembic revision that this version
+    needs.
 
-    :param connection_id: Airflow connection of the ledger
+    :param connection_id: id of the Airflow connection of the ledger
     :raises ConfigError: if no ledger is defined
-    :raises LedgerUnavailableError: if the ledger cannot be opened or has the wrong revision
+    :raises LedgerUnavailableError: if the ledger cannot be opened or has another revision
     """
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
@@ -90,7 +93,7 @@ def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
 
 
 def resolve_connection(connection_id: str) -> Connection:
-    """Return an Airflow connection, reduced to the fields that connectors need.
+    """Return the Airflow connection of an id, reduced to the fields that connectors need.
 
     :raises MissingConnectionError: if the connection is not defined
     """
@@ -108,7 +111,7 @@ def resolve_connection(connection_id: str) -> Connection:
 
 
 def airflow_connection(connection_id: str) -> AirflowConnection:
-    """Return an Airflow connection as Airflow's own object, for another provider's hook.
+    """Return the Airflow connection of an id as Airflow's own object, as hooks of other providers need it.
 
     :raises MissingConnectionError: if the connection is not defined
     """
@@ -174,10 +177,10 @@ def _configured_location() -> LedgerLocation | None:
 
 
 def _embedded_location() -> LedgerLocation:
-    """Return the location of the ledger's file in AIRFLOW_HOME.
+    """Return the location of the ledger's SQLite file in AIRFLOW_HOME.
 
-    The file is used only if Airflow's metadata database is SQLite, too. In a task, which cannot see the database's URL,
-    the file must exist.
+    The file is used only if Airflow's metadata database is SQLite, too. In a task, which cannot see that database's
+    URL, the file must exist instead.
 
     :raises MissingConnectionError: if the file cannot be used
     """
@@ -198,9 +201,10 @@ def _embedded_location() -> LedgerLocation:
 
 
 def _look_up(connection_id: str) -> AirflowConnection | None:
-    """Return an Airflow connection, or None if it is not defined.
+    """Return the Airflow connection of an id, or None if it is not defined.
 
-    In a task, the task SDK looks it up; elsewhere Airflow's core does, which then has access to the database.
+    In a task, the task SDK looks it up; in other processes Airflow's core does, since these have access to the metadata
+    database.
 
     :raises ConfigError: if the connection's environment variable is set but invalid
     """
@@ -227,7 +231,7 @@ def _look_up(connection_id: str) -> AirflowConnection | None:
 
 
 def _undefined_error(connection_id: str) -> MissingConnectionError:
-    """Return the error for a connection that is not defined."""
+    """Return the error to raise for a connection id that is not defined."""
     return MissingConnectionError(
         f"the connection {connection_id!r} is not defined, or the secrets backend that holds it does not answer.",
         hint=f"Define it: airflow connections add {connection_id} --conn-uri ..., "

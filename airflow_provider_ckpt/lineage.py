@@ -1,6 +1,8 @@
-"""Report lineage to OpenLineage: the datasets of a task, by OpenLineage's naming rules, and their row counts.
+"""Report lineage to OpenLineage: the datasets that a task read and wrote, by OpenLineage's naming rules, and row
+counts.
 
-Imported only when the OpenLineage provider asks for lineage, since it needs that provider (extra ``openlineage``).
+The module needs the OpenLineage provider (extra ``openlineage``), so it is imported only when that provider asks for
+lineage.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ DatasetName = tuple[str, str]
 
 @define
 class CkptRunFacet(RunFacet):
-    """Run facet ``ckpt`` for OpenLineage: numbers of this task's records by outcome, of retries and of failures."""
+    """Run facet ``ckpt`` of OpenLineage: the numbers of a task's records by outcome, of its retries and of its commit
+    failures.
+    """
 
     pipeline: str
     read: int
@@ -46,11 +50,11 @@ class CkptRunFacet(RunFacet):
 def lineage_of(
     pipeline: Pipeline, totals: Mapping[Metric, int], connections: Callable[[str], Connection]
 ) -> OperatorLineage[Any, Any] | None:
-    """Return the task's datasets with their row counts, or None if the task has settled no batch.
+    """Return the datasets that a task read and wrote, with row counts; None if the task has settled no batch.
 
-    :param pipeline: the pipeline that the task ran
-    :param totals: the task's counters
-    :param connections: returns the connection of an id
+    :param pipeline: declaration of the pipeline that the task ran
+    :param totals: values of the task's counters
+    :param connections: function that returns the connection of an id
     """
     if not totals[Metric.COMMITTED]:
         return None
@@ -75,12 +79,12 @@ def lineage_of(
 
 
 def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str], Connection]) -> DatasetName:
-    """Return namespace and name of a dataset by OpenLineage's naming rules, without login or password.
+    """Return namespace and name of a source or sink by OpenLineage's naming rules, without login or password.
 
-    An Iceberg table is named by its catalog, since only the catalog knows its location.
+    The namespace of an Iceberg table is its catalog, since only the catalog knows the table's location.
 
-    :param half: the declaration's section ``source`` or ``sink``
-    :param connections: returns the connection of an id
+    :param half: section ``source`` or ``sink`` of the declaration
+    :param connections: function that returns the connection of an id
     """
     connection = connections(half.connection) if half.connection else None
     if half.path is not None:
@@ -99,9 +103,13 @@ def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str],
 
 
 def _jdbc_dataset_name(url: str, table: str) -> DatasetName:
-    """Return namespace and name of a JDBC table, from the URL, as the database's own OpenLineage integration does."""
+    """Return namespace and name of a JDBC table, as OpenLineage's integration of the database forms them.
+
+    :param url: JDBC URL of the database
+    :param table: name of the table, with its schema if there is one
+    """
     kind, _, address = re.split(r"[;?(,]|[:/&]?[\w.$-]+=", url.removeprefix("jdbc:"))[0].partition(":")
-    address = address.rpartition("@")[2]  # Oracle's URL has the login before it, as user/password
+    address = address.rpartition("@")[2]  # an Oracle URL has user/password before the @
     host, _, database = address.rpartition("//")[2].partition("/")
     schema, name = split_table(table) if table.count(".") < 2 else (None, table)
     if kind == "postgresql":
@@ -110,6 +118,6 @@ def _jdbc_dataset_name(url: str, table: str) -> DatasetName:
 
 
 def _without_credentials(uri: str) -> str:
-    """Return a catalog's address without login and without options, which may hold secrets, too."""
+    """Return the URI of a catalog without login and options, since both may contain secrets."""
     url = urlsplit(uri)
     return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,6 +1,6 @@
 """Description of the provider for Airflow's provider manager, in the form of ``provider_info.schema.json``.
 
-Airflow calls this in every process, so the module imports nothing heavy.
+Airflow calls :func:`get_provider_info` in every process, so the module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ _CONFIG = {
             },
             "warm_spark": {
                 "description": (
-                    "Let runs with the engine warm share a Spark that stays on the machine between them. If False, "
-                    "each starts its own, as always in the pods of KubernetesExecutor, which live for one task."
+                    "Let runs with the engine warm share a Spark driver that stays on the machine between them. If "
+                    "False, each run starts its own, as always in the pods of KubernetesExecutor, which live for one "
+                    "task."
                 ),
                 "version_added": "0.1.0",
                 "type": "boolean",
@@ -84,7 +85,7 @@ _CONFIG = {
                 "default": "True",
             },
             "warm_spark_idle": {
-                "description": "Seconds without runs after which such a Spark ends.",
+                "description": "Seconds without runs after which such a driver ends.",
                 "version_added": "0.1.0",
                 "type": "float",
                 "example": None,
@@ -92,8 +93,8 @@ _CONFIG = {
             },
             "warm_spark_servers": {
                 "description": (
-                    "Maximum number of such Sparks of one user on a machine. Runs with other static Spark properties "
-                    "need another one; it replaces one without runs, and if there is none, the run starts its own."
+                    "Maximum number of such drivers of one user on a machine. Runs with other static Spark properties "
+                    "need another driver; it replaces one without runs, and if there is none, the run starts its own."
                 ),
                 "version_added": "0.1.0",
                 "type": "integer",

@@ -22,6 +22,7 @@ TARGETS = (
     "formal",
     "ledger-storm",
     "chaos",
+    "soak",
     "bench-pg",
     "bench-kafka",
     "bench-files",

@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "formal": ("tests.formal", "--small"),
     "ledger-storm": ("tests.chaos.ledger_storm", "--commands", "400", "--processes", "3"),
     "chaos": ("tests.chaos.chaos", "--points", "3", "--minutes", "3", "--pair", "files-delta", "--kills", "4"),
+    "soak": ("tests.chaos.soak", "--runs", "20"),
     "bench-pg": ("tests.benchmarks.pg_to_pg", "--rounds", "1", "--rows", "20000"),
     "bench-kafka": ("tests.benchmarks.kafka_to_kafka", "--rounds", "1", "--messages", "20000"),
     "bench-files": ("tests.benchmarks.files", "--rounds", "1"),

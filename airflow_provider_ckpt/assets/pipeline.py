@@ -1,8 +1,8 @@
 """Asset of a pipeline, ``ckpt://<name>``, which gets an event with the new positions when a run has moved the
 checkpoint.
 
-Operators declare the alias :data:`RUNS` as outlet and add the asset when a run has ended. So a DAG file can be parsed
-without knowing the pipeline's name, and a run that did not move the checkpoint emits no event.
+Operators declare the alias :data:`RUNS` as outlet and add the asset to it when a run has ended. So a DAG file can be
+parsed without knowing the pipeline's name, and a run that did not move the checkpoint emits no event.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 
 def emit_event(context: Context, summary: dict[str, Any]) -> bool:
-    """Emit the event of the pipeline's asset for a finished run, unless its newest event has the same positions.
+    """Emit the event of the pipeline's asset after a run, unless the asset's newest event has the same positions.
 
-    Assets that the DAG declares as ``outlets`` get the same ``extra``; Airflow emits their event for every task that
-    succeeds.
+    The assets that the DAG declares as ``outlets`` get the same ``extra``; Airflow emits their events for every task
+    that succeeds.
 
     :param context: the task's context
-    :param summary: summary of the run, as returned by XCom
+    :param summary: summary of the run, as its task returns it
     :return: whether the pipeline's own asset gets an event
     """
     extra = update_outlet_events(context, summary)
@@ -62,8 +62,8 @@ def update_outlet_events(context: Context, summary: dict[str, Any]) -> dict[str,
     """Add the positions that a run has reached to the events of the assets that the DAG declares as ``outlets``.
 
     :param context: the task's context
-    :param summary: summary of the run, as returned by XCom
-    :return: the ``extra`` that was added
+    :param summary: summary of the run, as its task returns it
+    :return: the event's ``extra``, see :func:`event_extra`
     """
     extra = event_extra(summary)
     for outlet in context["task"].outlets:
@@ -75,15 +75,18 @@ def update_outlet_events(context: Context, summary: dict[str, Any]) -> dict[str,
 def event_extra(summary: dict[str, Any]) -> dict[str, Any]:
     """Return the ``extra`` of the asset event of a run.
 
-    :param summary: summary of the run, as returned by XCom
-    :return: ``{"pipeline", "epoch", "generation", "run", "checkpoint", "records"}``; ``checkpoint`` holds the positions
-        before and after the run by source partition
+    :param summary: summary of the run, as its task returns it
+    :return: dict with the keys ``pipeline``, ``epoch``, ``generation``, ``run``, ``checkpoint`` and ``records``;
+        ``checkpoint`` holds the positions before and after the run, by source partition
     """
     return {name: summary[name] for name in ("pipeline", "epoch", "generation", "run", "checkpoint", "records")}
 
 
 def _positions_after(extra: dict[str, Any] | None) -> Any:
-    """Return the generation and the positions that a run reached, from its event's ``extra``; None without an event."""
+    """Return the generation and the positions that a run has reached; None without an event.
+
+    :param extra: ``extra`` of the run's asset event; None if there is no event
+    """
     if extra is None:
         return None
     checkpoint = extra.get("checkpoint") or {}
@@ -91,7 +94,7 @@ def _positions_after(extra: dict[str, Any] | None) -> Any:
 
 
 def _newest_extra(asset: Asset) -> dict[str, Any] | None:
-    """Return the ``extra`` of the asset's newest event, or None if it has no event."""
+    """Return the ``extra`` of an asset's newest event; None if the asset has no event."""
     from airflow.sdk.exceptions import AirflowRuntimeError
     from airflow.sdk.execution_time.context import InletEventsAccessors
 

@@ -79,10 +79,12 @@ def write_result(result: dict[str, Any], out: TextIO) -> None:
 def _done_text(result: dict[str, Any]) -> str:
     holder = result["waits_for"]
     if result["dry_run"]:
-        return f"no, a dry run; it would wait for {holder['owner']}" if holder else "no, a dry run"
+        return (
+            f"no, this is a dry run; the action would wait for {holder['owner']}" if holder else "no, this is a dry run"
+        )
     if result["applied"]:
         return "yes"
-    owner = f"{holder['owner']}, epoch {holder['epoch']}" if holder["owner"] else "a run that has ended by now"
+    owner = f"{holder['owner']}, epoch {holder['epoch']}" if holder["owner"] else "a run that has ended meanwhile"
     if result["action"] in NEED_NEW_EPOCH:
-        return f"stored as number {result['intent']}; the next run applies it, after {owner}"
-    return f"stored as number {result['intent']}; applied by the run that holds the lease: {owner}"
+        return f"stored as action {result['intent']}; the next run applies it, after {owner} has released the lease"
+    return f"stored as action {result['intent']}; the run that holds the lease applies it: {owner}"

@@ -20,41 +20,43 @@ def position(text: str) -> int:
     return START if text == "start" else parse_whole_number(text.replace(",", ""))
 
 
-FILE = arg("file", help="the pipeline's YAML file")
+FILE = arg("file", help="YAML file of the pipeline")
 PIPELINE = arg("pipeline", help="the pipeline's name")
-BATCHES = arg("batch", nargs="+", metavar="BATCH", help="partition#seq, as `airflow ckpt inspect` shows it")
+BATCHES = arg("batch", nargs="+", metavar="BATCH", help="a batch, partition#seq as `airflow ckpt inspect` shows it")
 DECLARATION = arg(
-    "--file", help="read the pipeline's declaration from this YAML file (default: the one that its newest run stored)"
+    "--file", help="YAML file with the pipeline's declaration (default: the declaration that its newest run stored)"
 )
-PARTITION = arg("--partition", help="the source partition (default: the only one, if there is just one)")
-DRY_RUN = arg("--dry-run", action="store_true", help="show what would change, and change nothing")
-REASON = arg("--reason", help="reason, stored in the audit log with your name")
-REQUIRED_REASON = arg("--reason", required=True, help="reason (required), stored in the audit log with your name")
+PARTITION = arg("--partition", help="the source partition; may be omitted if there is only one")
+DRY_RUN = arg("--dry-run", action="store_true", help="show what would change, without changing anything")
+REASON = arg("--reason", help="why you do this; stored in the audit log with your name")
+REQUIRED_REASON = arg(
+    "--reason", required=True, help="why you do this (required); stored in the audit log with your name"
+)
 YES = arg("-y", "--yes", action="store_true", help="do not ask for confirmation")
 DEAD_LETTER_SELECTION = (
-    arg("--type", action="append", metavar="TYPE", help="only this error type; repeatable"),
+    arg("--type", action="append", metavar="TYPE", help="only dead letters of this error type; repeatable"),
     arg(
-        "--batch", action="append", metavar="BATCH", help="only this batch (partition#seq); may be given several times"
+        "--batch", action="append", metavar="BATCH", help="only dead letters of this batch (partition#seq); repeatable"
     ),
-    arg("--since", metavar="TIME", help="only those dead-lettered at this time or later (ISO 8601; UTC if no zone)"),
-    arg("--until", metavar="TIME", help="only those dead-lettered before this time"),
-    arg("--stop-at", type=position, metavar="N", help="only the first N"),
+    arg("--since", metavar="TIME", help="only records dead-lettered at this time or later (ISO 8601; UTC if no zone)"),
+    arg("--until", metavar="TIME", help="only records dead-lettered before this time"),
+    arg("--stop-at", type=position, metavar="N", help="only the first N dead letters, oldest first"),
 )
 """Arguments that select dead letters."""
 
-QUERY = arg("--query", metavar="TEXT", help="only those that contain this text in their error, bytes or headers")
+QUERY = arg("--query", metavar="TEXT", help="only dead letters whose error, bytes or headers contain this text")
 
 COMMON = (
     arg(
         "-o",
         "--output",
-        help="table, or json or yaml: one document on standard output, everything else on standard error "
-        "(default: table)",
+        help="form of the result (default: table); json and yaml print one document on standard output, and everything "
+        "else on standard error",
         choices=("table", "json", "yaml"),
         metavar="(table, json, yaml)",
         default="table",
     ),
-    arg("--ledger", help="the ledger's connection id (default: ckpt_default)", default="ckpt_default"),
+    arg("--ledger", help="id of the Airflow connection of the ledger (default: ckpt_default)", default="ckpt_default"),
     ARG_VERBOSE,
 )
 """Arguments of every command."""

@@ -18,7 +18,7 @@ _ALWAYS_SHOWN = ("from", "checkpoint", "planned_to")
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
-    rows = [("pipeline", result["pipeline"]), ("everything holds", result["ok"])]
+    rows = [("pipeline", result["pipeline"]), ("audit passed", result["ok"])]
     for name, value in result["checked"].items():
         rows.append((f"checked {name}", len(value) if isinstance(value, list) else value))
     write_table(rows, out)
@@ -88,7 +88,7 @@ def _audit_sink(args: Namespace, ledger: Ledger) -> dict[str, Any]:
     from airflow_provider_ckpt.replication.observe.sink_audit import STEPS, audit_sink
 
     setup = setup_of(args, ledger)
-    with progress(f"Recounting {args.pipeline} in its sink", STEPS) as tell:
+    with progress(f"Comparing the ledger with the sink of {args.pipeline}", STEPS) as tell:
         return audit_sink(setup, tell, shared=args.shared_target)
 
 
@@ -97,10 +97,10 @@ def _violation_problems(violations: list[dict[str, Any]]) -> list[str]:
     if not names:
         return []
     return [
-        f"{len(violations)} violations of {', '.join(names)}. Drain it, keep a copy of the ledger, and see the runbook"
+        f"{len(violations)} violations of {', '.join(names)}. Drain the pipeline, copy the ledger, and see the runbook"
     ]
 
 
 def _difference_problems(differences: list[dict[str, Any]]) -> list[str]:
     names = sorted({difference["kind"] for difference in differences})
-    return [f"ledger and sink differ {len(differences)} times ({', '.join(names)})"] if names else []
+    return [f"ledger and sink differ in {len(differences)} places ({', '.join(names)})"] if names else []

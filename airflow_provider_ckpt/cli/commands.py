@@ -47,49 +47,67 @@ def _run_commands() -> Iterable[CLICommand]:
     yield _command(
         "run",
         "run.run",
-        "Replicate all new records, once",
+        "Run a pipeline once: replicate all new records",
         common.FILE,
-        more="One run of a pipeline without a DAG: the same code, the same ledger. "
-        "Exit status 0 if it ended with no batch held, or run.fail_on_hold is false; else 1.",
+        more="The run needs no DAG; it uses the same code and the same ledger as the tasks of a DAG. The exit status "
+        "is 1 if the run failed, or if it held a batch and run.fail_on_hold is true; else 0.",
     )
 
     yield _command(
         "validate",
         "validation.validate",
-        "Check pipelines' YAML files",
-        arg("files", nargs="+", metavar="FILE", help="a pipeline's YAML file"),
-        arg("--connect", action="store_true", help="also check them against source and sink; changes nothing there"),
-        more="Exit status 1 if any file is invalid.",
+        "Check the YAML files of pipelines",
+        arg("files", nargs="+", metavar="FILE", help="YAML file of a pipeline"),
+        arg(
+            "--connect",
+            action="store_true",
+            help="also connect to source and sink, and check that they fit the pipeline; changes nothing there",
+        ),
+        more="The exit status is 1 if any file is invalid.",
     )
     yield _command(
         "plan",
         "plan.plan",
-        "Show what a run would do, and change nothing",
+        "Show what a run would do, without changing anything",
         common.FILE,
-        more="Partitions, ranges, batches and records of the source as it is now, and batches that wait or are held.",
+        more="It shows the partitions, ranges, batches and records that a run would plan from the source as it is now, "
+        "and the batches that wait for another attempt or are held.",
     )
 
 
 def _inspection_commands() -> Iterable[CLICommand]:
-    what = arg("what", nargs="?", metavar="BATCH", help="a batch (partition#seq) or a partition (default: everything)")
-    quick = arg("--quick", action="store_true", help="omit the checks that need the whole history")
-    sink = arg("--against-sink", action="store_true", help="also count receipts, dead letters and rows in the sink")
-    shared = arg("--shared-target", action="store_true", help="others write to the target too: do not count its rows")
-    yield _command("status", "status.show", "Show the state of a pipeline", common.PIPELINE)
+    what = arg(
+        "what",
+        nargs="?",
+        metavar="BATCH",
+        help="a batch (partition#seq) or a partition (default: all unresolved batches)",
+    )
+    quick = arg("--quick", action="store_true", help="omit the checks that read the whole history")
+    sink = arg(
+        "--against-sink",
+        action="store_true",
+        help="also compare the ledger with the sink's receipts, dead letters and rows",
+    )
+    shared = arg(
+        "--shared-target", action="store_true", help="do not count the target's rows, because others write to it too"
+    )
+    yield _command(
+        "status", "status.show", "Show the state of a pipeline: phase, lease, lag, batches, events", common.PIPELINE
+    )
     yield _command(
         "inspect",
         "inspect_.inspect",
         "Show a batch, a partition, or all unresolved batches",
         common.PIPELINE,
         what,
-        more="For a batch: its state, attempts, receipt and newest error.",
+        more="A batch is shown with its state, attempts, receipt and newest error.",
     )
     yield _command(
         "audit",
         "audit.audit",
-        "Check every invariant and account for every position",
+        "Check the ledger's invariants, and account for every source position",
         *(common.PIPELINE, quick, sink, shared, common.DECLARATION),
-        more="Exit status 1 if an invariant is violated, or ledger and sink differ.",
+        more="The exit status is 1 if an invariant is violated, or if ledger and sink differ.",
     )
 
 
@@ -98,15 +116,16 @@ def _phase_commands() -> Iterable[CLICommand]:
     yield _command(
         "drain",
         "phases.drain",
-        "Start no further batch, and let the batches in flight end",
+        "Drain a pipeline: plan and start nothing more, and let the batches in flight end",
         *(common.PIPELINE, common.REASON, common.DRY_RUN),
     )
     yield _command(
         "stop",
         "phases.stop",
-        "Drain, and stop as soon as no batch is in flight",
+        "Drain a pipeline, and stop it if no batch is in flight",
         *(common.PIPELINE, force, common.REASON, common.DRY_RUN, common.DECLARATION),
-        more="Planned and held batches remain and continue to block the checkpoint.",
+        more="If batches are in flight, the command fails and leaves the pipeline draining; repeat it after the next "
+        "run. Planned and held batches remain, and continue to block the checkpoint.",
     )
     yield _command(
         "resume",
@@ -117,27 +136,27 @@ def _phase_commands() -> Iterable[CLICommand]:
 
 
 def _batch_commands() -> Iterable[CLICommand]:
-    some = arg("batch", nargs="*", metavar="BATCH", help="partition#seq, as `airflow ckpt inspect` shows it")
+    some = arg("batch", nargs="*", metavar="BATCH", help="a batch, partition#seq as `airflow ckpt inspect` shows it")
     every = arg("--all", action="store_true", help="all held batches")
     yield _command(
         "hold",
         "batches.hold",
-        "Hold batches; they continue to block the checkpoint",
+        "Hold batches: do not send them until they are released or skipped",
         *(common.PIPELINE, common.BATCHES, common.REASON, common.DRY_RUN),
     )
     yield _command(
         "release",
         "batches.release",
-        "Plan held batches again, with all of their attempts",
+        "Release held batches: plan them again, with the full number of attempts",
         *(common.PIPELINE, some, every, common.REASON, common.DRY_RUN),
     )
     yield _command(
         "skip",
         "batches.skip",
-        "Skip batches: their records are not delivered",
+        "Skip batches: give them up, without delivering their records",
         *(common.PIPELINE, common.BATCHES, common.REQUIRED_REASON, common.DRY_RUN),
-        more="A batch that was ever started is skipped by claiming `void` in the sink, which the next run does; "
-        "if it was delivered after all, its receipt remains valid.",
+        more="A batch that was never started is skipped in the ledger. For any other batch, the next run claims the "
+        "verdict `void` in the sink; if the batch was delivered after all, its receipt there remains valid.",
     )
 
 
@@ -147,31 +166,40 @@ def _reread_commands() -> Iterable[CLICommand]:
         "rewind.rewind",
         "Move the checkpoint back, so that the records after it are read and delivered again",
         *(common.PIPELINE, common.PARTITION),
-        arg("--to-position", type=common.position, metavar="N", help="the first position to read again"),
-        arg("--to-time", metavar="TIME", help="to the checkpoint at that time (ISO 8601; UTC if no zone)"),
-        arg("--to-batch", metavar="BATCH", help="the batch to read again first, by its receipt in the sink"),
+        arg(
+            "--to-position", type=common.position, metavar="N", help="rewind to this position, the first to read again"
+        ),
+        arg("--to-time", metavar="TIME", help="rewind to the checkpoint at this time (ISO 8601; UTC if no zone)"),
+        arg(
+            "--to-batch",
+            metavar="BATCH",
+            help="rewind to the beginning of this batch, as its receipt in the sink shows it",
+        ),
         *(common.REQUIRED_REASON, common.DRY_RUN, common.DECLARATION),
-        more="A new generation starts; unresolved batches are superseded. A sink that appends gets the rows twice.",
+        more="A new generation begins at that position, and unresolved batches are superseded. A sink that appends "
+        "gets the rows twice. Give exactly one of --to-position, --to-time and --to-batch.",
     )
     span = (
-        arg("--from", dest="start", type=common.position, required=True, metavar="N", help="the first position"),
+        arg(
+            "--from", dest="start", type=common.position, required=True, metavar="N", help="the first position to read"
+        ),
         arg(
             "--to",
             dest="end",
             type=common.position,
             required=True,
             metavar="M",
-            help="the first position after the range",
+            help="the first position that is not read any more",
         ),
     )
     replayed = arg(
         "--with-replayed",
         action="store_true",
-        help="also records that a replay of dead letters has delivered; a sink that appends gets them twice",
+        help="also read dead letters that a replay has delivered already; a sink that appends gets them twice",
     )
     yield GroupCommand(
         "replay",
-        "Read records again, in side partitions",
+        "Read records again, without moving the checkpoint",
         (
             _command(
                 "range",
@@ -186,26 +214,31 @@ def _reread_commands() -> Iterable[CLICommand]:
                     common.DRY_RUN,
                     common.DECLARATION,
                 ),
-                more="The checkpoint does not move. A sink that appends gets the rows twice.",
+                more="The range is read in a side partition, so the checkpoint does not move. A sink that appends gets "
+                "the rows twice.",
             ),
         ),
     )
     yield _command(
         "recover",
         "recovery.recover",
-        "Find records that are unaccounted for, and plan them to be read again",
+        "Find records that neither a receipt nor a batch accounts for, and read them again",
         *(common.PIPELINE, common.REASON, common.DRY_RUN, common.DECLARATION),
+        more="The next run reads them.",
     )
     yield _command(
         "adopt",
         "recovery.adopt",
-        "Continue with another ledger's receipts in the sink",
+        "Take over a pipeline whose receipts in the sink are another ledger's",
         common.PIPELINE,
         arg(
-            "--ledger-id", required=True, metavar="ID", help="the other ledger, as the error of a refused run names it"
+            "--ledger-id",
+            required=True,
+            metavar="ID",
+            help="id of the other ledger, which the error of a refused run names",
         ),
         *(common.REQUIRED_REASON, common.DRY_RUN, common.DECLARATION),
-        more="For a ledger that replaces a lost one; give --file if it has never run the pipeline.",
+        more="Use it if the other ledger is lost. Give --file if this ledger has never run the pipeline.",
     )
 
 
@@ -213,36 +246,40 @@ def _sink_commands() -> Iterable[CLICommand]:
     yield _command(
         "accept-sink",
         "sinks.accept_sink",
-        "Continue with a sink that lost commits, was emptied or recreated",
+        "Let runs continue with a sink that was restored, emptied or recreated",
         common.PIPELINE,
-        arg("--resend", action="store_true", help="send again exactly the ranges without a receipt in the sink"),
+        arg("--resend", action="store_true", help="send again the ranges for which the sink has no receipt"),
         arg("--keep", action="store_true", help="continue from the checkpoint; lost records remain lost"),
         arg(
             "--from",
             dest="start",
             action="append",
             metavar="[PARTITION=]N",
-            help="with --resend: send again from this position on, if receipts do not show what is lost",
+            help="with --resend, if receipts do not show what is lost: send again from this position on; repeatable",
         ),
         *(common.REQUIRED_REASON, common.DRY_RUN, common.DECLARATION),
-        more="For a pipeline whose runs are refused because the sink is not as this ledger left it. --dry-run shows "
-        "what would be sent again.",
+        more="Use it if runs are refused because the sink is not as this ledger left it. Give one of --resend and "
+        "--keep; --dry-run shows what would be sent again.",
     )
     yield _command(
         "move",
         "sinks.move",
         "Let the next run deliver to another sink",
         common.PIPELINE,
-        arg("--unreachable", action="store_true", help="the previous sink cannot be read any more; see the runbook"),
+        arg(
+            "--unreachable",
+            action="store_true",
+            help="do not read the previous sink, because it no longer exists or answers",
+        ),
         *(common.REQUIRED_REASON, common.DRY_RUN, common.DECLARATION),
-        more="Settles the previous sink's receipts (as declared by the newest run, or --file). The next run then "
-        "delivers to the sink that it declares, from the checkpoint on.",
+        more="The command settles the receipts of the previous sink, as the newest run (or --file) declares it. The "
+        "next run delivers to the sink that its own declaration names, from the checkpoint on.",
     )
 
 
 def _dead_letter_commands() -> Iterable[CLICommand]:
-    every = arg("--all", action="store_true", help="also those that were replayed or discarded")
-    to = arg("--to", required=True, metavar="FILE", help="a file that does not exist yet")
+    every = arg("--all", action="store_true", help="include dead letters that were replayed or discarded")
+    to = arg("--to", required=True, metavar="FILE", help="the file to write; it must not exist yet")
     looking = (common.PIPELINE, *common.DEAD_LETTER_SELECTION, every)
     yield GroupCommand(
         "dlq",
@@ -251,23 +288,31 @@ def _dead_letter_commands() -> Iterable[CLICommand]:
             _command(
                 "list",
                 "dlq.list_all",
-                "Show their numbers and states",
+                "Show the numbers of dead letters and their states",
                 *looking,
                 common.DECLARATION,
             ),
             _command(
                 "show",
                 "dlq.show",
-                "Show them, with their bytes and errors",
+                "Show dead letters, with their original bytes and errors",
                 *looking,
                 common.QUERY,
                 common.DECLARATION,
             ),
-            _command("export", "dlq.export", "Write them to a file", to, *looking, common.QUERY, common.DECLARATION),
+            _command(
+                "export",
+                "dlq.export",
+                "Write dead letters to a file, as JSON lines",
+                to,
+                *looking,
+                common.QUERY,
+                common.DECLARATION,
+            ),
             _command(
                 "replay",
                 "dlq.replay",
-                "Send them again",
+                "Send dead letters again",
                 *(
                     common.PIPELINE,
                     *common.DEAD_LETTER_SELECTION,
@@ -276,13 +321,13 @@ def _dead_letter_commands() -> Iterable[CLICommand]:
                     common.DRY_RUN,
                     common.DECLARATION,
                 ),
-                more="Through the pipeline as it is declared now, in a side partition. A record that fails again is "
-                "parked again.",
+                more="The next run sends them in a side partition, through the pipeline as it is declared then. A "
+                "record that fails again is parked again.",
             ),
             _command(
                 "discard",
                 "dlq.discard",
-                "Mark them as discarded; the sink still stores them",
+                "Give dead letters up: mark them as discarded; the sink still stores them",
                 *(
                     common.PIPELINE,
                     *common.DEAD_LETTER_SELECTION,
@@ -297,10 +342,12 @@ def _dead_letter_commands() -> Iterable[CLICommand]:
 
 
 def _administration_commands() -> Iterable[CLICommand]:
-    breaking = arg("--break", dest="break_lease", action="store_true", help="take it from its owner; needs --reason")
+    breaking = arg(
+        "--break", dest="break_lease", action="store_true", help="take the lease from its owner; needs --reason"
+    )
     some = arg("pipeline", nargs="?", help="the pipeline's name")
     every = arg("--all", action="store_true", help="all pipelines")
-    keep = arg("--keep", default="30d", metavar="SPAN", help="age of history to keep, such as 30d (default)")
+    keep = arg("--keep", default="30d", metavar="SPAN", help="keep history younger than this (default: 30d)")
     yield _command(
         "lease",
         "lease.lease",
@@ -315,9 +362,9 @@ def _administration_commands() -> Iterable[CLICommand]:
     )
     yield GroupCommand(
         "pipeline",
-        "The pipelines that the ledger knows",
+        "List, show and delete the ledger's pipelines",
         (
-            _command("list", "pipelines.list_all", "List them with phase, lease and batches"),
+            _command("list", "pipelines.list_all", "List all pipelines with phase, lease and batches"),
             _command("show", "pipelines.show", "Show a pipeline's declaration and partitions", common.PIPELINE),
             _command(
                 "delete",
@@ -331,19 +378,25 @@ def _administration_commands() -> Iterable[CLICommand]:
         "db",
         "Create, upgrade and check the ledger",
         (
-            _command("migrate", "db.migrate", "Create the ledger, or bring it to this version's revision"),
-            _command("check", "db.check", "Exit with 0 if the ledger is at this version's revision, else with 1"),
+            _command(
+                "migrate", "db.migrate", "Create the ledger, or upgrade it to the revision that this version needs"
+            ),
+            _command(
+                "check",
+                "db.check",
+                "Check that the ledger is at the revision that this version needs; exit status 1 if not",
+            ),
             _command(
                 "downgrade",
                 "db.downgrade",
                 "Downgrade the ledger to an older revision",
-                arg("revision", help="such as 0001; base drops the tables and their content"),
+                arg("revision", help="revision such as 0001; base drops the tables and their content"),
                 *(common.YES, common.DRY_RUN),
-                more="For returning to an older version of the package.",
+                more="Use it before an older version of the package is installed.",
             ),
             GroupCommand(
                 "roles",
-                "Print SQL for PostgreSQL roles with few privileges; connects to nothing",
+                "Print SQL that creates PostgreSQL roles with few privileges, without running it",
                 tuple(_role_commands()),
             ),
         ),
@@ -351,17 +404,26 @@ def _administration_commands() -> Iterable[CLICommand]:
 
 
 def _spark_commands() -> Iterable[CLICommand]:
-    file = arg("file", nargs="?", help="a pipeline's YAML file, whose Spark properties it gets")
+    file = arg("file", nargs="?", help="YAML file of a pipeline whose run.conf the driver gets")
     force = arg(
-        "--force", action="store_true", help="do not wait for runs: each starts a Spark of its own and continues"
+        "--force",
+        action="store_true",
+        help="do not wait for current runs: each of them starts a Spark driver of its own and continues",
     )
     yield GroupCommand(
         "spark",
-        "The Sparks that stay on this machine between runs with the warm engine",
+        "Show, start and stop the Spark drivers that the warm engine keeps on this machine between runs",
         (
-            _command("status", "spark.status", "Show them: version, age, runs, memory, sessions"),
-            _command("start", "spark.start", "Start one, so that the first run need not", file),
-            _command("stop", "spark.stop", "Stop those of this user; one that has runs ends after them", force),
+            _command(
+                "status", "spark.status", "Show your standing Spark drivers: version, age, runs, memory, sessions"
+            ),
+            _command(
+                "start",
+                "spark.start",
+                "Start a standing Spark driver, so that the first run does not wait for it",
+                file,
+            ),
+            _command("stop", "spark.stop", "Stop your standing Spark drivers; each ends after its current runs", force),
         ),
     )
 
@@ -371,41 +433,41 @@ def _role_commands() -> Iterable[CLICommand]:
     yield _command(
         "ledger",
         "roles.ledger",
-        "SQL for a ledger: its schema, and roles that migrate, run pipelines and read",
+        "Print SQL for a ledger: its schema, and roles that migrate, run pipelines and read",
         arg("--schema", default="ckpt", help="the ledger's own schema (default: ckpt)"),
         arg("--owner", default="ckpt_owner", metavar="ROLE", help="role that migrates (default: ckpt_owner)"),
         arg(
             "--runtime", default="ckpt_runtime", metavar="ROLE", help="role that runs pipelines (default: ckpt_runtime)"
         ),
         reader,
-        more="Run it before the first migration, and again after every one.",
+        more="Run the SQL before the first migration, and again after every migration.",
     )
     yield _command(
         "sink",
         "roles.sink",
-        "SQL for targets: a role that writes to them and cannot create objects",
+        "Print SQL for targets: a role that writes to them and cannot create objects",
         arg("schema", help="the schema of the targets"),
-        arg("--table", action="append", metavar="NAME", help="a target in the schema; repeatable"),
-        arg("--upsert", action="store_true", help="pipelines replace rows by key there"),
+        arg("--table", action="append", metavar="NAME", help="a target table in the schema; repeatable"),
+        arg("--upsert", action="store_true", help="let the role also replace rows, for sinks with mode: upsert"),
         arg(
             "--pipeline",
             action="append",
             metavar="NAME",
-            help="a pipeline that runs as the writer; repeatable",
+            help="a pipeline whose runs connect as the writer; repeatable",
         ),
         arg("--writer", default="ckpt_writer", metavar="ROLE", help="role that writes (default: ckpt_writer)"),
         reader,
-        more="It creates the sink's bookkeeping tables beside the targets; the writer sees only the rows of its own "
-        "pipelines there. If it is run again with fewer tables or pipelines, it revokes the rest; with none, "
-        "everything.",
+        more="The SQL creates the sink's bookkeeping tables in the schema; the writer sees only the rows of its own "
+        "pipelines there. If it is created and run again with fewer tables or pipelines, it revokes the privileges on "
+        "the others; with none, it revokes all.",
     )
     yield _command(
         "source",
         "roles.source",
-        "SQL for sources: a role that reads tables, and sees whether a failover of the server lost anything",
+        "Print SQL for sources: a role that reads tables, and can tell whether a failover lost transactions",
         arg("schema", help="the schema of the tables"),
-        arg("--table", action="append", metavar="NAME", help="a table in it; may be given again"),
-        arg("--reader", default="ckpt_source", metavar="ROLE", help="reads (default: ckpt_source)"),
-        more="To be run as a superuser. It makes a function that returns the places at which the server's timelines "
-        "parted, and nothing else; only the role may call it.",
+        arg("--table", action="append", metavar="NAME", help="a source table in the schema; repeatable"),
+        arg("--reader", default="ckpt_source", metavar="ROLE", help="role that reads (default: ckpt_source)"),
+        more="A superuser has to run the SQL. It creates a function that returns only the positions at which the "
+        "timelines of the server's log diverged, and that only the role may call.",
     )

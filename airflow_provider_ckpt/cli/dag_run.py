@@ -43,8 +43,9 @@ def contradiction(state: str | None, status: dict[str, Any], running: Sequence[s
     """
     if state == "running" and running and not is_held(status["lease"]):
         return (
-            f"Airflow shows {', '.join(running)} as running, but nobody holds the lease: it is about to start or to "
-            "end, or its worker has died, which Airflow notices later; the next run sends the batches without a verdict"
+            f"Airflow shows {', '.join(running)} as running, but nobody holds the lease: the task is about to start or "
+            "to end, or its worker has died, which Airflow notices later; the next run sends the batches that have no "
+            "verdict"
         )
     undone = [
         f"{status['batches'][name.value]} {name.value}"
@@ -54,7 +55,7 @@ def contradiction(state: str | None, status: dict[str, Any], running: Sequence[s
     if state == "success" and undone:
         return f"the DAG run is a success, but batches have no verdict: {', '.join(undone)}; the next run sends them"
     if state == "failed" and not undone and not status["held"]:
-        return "the DAG run failed, but all planned batches have a verdict: there is nothing to repeat"
+        return "the DAG run failed, but all planned batches have a verdict: nothing has to be sent again"
     return None
 
 

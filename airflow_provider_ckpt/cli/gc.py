@@ -21,7 +21,7 @@ _MAX_SPAN = timedelta(days=36_500)
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
-    write_table([("kept", result["keep"]), ("done", "no, a dry run" if result["dry_run"] else "yes")], out)
+    write_table([("kept", result["keep"]), ("done", "no, this is a dry run" if result["dry_run"] else "yes")], out)
     counts = result["pipelines"]
     kinds = list(dict.fromkeys(kind for rows in counts.values() for kind in rows))
     lines = [(name, *(rows[kind] for kind in kinds)) for name, rows in counts.items()]

@@ -20,7 +20,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
         ("until", result["expires"] if result["held"] else None),
     ]
     if result["broken"] is not None:
-        nothing = "no, a dry run" if result["dry_run"] else "no: nobody holds it"
+        nothing = "no, this is a dry run" if result["dry_run"] else "no, nobody holds the lease"
         rows.append(("broken", "yes" if result["broken"] else nothing))
     write_table(rows, out)
 

@@ -57,6 +57,7 @@ def setup_of(args: Namespace, ledger: Ledger) -> PipelineContext:
     pipeline = load_pipeline(args.file)
     if pipeline.name != args.pipeline:
         raise ConfigError(
-            f"{args.file} declares pipeline {pipeline.name!r}, not {args.pipeline!r}.", hint="Name the right file."
+            f"{args.file} declares pipeline {pipeline.name!r}, not {args.pipeline!r}.",
+            hint="Give --file the pipeline's own file.",
         )
     return make_setup(pipeline, ledger)

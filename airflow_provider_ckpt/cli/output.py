@@ -35,7 +35,7 @@ def write_document(result: Mapping[str, Any], out: TextIO) -> None:
         rows = [[record.get(key) for key in headers] for record in records[:_MAX_ROWS]]
         write_table(rows, out, [_words(header) for header in headers])
         if len(records) > _MAX_ROWS:
-            out.write(f"{_words(name)}: {len(records) - _MAX_ROWS:,} more; -o json shows all\n")
+            out.write(f"{_words(name)}: {len(records) - _MAX_ROWS:,} more; add -o json to see all\n")
 
 
 def _is_list_of_records(value: Any) -> bool:

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.cli.actions import action_context, request_action, wr
 from airflow_provider_ckpt.cli.runner import FailedError, command
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger, force_stop
 
 
@@ -49,13 +49,13 @@ def _drain_and_stop(args: Namespace) -> dict[str, Any]:
         flying = status["batches"].get(BatchState.IN_FLIGHT, 0)
         if drained["waits_for"] is None and flying:
             raise FailedError(
-                f"pipeline {args.pipeline} {'would drain' if args.dry_run else 'drains'} now, and is not stopped: "
-                f"{flying} batches are in flight. The next run settles them; then stop it again, or add --force",
+                f"pipeline {args.pipeline} {'would drain' if args.dry_run else 'is draining'}, but cannot be stopped: "
+                f"{flying} batches are in flight. The next run settles them; repeat the command then, or add --force",
                 drained,
             )
         if args.dry_run:
             return drained | {"action": "stop", "after": {**drained["after"], "phase": Phase.STOPPED.value}}
         stopped = apply_in_ledger(context, Action(ActionKind.STOP))
         if drained["intent"] is not None:
-            stopped["next"] = f"it drains first, which is stored as number {drained['intent']}"
+            stopped["next"] = f"the pipeline drains first, which is stored as action {drained['intent']}"
         return stopped | {"before": drained["before"] or stopped["before"]}

@@ -77,5 +77,5 @@ def _require_receipts(setup: PipelineContext, ledger_id: str) -> None:
         raise ConfigError(
             f"the sink holds no receipts of ledger {ledger_id} for this pipeline.",
             pipeline=setup.pipeline.name,
-            hint=f"It holds those of: {', '.join(sorted(ledgers)) or 'none'}.",
+            hint=f"It holds receipts of these ledgers: {', '.join(sorted(ledgers)) or 'none'}.",
         )

@@ -32,11 +32,12 @@ def replay_range(args: Namespace) -> dict[str, Any]:
             ranges = ((source_partition(context, args.partition), Range(args.start, args.end)),)
         except ValueError as error:
             raise ConfigError(
-                f"{error}.", hint="--from is the first position, --to the first one after the range."
+                f"{error}.",
+                hint="Give --from the first position of the range, and --to a higher one, the first after the range.",
             ) from error
         before = set(context.ledger.partitions(args.pipeline))
         result = apply_behind_fence(context, Action(ActionKind.REPLAY, ranges=ranges, with_replayed=args.with_replayed))
         started = sorted(set(context.ledger.partitions(args.pipeline)) - before)
         if started:
-            result["next"] = f"the next run reads it, as partition {', '.join(started)}"
+            result["next"] = f"the next run reads the range, as partition {', '.join(started)}"
         return result

@@ -75,7 +75,7 @@ def command(table: TableWriter) -> Callable[[Callable[[Namespace], Any]], Callab
                 except Stopped as stopped:
                     _exit(f"stopped by {stopped}; the next run continues", args, 128 + stopped.number)
                 except Exception as error:  # noqa: BLE001  # process boundary: any error becomes a line and an exit status
-                    trace_hint = "" if args.verbose else " (-v shows the stack trace)"
+                    trace_hint = "" if args.verbose else " (add -v for the stack trace)"
                     _exit(f"{type(error).__name__}: {error}{trace_hint}", args)
 
         return run
@@ -89,7 +89,7 @@ def _write(result: Any, write: TableWriter, out: TextIO) -> None:
         write(result, out)
         out.flush()
     except BrokenPipeError:
-        with Path(os.devnull).open("wb") as nowhere:  # takes what is still buffered when the stream is closed
+        with Path(os.devnull).open("wb") as nowhere:  # receives what is still buffered when the stream is closed
             os.dup2(nowhere.fileno(), out.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
@@ -98,7 +98,7 @@ def _exit(message: str, args: Namespace, status: int = 1) -> NoReturn:
     if args.verbose:
         traceback.print_exc(file=sys.stderr)
     lines = [" ".join(printable(line).split()) for line in message.splitlines()]
-    print("error: " + "; ".join(line for line in lines if line), file=sys.stderr)  # noqa: T201  # this is what a command does
+    print("error: " + "; ".join(line for line in lines if line), file=sys.stderr)  # noqa: T201  # commands write to the terminal
     sys.exit(status)
 
 

@@ -19,7 +19,10 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 def accept_sink(args: Namespace) -> dict[str, Any]:
     """Accept the sink as it is now, and either send the lost ranges again or continue from the checkpoint."""
     if args.resend == args.keep:
-        raise ConfigError("give either --resend or --keep.", hint="See airflow ckpt accept-sink --help.")
+        raise ConfigError(
+            "give either --resend or --keep.",
+            hint="--resend sends what is lost again; --keep continues from the checkpoint without it.",
+        )
     if args.keep and args.start:
         raise ConfigError("--from requires --resend.", hint="Leave it out, or replace --keep by --resend.")
     with action_context(args, required_by="accept-sink") as context:
@@ -42,6 +45,9 @@ def _positions(context: ActionContext, texts: Iterable[str]) -> dict[str, int]:
         try:
             position = parse_position(number)
         except ValueError:
-            raise ConfigError(f"--from {text}: {number!r} is not a position.", hint="Write [PARTITION=]N.") from None
+            raise ConfigError(
+                f"--from {text}: {number!r} is not a position.",
+                hint="Write --from N, or --from PARTITION=N if there are several partitions.",
+            ) from None
         found |= resolve_positions(context, RewindTarget(position), partition or None)
     return found

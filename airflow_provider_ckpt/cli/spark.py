@@ -1,8 +1,7 @@
-"""``airflow ckpt spark``: the Sparks that stay on this machine between runs with the ``warm`` engine."""
+"""``airflow ckpt spark``: the Spark drivers that the ``warm`` engine keeps on this machine between runs."""
 
 from __future__ import annotations
 
-import threading
 from argparse import Namespace
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,7 +11,7 @@ from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.engines.standing_drivers import DriverState
+    from airflow_provider_ckpt.engines.standing_drivers import DriverState, FailedStart
 
 _ANY_PIPELINE = {
     "name": "any",
@@ -20,12 +19,12 @@ _ANY_PIPELINE = {
     "transform": {"decode": "json", "schema": "value string"},
     "sink": {"type": "files", "format": "jsonl", "path": "/out"},
 }
-"""Stands for the pipelines without Spark properties of their own."""
+"""Declaration that represents all pipelines without Spark properties of their own."""
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
     if not result["drivers"]:
-        out.write("no Spark is warm\n")
+        out.write("no standing Spark driver\n")
     for driver in result["drivers"]:
         runs = driver.pop("runs")
         memory = driver.pop("memory_bytes")
@@ -33,24 +32,30 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
         write_table([(name.replace("_", " "), value) for name, value in rows], out)
         if runs:
             write_table([list(run.values()) for run in runs], out, list(runs[0]))
+    if result["failed_starts"]:
+        out.write("starts that failed:\n")
+        write_table(
+            [list(failed.values()) for failed in result["failed_starts"]], out, list(result["failed_starts"][0])
+        )
 
 
 @command(_table)
 def status(args: Namespace) -> dict[str, Any]:
-    """Return the state of each Spark that the current user keeps warm on this machine."""
+    """Return the state of each standing Spark driver of the current user on this machine, and failed starts."""
     del args
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 
     try:
-        with StandingDrivers(create=False) as drivers:
-            return _document(drivers.states())
+        found = StandingDrivers(create=False)
     except FileNotFoundError:
-        return _document([])
+        return _document([], [])
+    with found as drivers:
+        return _document(drivers.states(), drivers.failed_starts())
 
 
 @command(_table)
 def start(args: Namespace) -> dict[str, Any]:
-    """Start a Spark with the properties of ``args.file`` if none is warm, and return the state of every warm Spark."""
+    """Start a standing Spark driver for ``args.file`` if there is none, and return the state of every one."""
     from airflow_provider_ckpt.cli.open import load_pipeline
     from airflow_provider_ckpt.config.load import build
     from airflow_provider_ckpt.engines import warm
@@ -59,29 +64,37 @@ def start(args: Namespace) -> dict[str, Any]:
     pipeline = load_pipeline(args.file) if args.file else build(_ANY_PIPELINE)
     if pipeline.run.engine != "warm" or not warm.is_enabled(pipeline):
         raise ConfigError(
-            "runs of this pipeline use no warm Spark on this machine.",
-            hint="They do with run.engine: warm, a local master, and [ckpt] warm_spark, outside of KubernetesExecutor.",
+            "runs of this pipeline use no standing Spark driver on this machine.",
+            hint="Write run.engine: warm, with a local master, and leave [ckpt] warm_spark at True. In the pods of "
+            "KubernetesExecutor every run starts its own Spark.",
         )
     try:
         with StandingDrivers(create=True) as drivers:
-            warm.connect_or_start(drivers, pipeline, threading.Event()).close()
-            return _document(drivers.states())
+            warm.connect_or_start(drivers, pipeline).close()
+            return _document(drivers.states(), drivers.failed_starts())
     except EngineError as error:
-        raise EngineError(f"no Spark can be started: {error.message}.") from error
+        raise EngineError(f"no standing Spark driver can be started: {error.message}.", hint=error.hint) from error
 
 
 @command(_table)
 def stop(args: Namespace) -> dict[str, Any]:
-    """Stop every Spark that the current user keeps warm, and return the states before the stop."""
+    """Stop every standing Spark driver of the current user, and return the states before the stop."""
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 
     try:
-        with StandingDrivers(create=False) as drivers:
-            return _document(drivers.stop(at_once=args.force))
+        found = StandingDrivers(create=False)
     except FileNotFoundError:
-        return _document([])
+        return _document([], [])
+    with found as drivers:
+        return _document(drivers.stop(at_once=args.force), drivers.failed_starts())
 
 
-def _document(states: Iterable[DriverState]) -> dict[str, Any]:
+def _document(states: Iterable[DriverState], failed: Iterable[FailedStart]) -> dict[str, Any]:
     silent = {"answers": False, "runs": [], "memory_bytes": None}
-    return {"drivers": [{"key": state.key, **(silent if state.told is None else state.told)} for state in states]}
+    return {
+        "drivers": [{"key": state.key, **(silent if state.told is None else state.told)} for state in states],
+        "failed_starts": [
+            {"key": item.key, "time": item.time.isoformat(), "log": str(item.log), "reason": item.reason}
+            for item in failed
+        ],
+    }

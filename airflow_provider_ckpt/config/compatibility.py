@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.delivery import DeadLetterDestination
-from airflow_provider_ckpt.core.errors import ErrorAction, always_halts
+from airflow_provider_ckpt.core.error_policy import always_halts
+from airflow_provider_ckpt.core.errors import ErrorAction
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

@@ -142,7 +142,7 @@ class DeadLetterQueue(Section):
         if self.sink is DeadLetterDestination.FILES and not self.path:
             raise ValueError("sink: files needs path, a directory")
         if self.sink is DeadLetterDestination.SAME and self.brokers:
-            raise ValueError("brokers are those of sink: kafka; write that, or leave them out")
+            raise ValueError("brokers has an effect only with sink: kafka; write that, or leave brokers out")
         return self
 
     @property

@@ -135,7 +135,7 @@ def _compose(text: str) -> yaml.MappingNode:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = ": ".join(part for part in (error.context, error.problem) if part)
-        hint = "; indent by spaces" if "'\\t'" in message else ""
+        hint = "; indent with spaces instead of tabs" if "'\\t'" in message else ""
         raise NotReadableError(mark.line + 1 if mark else None, f"not valid YAML: {message}{hint}") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1

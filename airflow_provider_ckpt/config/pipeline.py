@@ -26,8 +26,8 @@ from airflow_provider_ckpt.config.schedule import DagSection
 from airflow_provider_ckpt.config.sink import SinkSection
 from airflow_provider_ckpt.config.source import SourceSection
 from airflow_provider_ckpt.config.transform import Transform
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 
 
 class LeaseSection(Section):

@@ -56,12 +56,12 @@ class SinkSection(Section):
         }
         require_keys(self, self.type, needs[self.type])
         if self.type == "iceberg" and not all((self.table or "").partition(".")):
-            raise ValueError("the table of an iceberg sink is namespace.table")
+            raise ValueError("table must be namespace.table for an iceberg sink")
         if self.mode == "upsert" and not self.key:
             raise ValueError("mode: upsert needs key, the columns that identify a row")
         if self.key and self.mode == "append" and self.type == "postgres":
             raise ValueError(
-                "key is for mode: upsert, and append would double rows; write mode: upsert, or leave key out"
+                "key requires mode: upsert, since append never replaces rows; write that, or leave key out"
             )
         if self.key and self.mode == "append" and self.type != "kafka":
             raise ValueError(f"key is not supported by the {self.type} sink, which appends rows; leave it out")

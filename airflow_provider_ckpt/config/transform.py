@@ -59,7 +59,7 @@ class Transform(Section):
         by_form: dict[str, str] = {}
         for name, expression in (select or {}).items():
             if not name.strip() or not expression.strip():
-                raise ValueError(f"{for_message(name)!r}: write the name of a column, and an expression for it")
+                raise ValueError(f"{for_message(name)!r} has no name or no expression; write name: expression")
             if name.lower() in by_form:
                 raise ValueError(
                     f"{for_message(by_form[name.lower()])} and {for_message(name)} differ only in case, "
@@ -73,9 +73,9 @@ class Transform(Section):
         if self.decode and not self.schema_:
             raise ValueError(f"decode: {self.decode} needs a schema, such as 'id bigint, at timestamp'")
         if self.python is not None and not _FUNCTION.fullmatch(self.python):
-            raise ValueError(f"python: {self.python!r} is no function; write module:function, or task")
+            raise ValueError(f"python: {self.python!r} does not name a function; write module:function, or task")
         if bool(self.python) != bool(self.returns):
-            raise ValueError("python needs returns, the columns that its function gives, and returns needs python")
+            raise ValueError("python and returns require each other: returns declares the columns of python's result")
         return self
 
     @property

@@ -21,7 +21,9 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
         if found[1] == "$":
             return "$"
         if name is None:
-            raise ValueError("has a ${ that starts no ${NAME} or ${NAME:-default}; write $${ for a literal ${")
+            raise ValueError(
+                "has a ${ that is not ${NAME} or ${NAME:-default}; correct it, or write $${ for a literal ${"
+            )
         if name in environment:
             return environment[name]
         if default is None:

@@ -65,13 +65,13 @@ def _policy_warnings(pipeline: Pipeline) -> Iterator[str]:
     if not commit.manual_commit:
         yield (
             "commit_strategy.manual_commit: false settles by timer, every "
-            f"{commit.auto_commit_interval_ms} ms; work is never committed before its verdict here, "
-            "so it guarantees more than its name says"
+            f"{commit.auto_commit_interval_ms} ms, but a position is still committed only after the records "
+            "before it have a verdict"
         )
     if _differs_from_default(pipeline.error_handling, "cache_failure_behavior"):
         yield (
-            "error_handling.cache_failure_behavior is kept for compatibility and has no effect: "
-            "there are no lookups here"
+            "error_handling.cache_failure_behavior is accepted for compatibility and has no effect: "
+            "a transform has no cache"
         )
 
 
@@ -113,9 +113,9 @@ def _no_effect_warnings(pipeline: Pipeline) -> Iterator[str]:
         reason = "CSV is decoded by position" if decode == "csv" else f"a {source.type} source has every column"
         yield f"error_handling.missing_field_behavior has no effect: {reason}"
     if _differs_from_default(pipeline.recovery, "window") and source.type in ("kafka", "files"):
-        yield f"recovery.window has no effect: a {source.type} source shows no record late"
+        yield f"recovery.window has no effect: a {source.type} source never shows records late"
     if pipeline.dag and pipeline.dag.deferrable is not None and pipeline.dag.shape is DagShape.OPERATOR:
-        yield "dag.deferrable has no effect on shape: operator, which waits in place; write shape: task_group"
+        yield "dag.deferrable has no effect with dag.shape: operator, whose task never defers; write shape: task_group"
 
 
 def _mixed_alphabet_warnings(pipeline: Pipeline) -> Iterator[str]:

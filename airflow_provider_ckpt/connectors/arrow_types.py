@@ -36,14 +36,16 @@ def to_arrow(kind: str) -> pa.DataType:
     tokens = _TOKEN.findall(kind)
     found, rest = _parse(tokens, kind)
     if rest:
-        raise ValueError(f"{kind} is not a type")
+        raise ValueError(f"{kind} is not a Spark SQL type: {rest[0]!r} is unexpected")
     return found
 
 
 def to_spark(kind: pa.DataType) -> str:
-    """Return the Spark SQL type of an Arrow type, wide enough for all its values.
+    """Return the Spark SQL type, as DDL, that can hold all values of an Arrow type.
 
-    :raises ValueError: if Spark has no such type; the message names it
+    An unsigned integer gets the next larger signed type or a decimal, and a dictionary the type of its values.
+
+    :raises ValueError: if Spark has no such type; the message names the Arrow type
     """
     import pyarrow as pa
 
@@ -73,14 +75,14 @@ def to_spark(kind: pa.DataType) -> str:
     for name, test in tests:
         if test(kind):
             return name
-    raise ValueError(f"Spark has no type for {kind}")
+    raise ValueError(f"Spark SQL has no type for {kind}")
 
 
 def _parse(tokens: list[str], type_text: str) -> tuple[pa.DataType, list[str]]:
     import pyarrow as pa
 
     if not tokens:
-        raise ValueError(f"{type_text} is not a type")
+        raise ValueError(f"{type_text} is not a Spark SQL type: it is incomplete")
     name, rest = _ALIASES.get(tokens[0].lower(), tokens[0].lower()), tokens[1:]
     if name == "array":
         item, rest = _parse(_after(rest, "<", type_text), type_text)
@@ -105,7 +107,7 @@ def _struct(rest: list[str], type_text: str) -> tuple[pa.DataType, list[str]]:
     fields = []
     while True:
         if len(rest) < 2:
-            raise ValueError(f"{type_text} is not a type")
+            raise ValueError(f"{type_text} is not a Spark SQL type: it is incomplete")
         name = rest[0][1:-1].replace("``", "`") if rest[0].startswith("`") else rest[0]
         kind, rest = _parse(rest[2:] if rest[1] == ":" else rest[1:], type_text)
         if [token.lower() for token in rest[:2]] == ["not", "null"]:
@@ -137,13 +139,13 @@ def _simple(name: str, numbers: list[int], type_text: str) -> pa.DataType:
         "timestamp_ntz": pa.timestamp("us"),
     }
     if name not in simple:
-        raise ValueError(f"{type_text} is not a type that Arrow holds")
+        raise ValueError(f"{type_text} is not a Spark SQL type that Arrow can represent")
     return simple[name]
 
 
 def _after(tokens: list[str], wanted: str, type_text: str) -> list[str]:
     if tokens[:1] != [wanted]:
-        raise ValueError(f"{type_text} is not a type")
+        raise ValueError(f"{type_text} is not a Spark SQL type: {wanted!r} is missing")
     return tokens[1:]
 
 

@@ -1,4 +1,4 @@
-"""Result of transforming a batch: rows to deliver, and dead letters with their origin and error."""
+"""Content of a batch after the transform: rows to deliver, and dead letters with their origin and error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class DeadLetter:
         """Return all headers as texts by name, for a sink that cannot store Kafka headers.
 
         The record's own headers become one entry ``original-headers``: a JSON list of pairs of name and value. A value
-        that is not UTF-8 is null in that list, followed by its base64 as a third element.
+        that is not UTF-8 is null in that list, followed by its base64 as a third element. The entry is left out if the
+        record has no headers of its own.
         """
         if not self.original_headers:
             return dict(self.headers)
@@ -52,7 +53,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class StoredDeadLetter:
-    """A dead letter as a sink stores it.
+    """A dead letter as a sink or a dead letter store returns it.
 
     :param source: the batch and attempt that wrote the dead letter
     :param dead_letter: the record and its error
@@ -66,13 +67,14 @@ class StoredDeadLetter:
 
 @dataclass(slots=True)
 class BatchContent:
-    """The rows, dead letters and counts of a batch after the transform, in memory.
+    """The rows, dead letters and counts of a batch after the pipeline's transform, in memory.
 
     :param rows: the records to deliver, in position order: :data:`~.sink_protocol.ROW_NUMBER`, then the sink's columns
     :param dead_letters: dead letters of the records that the transform rejected, then of those that the sink refused
     :param read: number of records read from the source
     :param filtered: number of records that ``where`` left out or ``error_policy`` skips
-    :param already_stored: number of the batch's dead letters that are stored durably outside the sink already
+    :param already_stored: number of the batch's dead letters that a dead letter store outside the sink holds already,
+        so that ``dead_letters`` does not contain them
     :param positions: positions of all records read, as :meth:`.RecordPositions.text` encodes them for the receipt; None
         for a source in which no records appear late
     """
@@ -86,10 +88,11 @@ class BatchContent:
 
 
 def split_headers(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:
-    """Split stored headers into the dead letter's and the record's own; inverse of :meth:`DeadLetter.header_texts`.
+    """Separate a dead letter's headers from its record's own; inverse of :meth:`DeadLetter.header_texts`.
 
     :param texts: all headers as texts by name, with the record's own as JSON in ``original-headers``
-    :return: the dead letter's headers by name, and names and values of the record's own headers
+    :return: the headers by name that locate the record in its source (:attr:`DeadLetter.headers`), and names and values
+        of the record's own headers (:attr:`DeadLetter.original_headers`)
     """
     own = json.loads(texts.get(_ORIGINAL_HEADERS, "[]"))
     headers = {name: text for name, text in texts.items() if name != _ORIGINAL_HEADERS}
@@ -110,7 +113,7 @@ def _as_texts(value: bytes | None) -> tuple[str | None, ...]:
 
 
 def record_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:
-    """Return the error of one record, which a retry cannot help.
+    """Return an error of one record that is not recoverable: sending the record again cannot succeed.
 
     :param kind: type of the error
     :param message: description of the error, without secrets

@@ -9,7 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Address and credentials of a source or sink: the fields of an Airflow connection that drivers need."""
+    """Address and credentials of a source or sink: the fields of an Airflow connection that drivers need.
+
+    Their names and meanings are those of :class:`airflow.models.Connection`, except that ``id`` and ``type`` are its
+    ``conn_id`` and ``conn_type``, and ``extra`` is decoded from JSON.
+    """
 
     id: str
     type: str

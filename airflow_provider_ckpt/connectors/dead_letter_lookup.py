@@ -1,4 +1,4 @@
-"""Read dead letters from a sink by their numbers in the ledger."""
+"""Read the dead letters from a sink that the ledger refers to by attempt, error type and number."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from airflow_provider_ckpt.core.errors import SinkError
 def read_dead_letters(
     sink: Sink, wanted: Iterable[DeadLetters]
 ) -> Iterator[tuple[DeadLetters, list[StoredDeadLetter]]]:
-    """Yield each run of dead letters with its stored dead letters, in the order given. The sink is queried only once.
+    """Yield each group of dead letters, in the order given, with the stored dead letters that it refers to.
+
+    The sink is queried only once.
 
     :param sink: the sink that stores the dead letters
-    :param wanted: runs of dead letters, as the ledger numbers them
-    :raises SinkError: if the sink does not have all of them
+    :param wanted: groups of consecutive dead letters of one attempt and error type, as the ledger numbers them; the
+        groups of an attempt follow each other
+    :raises SinkError: if the sink holds fewer dead letters than a group refers to
     """
     groups = [(source, list(group)) for source, group in groupby(wanted, key=lambda dead_letters: dead_letters.source)]
     read = sink.dead_letters([source for source, _ in groups])
@@ -32,20 +35,20 @@ def read_dead_letters(
             found = by_type.get(dead_letters.error_type, [])[dead_letters.first : dead_letters.end]
             if len(found) != dead_letters.records:
                 raise SinkError(
-                    f"the sink holds {len(found)} of {dead_letters.records} dead letters of type "
-                    f"{dead_letters.error_type} "
-                    "that its receipt counts.",
+                    f"the batch's receipt counts {dead_letters.records} dead letters of type "
+                    f"{dead_letters.error_type}, but the sink holds only {len(found)} of them.",
                     batch=str(source.key),
-                    hint="Restore the sink's dead letters from a backup; discard those that cannot be restored.",
+                    hint="Restore the sink's dead letters from a backup, or discard those that cannot be restored with "
+                    "`airflow ckpt dlq discard`.",
                 )
             yield dead_letters, found
 
 
 def count_by_error_type(sink: Sink, sources: Collection[AttemptKey]) -> dict[AttemptKey, dict[str, int]]:
-    """Return the number of stored dead letters of each attempt, by error type. The sink is queried only once.
+    """Return the number of stored dead letters by error type, for each attempt. The sink is queried only once.
 
     :param sink: the sink that stores the dead letters
-    :param sources: attempts to count the dead letters of; an attempt without dead letters gets an empty dict
+    :param sources: attempts whose dead letters are counted; an attempt without dead letters gets an empty dict
     """
     found: dict[AttemptKey, dict[str, int]] = {source: {} for source in sorted(sources)}
     for item in sink.dead_letters(found):

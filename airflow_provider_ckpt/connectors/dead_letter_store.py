@@ -1,20 +1,20 @@
-"""Store dead letters: retry a store that refuses them, and wrap a sink whose dead letters are stored elsewhere.
+"""Store dead letters outside the sink, in Kafka, PostgreSQL or files: the interface, and wrappers of sink and writer.
 
-A store outside the sink is in Kafka, PostgreSQL or files. The dead letters of a batch are then written durably before
-the sink claims the batch's receipt; the sink only gets their number. They count only if the receipt names their
-attempt, so dead letters of a failed attempt are never read.
+The dead letters of a batch are written durably before the sink claims the batch's receipt; the sink itself stores only
+how many there are. A dead letter counts only if the receipt names the attempt that wrote it, so dead letters of a
+failed attempt are never read.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, StoredDeadLetter
+from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
 from airflow_provider_ckpt.connectors.outputs import NamesOutputs, Output
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, FileBasedSink, Refused, Sink, SinkWithWitness, Writer
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
@@ -22,7 +22,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError
+from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
@@ -30,57 +30,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
     from airflow_provider_ckpt.connectors.file_lists import FileList
 
-RETRY_SECONDS = 1.0
-"""Pause in seconds before a failed write of dead letters is retried (semantics, section 7)."""
-
 _CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, AttemptOutcome.VOID, AttemptOutcome.STAGED})
-
-T = TypeVar("T")
-
-
-class DeadLettersRefusedError(CkptError):
-    """Refusal of a batch's dead letters by a store that otherwise works; a retry may succeed."""
-
-
-def store_dead_letters(
-    store: Callable[[], T],
-    dead_letters: Sequence[DeadLetter],
-    task: BatchTask,
-    queue: DeadLetterQueue,
-    refusal: type[CkptError] = DeadLettersRefusedError,
-) -> T:
-    """Store dead letters of a batch; if they are refused, retry ``max_dlq_retries`` times, one second apart.
-
-    :param store: function that stores the dead letters, possibly together with the rest of the batch
-    :param dead_letters: the dead letters, for messages
-    :param task: the batch, for messages
-    :param queue: the pipeline's dead letter settings
-    :param refusal: class of the errors after which ``store`` is called again; all others are passed on
-    :return: the result of ``store``
-    :raises DeadLetterQueueError: if all retries failed
-    """
-    retries = 0
-    while True:
-        try:
-            return store()
-        except refusal as error:
-            if retries == queue.max_dlq_retries:
-                raise DeadLetterQueueError(
-                    f"{error.message.removesuffix('.')}. The batch's dead letters could not be stored, so nothing of "
-                    "it was sent.",
-                    batch=str(task.key),
-                    position=dead_letters[0].position if error.position is None else error.position,
-                    sqlstate=error.sqlstate,
-                    hint=error.hint or "Repair the destination of dead_letter_queue, then run again.",
-                ) from error
-            retries += 1
-            time.sleep(RETRY_SECONDS)
 
 
 class DeadLetterStore(Protocol):
     """Store outside the sink for the dead letters of one pipeline and ledger.
 
-    Methods raise :class:`CkptError` of any type.
+    Methods raise :class:`CkptError` or one of its subclasses.
     """
 
     def check(self) -> None:
@@ -89,16 +45,17 @@ class DeadLetterStore(Protocol):
     def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
         """Write dead letters of one attempt durably; writing the same dead letters again is harmless.
 
-        The caller retries (see :func:`store_dead_letters`).
+        If this raises an error, the caller calls again (see :func:`~.dead_letter_retries.store_dead_letters`).
 
         :param task: the batch and its attempt
-        :param dead_letters: all dead letters of the attempt so far; a dead letter's number is its index
-        :param first: number of the first dead letter that is not stored yet
+        :param dead_letters: all dead letters of the attempt so far; a dead letter's number is its index here
+        :param first: number of the first dead letter to write; those before it were stored by an earlier call
         """
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the stored dead letters of some attempts, attempt by attempt in the order given; see
-        :meth:`Sink.dead_letters`.
+        """Yield the stored dead letters of the given attempts, attempt by attempt in the order given.
+
+        See :meth:`Sink.dead_letters`.
         """
 
     def close(self) -> None:
@@ -122,7 +79,8 @@ class WriterWithDeadLetterStore:
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Store the batch's dead letters in the dead letter store, then deliver its rows to the sink.
 
-        If the sink refuses rows, the caller turns them into dead letters and calls again; that call stores only those.
+        If the sink refuses rows, the caller turns them into dead letters and calls again with the same task; that call
+        stores only the dead letters that were added.
 
         :raises DeadLetterQueueError: if a dead letter cannot be stored; then nothing of the batch is delivered or
             claimed
@@ -145,7 +103,11 @@ class WriterWithDeadLetterStore:
 
 
 class SinkWithDeadLetterStore:
-    """Sink whose dead letters are in a dead letter store. All other calls go to the wrapped sink; see :class:`Sink`."""
+    """Sink whose dead letters are in a dead letter store. All other calls go to the wrapped sink; see :class:`Sink`.
+
+    :param sink: the pipeline's sink
+    :param store: the store that the dead letters are read from
+    """
 
     def __init__(self, sink: Sink, store: DeadLetterStore) -> None:
         self._sink = sink
@@ -157,11 +119,14 @@ class SinkWithDeadLetterStore:
         """Address of the wrapped sink's target; see :attr:`Sink.location`."""
         return self._sink.location
 
-    def check(self, *, create: bool = True) -> None:
-        """Check the sink and, if ``create`` is set, the dead letter store; see :meth:`Sink.check`."""
-        self._sink.check(create=create)
-        if create:
-            self._store.check()
+    def check(self) -> None:
+        """Check the sink; see :meth:`Sink.check`."""
+        self._sink.check()
+
+    def create_bookkeeping(self) -> None:
+        """Create what is missing in the sink and in the dead letter store; see :meth:`Sink.create_bookkeeping`."""
+        self._sink.create_bookkeeping()
+        self._store.check()
 
     def outputs(self) -> Sequence[Output]:
         """Return the places that the sink and the dead letter store write to; see :class:`NamesOutputs`."""
@@ -173,7 +138,7 @@ class SinkWithDeadLetterStore:
         self._sink.check_columns(columns)
 
     def claims(self) -> Claims:
-        """Return the fence, the ledgers with receipts and the target's identity; see :meth:`Sink.claims`."""
+        """Return the fence's epoch, the ledgers with receipts and the target's identity; see :meth:`Sink.claims`."""
         return self._sink.claims()
 
     def fence(self, epoch: int) -> None:
@@ -189,15 +154,15 @@ class SinkWithDeadLetterStore:
         return self._sink.batches_without_receipt(keys)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts from the dead letter store; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of the given attempts from the dead letter store; see :meth:`Sink.dead_letters`."""
         return self._store.dead_letters(sources)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store in the sink which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
+        """Store in the sink a list of the dead letters that a side partition sends; see :meth:`Sink.store_replay`."""
         self._sink.store_replay(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the replays that the sink has stored for some side partitions; see :meth:`Sink.replays`."""
+        """Return the replays that the sink has stored for the given side partitions; see :meth:`Sink.replays`."""
         return self._sink.replays(partitions)
 
     def store_file_list(self, files: FileList) -> None:
@@ -217,7 +182,10 @@ class SinkWithDeadLetterStore:
         return self._sink.damaged_files() if isinstance(self._sink, FileBasedSink) else iter(())
 
     def store_witness(self, epoch: int) -> None:
-        """Store a witness of the target, if the sink is a :class:`SinkWithWitness`; otherwise do nothing."""
+        """Store facts about the target, by which a later run detects that delivered rows are gone.
+
+        Do nothing unless the wrapped sink is a :class:`SinkWithWitness`.
+        """
         if isinstance(self._sink, SinkWithWitness):
             self._sink.store_witness(epoch)
 
@@ -230,8 +198,11 @@ class SinkWithDeadLetterStore:
 def _with_error_types(outcome: Outcome, dead_letters: Sequence[DeadLetter]) -> Outcome:
     """Add the number of dead letters by error type to an outcome, if this attempt claimed or staged the batch.
 
+    An outcome of any other attempt is returned unchanged: its dead letters do not count, or an earlier receipt counts
+    them.
+
     :param outcome: result of the sink's writer, which did not see the dead letters
-    :param dead_letters: the batch's dead letters
+    :param dead_letters: the batch's dead letters, which are in the dead letter store
     """
     if outcome.receipt_existed or outcome.outcome not in _CLAIMED:
         return outcome

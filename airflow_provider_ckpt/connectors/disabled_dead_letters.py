@@ -18,14 +18,14 @@ def refuse_if_disabled(content: BatchContent, task: BatchTask, queue: DeadLetter
     :param content: the batch after the transform
     :param task: the batch, for the message
     :param queue: the pipeline's dead letter settings
-    :raises DeadLetterQueueError: naming the first of them
+    :raises DeadLetterQueueError: naming the position and error of the batch's first dead letter
     """
     if content.dead_letters and not queue.enabled:
         first = content.dead_letters[0]
         raise DeadLetterQueueError(
-            f"position {first.position} calls for a dead letter ({first.error.type.value}: {first.error.message}), "
-            "but dead_letter_queue.enabled is false; nothing of the batch was sent.",
+            f"the record at position {first.position} cannot be delivered ({first.error.type.value}: "
+            f"{first.error.message}), and dead_letter_queue.enabled is false; nothing of the batch was sent.",
             batch=str(task.key),
             position=first.position,
-            hint="Repair the record, or set dead_letter_queue.enabled: true.",
+            hint="Correct the record in the source, or set dead_letter_queue.enabled: true.",
         )

@@ -25,13 +25,17 @@ _DAYS_IN_400_YEARS = 146_097
 
 _ORDINAL_OF_1970 = date(1970, 1, 1).toordinal()
 _DAYS_TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
-"""Days from 1970 to 2000, by which PostgreSQL's values are shifted.
+"""Days from 1970 to 2000: the driver adds them to PostgreSQL's dates and timestamps, which count from 2000.
 
-PostgreSQL counts from 2000, and its infinities are the ends of that count; shifted to 1970 they wrap around.
+PostgreSQL stores infinity and minus infinity as the largest and the smallest integer of that count. After the addition
+they wrap around.
 """
 
 _INFINITY = {"date": -(2**31) + _DAYS_TO_2000 - 1, "timestamp": -(2**63) + _DAYS_TO_2000 * _MICROSECONDS_A_DAY - 1}
-"""Infinity as the driver returns it, by kind; the value plus one is minus infinity."""
+"""Integer that the driver returns for infinity, by type: days since 1970 for a date, microseconds for a timestamp.
+
+This integer plus one stands for minus infinity.
+"""
 
 _TEXT_PATTERN = re.compile(
     r"(?P<year>\d{4,})(?P<rest>-\d\d-\d\d)(?:T(?P<time>\d\d:\d\d:\d\d(?:\.\d{6})?)(?:\+00:00)?)?(?P<bc> BC)?"
@@ -39,14 +43,22 @@ _TEXT_PATTERN = re.compile(
 """Pattern of the texts that :func:`date_text` and :func:`timestamp_text` return, except infinities."""
 
 _FIRST_DAY, _LAST_DAY = -12_687_428, 11_248_737
-"""First and last day of the years that Arrow can convert to text."""
+"""First and last day, counted from 1970, of the years that Arrow can convert to text."""
 
 _LEAST_UNWRAPPED = _INFINITY["timestamp"]
-"""Smaller values are PostgreSQL's times after the year 294246, wrapped around like its infinities."""
+"""Smallest number of microseconds since 1970 that stands for itself.
+
+The driver returns PostgreSQL's timestamps after the year 294246 as smaller numbers, since they wrap around like its
+infinities.
+"""
 
 
 def to_text(column: pa.Array) -> pa.Array:
-    """Convert a column of dates or timestamps to texts such as ``0044-03-15 BC``; return any other column unchanged."""
+    """Convert a column of dates or timestamps to texts such as ``0044-03-15 BC``; return any other column unchanged.
+
+    :return: an array of strings, as :func:`date_text` and :func:`timestamp_text` write them; null where the value is
+        null
+    """
     import pyarrow as pa
 
     kind = column.type
@@ -61,10 +73,10 @@ def to_text(column: pa.Array) -> pa.Array:
 
 
 def to_python(column: pa.Array, text: _ToText, maps: _MapType = list) -> list[Any]:
-    """Convert values to Python objects; dates and timestamps that Python cannot represent become text, at any depth.
+    """Convert Arrow values to Python objects; dates and timestamps that Python lacks become text, at any depth.
 
     :param column: Arrow values of any type
-    :param text: function that converts dates or timestamps to text: :func:`to_text` or :func:`to_iso`
+    :param text: function that converts an array of dates or timestamps to text: :func:`to_text` or :func:`to_iso`
     :param maps: Python type for a map: ``list`` for a list of pairs, or ``dict``
     """
     try:
@@ -109,7 +121,7 @@ def parse(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
 
 
 def parse_microseconds(written: str) -> int:
-    """Return the microseconds since 1970 of a UTC timestamp that :func:`timestamp_text` wrote."""
+    """Return the microseconds since 1970 that a text of :func:`timestamp_text`, in UTC, stands for."""
     import pyarrow as pa
 
     return int(parse([written], pa.timestamp("us", "UTC"))[0].value)
@@ -169,12 +181,12 @@ def timestamp_text(number: int, *, zoned: bool) -> str:
 
 
 def _parse_one(text: str, kind: pa.DataType) -> int:
-    """Return the days or microseconds since 1970 of one date's or timestamp's text.
+    """Return the days or microseconds since 1970 that the text of one date or timestamp stands for.
 
     Texts of :func:`date_text` and :func:`timestamp_text` are parsed here, all others by Arrow.
 
     :param text: the text
-    :param kind: Arrow type: a date, or a timestamp in microseconds
+    :param kind: Arrow type: a date (days), or a timestamp in microseconds
     """
     import pyarrow as pa
 

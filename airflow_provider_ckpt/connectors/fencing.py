@@ -1,8 +1,8 @@
 """Refuse a run whose epoch is not the epoch of the sink's fence.
 
-Every sink stores the highest epoch that was fenced. Each sink reads that number in its own way, and passes it to the
-functions here. ``location`` describes where the fence is stored, as in ``the table /data/t``; 0 stands for no epoch.
-Writers and committers add the batch.
+Every sink stores its fence in its own way, as the highest epoch that a run has raised it to. It reads that number and
+passes it to the functions here, which compare it with the run's epoch. Their errors name no batch; writers and
+committers add the batches with :func:`naming_batch` and :func:`name_batches`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MAX_NAMED = 3
 def refuse_if_fenced(fenced: int, epoch: int, location: str, pipeline: str) -> None:
     """Raise an error if the fence is at a newer epoch than the run.
 
-    :param fenced: highest epoch that was fenced, 0 if none
+    :param fenced: epoch of the sink's fence: the highest one that a run has raised it to; 0 if it was never raised
     :param epoch: epoch of the run
-    :param location: description of the place where the fence is stored, for the message
+    :param location: place where the fence is stored, for the message, such as ``the table /data/t``
     :param pipeline: name of the pipeline, for the message
     :raises FencedError: naming both epochs
     """
@@ -41,9 +41,9 @@ def refuse_if_fenced(fenced: int, epoch: int, location: str, pipeline: str) -> N
 def refuse_unless_current(fenced: int, epoch: int, location: str, pipeline: str) -> None:
     """Raise an error unless the fence is at the run's epoch.
 
-    :param fenced: highest epoch that was fenced, 0 if none
+    :param fenced: epoch of the sink's fence: the highest one that a run has raised it to; 0 if it was never raised
     :param epoch: epoch of the run
-    :param location: description of the place where the fence is stored, for the message
+    :param location: place where the fence is stored, for the message, such as ``the table /data/t``
     :param pipeline: name of the pipeline, for the message
     :raises FencedError: if the fence is at a newer epoch
     :raises SinkError: if the fence is at an older epoch or at none: it was not raised, or was removed since
@@ -57,9 +57,9 @@ def wrong_epoch_error(fenced: int, epoch: int, location: str, pipeline: str) -> 
 
     Otherwise the fence was not raised for the run, or was removed since; the error is a ``SinkError``.
 
-    :param fenced: highest epoch that was fenced, 0 if none
+    :param fenced: epoch of the sink's fence: the highest one that a run has raised it to; 0 if it was never raised
     :param epoch: epoch of the run
-    :param location: description of the place where the fence is stored, for the message
+    :param location: place where the fence is stored, for the message, such as ``the table /data/t``
     :param pipeline: name of the pipeline, for the message
     """
     if fenced > epoch:
@@ -72,12 +72,12 @@ def wrong_epoch_error(fenced: int, epoch: int, location: str, pipeline: str) -> 
         f"the fence in {location} is at {f'epoch {fenced}' if fenced else 'no epoch'}, not at this run's epoch "
         f"{epoch}.",
         pipeline=pipeline,
-        hint="The fence is raised before anything is sent; start a new run.",
+        hint="Start a new run: it raises the fence again before it sends anything.",
     )
 
 
 def naming_batch(deliver: Callable[[W, BatchTask, BatchContent], R]) -> Callable[[W, BatchTask, BatchContent], R]:
-    """Decorate a writer's ``deliver``, so that its :class:`FencedError` names the batch."""
+    """Decorate a writer's ``deliver``, so that a :class:`FencedError` that it raises names the batch."""
 
     @wraps(deliver)
     def call(self: W, task: BatchTask, content: BatchContent) -> R:
@@ -91,7 +91,7 @@ def naming_batch(deliver: Callable[[W, BatchTask, BatchContent], R]) -> Callable
 
 
 def name_batches(error: FencedError, keys: Iterable[BatchKey]) -> None:
-    """Add the batches that were refused to an error, the first three by their keys."""
+    """Write the keys of the refused batches into an error: the first three, and the number of all others."""
     names = [str(key) for key in sorted(keys)]
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     error.batch = ", ".join(names[:_MAX_NAMED]) + more

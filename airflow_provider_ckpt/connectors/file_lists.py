@@ -2,11 +2,11 @@
 
 A position of a files source counts the bytes (or rows) of all files in the order of their discovery, and a second
 discovery may find another order. So a discovery stores its list in the sink before the ledger records the list and
-before anything of these files is sent.
+before any record of these files is sent.
 
-Each list states the file at which it begins and the epoch that stored it. If several lists begin at the same file, the
-ledger recorded the one with the highest epoch: before a run records a list that it finds in the sink, it stores the
-list again under its own epoch, and the ledger refuses a fenced run.
+Each list states the number of the file at which it begins and the epoch of the run that stored it. If several lists
+begin at the same file, the ledger recorded the one with the highest epoch: before a run records a list that it finds in
+the sink, it stores the list again under its own epoch, and the ledger refuses a fenced run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FileList:
 
     :param epoch: epoch of the run that stores the list
     :param files: at least one file, in the order of their ordinals
-    :param start: base position of the partition, if the partition started with these files
+    :param start: position from which the partition is read first, if its first files are in this list; else None
     """
 
     epoch: int
@@ -37,7 +37,7 @@ class FileList:
 
     @property
     def first(self) -> int:
-        """Ordinal of the list's first file."""
+        """Ordinal of the list's first file, counted from 0 over all discovered files."""
         return self.files[0].ordinal
 
     @property
@@ -58,11 +58,11 @@ class FileList:
 
 
 def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None = None) -> Iterator[FileList]:
-    """Split newly discovered files into lists that every sink can store, of about 256 KiB each.
+    """Split newly discovered files into lists that every sink can store, of about 256 KiB each as JSON.
 
     :param files: newly discovered files, in order
     :param epoch: epoch of the run that stores the lists
-    :param start: base position of the partition, if the partition starts with these files
+    :param start: position from which the partition is read first, if these are its first files; else None
     """
     part: list[SourceFile] = []
     size = 0
@@ -78,10 +78,10 @@ def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None 
 
 
 def continuing_lists(known: Sequence[SourceFile], stored: Iterable[FileList]) -> list[FileList]:
-    """Return the stored lists that continue the known files, in order.
+    """Return the stored lists that continue the files in the ledger without a gap, in order.
 
-    A list that names a known file, or does not begin where the list before it ends, was stored by a run that had been
-    fenced, and is ignored.
+    If several lists begin at the same file, the one with the highest epoch is taken. A list that names a known file, or
+    does not begin where the list before it ends, was stored by a run that had been fenced, and is ignored.
 
     :param known: the files recorded in the ledger, in order
     :param stored: every stored list that begins at or after the end of the known files

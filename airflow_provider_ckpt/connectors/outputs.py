@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 class WrittenFiles:
     """Files that a sink writes in one directory, with names ``<prefix>...<suffix>``.
 
-    :param key: the pipeline's key that names the directory
+    :param key: key of the pipeline's declaration that names the directory, for messages
     :param directory: directory of the files
     :param prefix: start of each file name
     :param suffix: end of each file name
@@ -34,10 +34,11 @@ class WrittenFiles:
 class WrittenTarget:
     """A table or topic that a sink writes to.
 
-    :param key: the pipeline's key that names the table or topic
+    :param key: key of the pipeline's declaration that names the table or topic, for messages
     :param name: name of the table or topic, for messages
     :param connector: ``kafka`` or ``postgres``
-    :param identity: identity of the table or topic, as in :attr:`Claims.target`
+    :param identity: identity of the table or topic, as in :attr:`~.sink_protocol.Claims.target`; it changes if the
+        table or topic is recreated
     """
 
     key: str
@@ -58,7 +59,7 @@ class NamesOutputs(Protocol):
     """A sink, or dead letter store, that names the places it writes to."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return every existing place that is written to, and every directory that would be created."""
+        """Return every existing place that a run writes to, and every directory that a run would create."""
 
 
 @runtime_checkable
@@ -66,4 +67,4 @@ class ReadsOutputs(Protocol):
     """A source that detects whether it would read what a sink writes."""
 
     def reads(self, output: Output) -> bool:
-        """Return whether records written to an output of the sink would be read from this source."""
+        """Return whether this source would read the records that a sink writes to the given place."""

@@ -1,29 +1,26 @@
 """Store the positions of a batch's records in its receipt: a digest, and the full list where it is small enough.
 
 With these ``recover`` detects which records of a range appeared after the range was read, even if others have
-disappeared. The digest does not depend on the order of the records. It consists of their number, and of the sums of
-each position's quotient and remainder by a prime and of the remainder's cube. The full list is stored as compressed
-differences, which takes some hundred bytes for any number of dense ids, and about four bytes a record for times.
+disappeared. The digest does not depend on the order of the records. It consists of their number and three sums over
+their positions: of the quotients by a prime, of the remainders, and of the remainders' cubes. The full list is stored
+as compressed differences, which take some hundred bytes for any number of dense ids, and about four bytes a record for
+times.
 """
 
 from __future__ import annotations
 
 import base64
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from airflow_provider_ckpt.core.ranges import Range, merge
-from airflow_provider_ckpt.core.recovery import UnreadRecords
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 PRIME = 2**31 - 1
-"""Prime divisor of the digest; the product of two remainders fits into 64 bits."""
+"""Prime by which the digest divides positions; the product of two remainders fits into 64 bits."""
 
 MAX_CHARACTERS = 24_000
 """Maximum number of characters that a receipt spends on positions."""
@@ -46,14 +43,14 @@ class PositionDigest:
 
     @classmethod
     def of(cls, positions: npt.NDArray[np.int64]) -> PositionDigest:
-        """Return the digest of an array of positions."""
+        """Return the digest of an array of positions, in any order."""
         quotients, remainders = positions // PRIME, positions % PRIME
         cubes = remainders * remainders % PRIME * remainders % PRIME
         return cls(len(positions), (int(quotients.sum()), int(remainders.sum()), int(cubes.sum())))
 
     @classmethod
     def total(cls, parts: Iterable[PositionDigest]) -> PositionDigest:
-        """Return the digest of the union of several sets of positions, given their digests."""
+        """Return the digest of the union of several disjoint sets of positions, given the digest of each, with sums."""
         count, sums = 0, (0, 0, 0)
         for part in parts:
             assert part.sums is not None
@@ -62,9 +59,9 @@ class PositionDigest:
         return cls(count, sums)
 
     def same(self, other: PositionDigest) -> bool:
-        """Return whether both digests may be of the same positions.
+        """Return whether this digest and another may belong to the same set of positions.
 
-        If one has no sums, only the counts are compared.
+        If one of them has no sums, only the counts are compared.
         """
         if self.sums is None or other.sums is None:
             return self.count == other.count
@@ -106,7 +103,7 @@ class RecordPositions:
         return cls(PositionDigest.of(array), _pack(array))
 
     def text(self) -> str:
-        """Return the text to be stored in the receipt; :meth:`parse` is its inverse."""
+        """Return digest and list as one text, to be stored in the receipt; :meth:`parse` is its inverse."""
         assert self.digest.sums is not None
         sums = ",".join(map(str, (self.digest.count, *self.digest.sums)))
         return sums if self.packed is None else f"{sums};{self.packed}"
@@ -119,61 +116,12 @@ class RecordPositions:
         return cls(PositionDigest(count, (quotients, remainders, cubes)), packed or None)
 
     def all(self) -> npt.NDArray[np.int64] | None:
-        """Return every position, in order; None if only the digest is stored."""
+        """Return every position in ascending order; None if only the digest is stored."""
         return None if self.packed is None else _unpack(self.packed)
 
 
-def find_surplus(
-    read: Iterable[tuple[Range, RecordPositions]], shown: Sequence[int], within: Range, pending: Sequence[Range] = ()
-) -> UnreadRecords:
-    """Return the records that a range contains now and that were not read, because they appeared afterwards.
-
-    A position that was read before and has more records now cannot be read again without duplicating some.
-
-    :param read: ranges that were read, oldest first, each with all its positions; a later reading replaces an earlier
-        reading of the same positions
-    :param shown: position of every record that the range contains now, in order
-    :param within: the range to compare
-    :param pending: ranges that are still to be read; their positions are ignored
-    """
-    before: Counter[int] = Counter()
-    for span, reading in read:
-        read_positions = reading.all()
-        assert read_positions is not None
-        for position in [known for known in before if span.start <= known < span.end]:
-            del before[position]
-        before.update(position for position in read_positions.tolist() if within.start <= position < within.end)
-    now = Counter(position for position in shown if not any(span.start <= position < span.end for span in pending))
-    late = {position: count - before[position] for position, count in now.items() if count > before[position]}
-    fresh = [position for position in late if position not in before]
-    barriers = sorted({*before, *(span.start for span in pending)})
-    return UnreadRecords(
-        len(shown),
-        sum(late.values()),
-        ranges=tuple(_ranges_between(sorted(fresh), barriers)),
-        shared=tuple(sorted(position for position in late if position in before)),
-    )
-
-
-def _ranges_between(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
-    """Yield the fewest ranges that contain all unread positions and no position that was read.
-
-    :param fresh: unread positions, sorted
-    :param read: positions that were read, sorted
-    """
-    from bisect import bisect_left
-
-    groups: list[Range] = []
-    for position in fresh:
-        if groups and bisect_left(read, groups[-1].end) == bisect_left(read, position):
-            groups[-1] = Range(groups[-1].start, position + 1)
-        else:
-            groups.append(Range(position, position + 1))
-    yield from merge(groups)
-
-
 def _pack(positions: npt.NDArray[np.int64]) -> str | None:
-    """Encode sorted positions as text: the first one, the width of the differences, and the compressed differences.
+    """Encode sorted positions as text: the first one, the differences' integer type, and the compressed differences.
 
     Return None if the text would be longer than :data:`MAX_CHARACTERS`.
     """

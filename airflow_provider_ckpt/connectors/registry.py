@@ -17,6 +17,7 @@ from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.raw_copy_protocol import RawCopy
 
 _SOURCES = {
     "files": ("files.source", "FilesSource"),
@@ -53,6 +54,7 @@ _TABLE_OPENERS = {
     "delta": ("delta.table_opener", "DeltaTableOpener"),
     "iceberg": ("iceberg.table_opener", "IcebergTableOpener"),
 }
+_RAW_COPY = ("postgres.raw_copy", "PostgresRawCopy")
 _TABLE_COMMITTER = ("two_phase.committer", "TableCommitter")
 _DRIVERS = {
     "delta": ("deltalake", "pyarrow.parquet"),
@@ -71,9 +73,14 @@ def _load(module: str, name: str) -> Any:
 
 
 def lane_modules(pipeline: Pipeline) -> list[str]:
-    """Return the names of the modules that a lane of the pipeline imports, with the drivers that they import lazily."""
+    """Return the names of the modules that a lane of the pipeline imports, with the drivers that they import lazily.
+
+    A Spark worker can import them in advance.
+    """
     reader = _PARQUET_READER if pipeline.source.is_parquet else _READERS[pipeline.source.type]
     entries = [reader, _WRITERS[pipeline.sink.type]]
+    if _may_copy_raw(pipeline):
+        entries.append(_RAW_COPY)
     kinds: set[str] = {pipeline.source.type, pipeline.sink.type}
     if pipeline.dead_letter_queue.in_other_store:
         entries.append(_DEAD_LETTER_STORES[pipeline.dead_letter_queue.sink])
@@ -93,7 +100,7 @@ def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Record
 
     :param pipeline: the pipeline
     :param connection: the source's connection
-    :param shape: the columns that the source announced
+    :param shape: the columns that :meth:`.Source.shape` returned
     """
     entry = _PARQUET_READER if pipeline.source.is_parquet else _READERS[pipeline.source.type]
     return cast("Reader", _load(*entry)(pipeline, connection, shape))
@@ -106,8 +113,9 @@ def open_sink(
 
     :param pipeline: the pipeline
     :param connection: the sink's connection
-    :param context: ledger, pipeline and epoch
-    :param dead_letters: the connection that :attr:`~.Pipeline.dead_letter_connection` names
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :param dead_letters: connection of the dead letter store (:attr:`~.Pipeline.dead_letter_connection`); None if it
+        needs none
     """
     sink = cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
     return (
@@ -124,8 +132,9 @@ def open_writer(
 
     :param pipeline: the pipeline
     :param connection: the sink's connection
-    :param context: ledger, pipeline and epoch
-    :param dead_letters: the connection that :attr:`~.Pipeline.dead_letter_connection` names
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :param dead_letters: connection of the dead letter store (:attr:`~.Pipeline.dead_letter_connection`); None if it
+        needs none
     """
     writer = cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
     queue = pipeline.dead_letter_queue
@@ -142,8 +151,39 @@ def _open_dead_letter_store(pipeline: Pipeline, connection: Connection | None, c
     )
 
 
+def open_raw_copy(
+    pipeline: Pipeline, source: Connection | None, sink: Connection | None, context: SinkContext, shape: RecordShape
+) -> RawCopy | None:
+    """Create the pipeline's :class:`RawCopy`, which copies rows between PostgreSQL tables without decoding them.
+
+    :param pipeline: the pipeline
+    :param source: the source's connection
+    :param sink: the sink's connection
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :param shape: the columns that :meth:`.Source.shape` returned
+    :return: None if the pipeline converts rows or has another source or sink, so that lanes must read records
+    """
+    if not _may_copy_raw(pipeline):
+        return None
+    return cast("RawCopy", _load(*_RAW_COPY)(pipeline, source, sink, context, shape))
+
+
+def _may_copy_raw(pipeline: Pipeline) -> bool:
+    """Return whether rows can go from source to sink as raw COPY data, judged by the pipeline's declaration alone.
+
+    The tables themselves may still rule it out; then :meth:`.RawCopy.read` returns None.
+    """
+    sink = pipeline.sink
+    return (
+        pipeline.source.type == sink.type == "postgres"
+        and pipeline.transform.passes_unchanged
+        and sink.mode == "append"
+        and not sink.rows_may_differ
+    )
+
+
 def is_two_phase(pipeline: Pipeline) -> bool:
-    """Return whether the pipeline's sink commits a whole wave at once; no batch has a receipt before that commit."""
+    """Return whether the pipeline's sink commits all batches of a wave, with their receipts, in one commit."""
     return pipeline.sink.type in _TABLE_OPENERS
 
 
@@ -152,7 +192,7 @@ def open_committer(pipeline: Pipeline, connection: Connection | None, context: S
 
     :param pipeline: the pipeline
     :param connection: the sink's connection
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
     if not is_two_phase(pipeline):
         return None

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 def exclude_rows(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
-    """Return the rows of a batch except those whose row number is given."""
+    """Return the rows of a batch except those that are given by number.
+
+    :param rows: rows with the column :data:`~.sink_protocol.ROW_NUMBER`
+    :param numbers: numbers of the rows to leave out
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -24,12 +28,13 @@ def exclude_rows(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
 def without_refused(
     content: BatchContent, refused: Collection[int], dead_letters: Sequence[DeadLetter], skipped: int = 0
 ) -> BatchContent:
-    """Return a batch's content without the rows that the sink refused.
+    """Return a batch's content without the rows that the sink refused, which count as dead letters or as filtered.
 
     :param content: the batch as the sink received it
     :param refused: numbers of the refused rows
-    :param dead_letters: dead letters of the refused rows that ``error_policy`` does not skip
-    :param skipped: number of refused rows that ``error_policy`` skips
+    :param dead_letters: dead letters of the refused rows that ``error_policy`` does not skip; they are added to the
+        batch's
+    :param skipped: number of refused rows that ``error_policy`` skips; they are added to the filtered records
     """
     return replace(
         content,

@@ -27,7 +27,10 @@ ROW_NUMBER = "__number"
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """Identity of a run towards its sink: ids of ledger and pipeline, which are part of every key there, and epoch."""
+    """Identity of a run in its sink: ids of its ledger and pipeline, which are part of every key there, and its epoch.
+
+    The epoch is 0 in a process that has no lease and only reads.
+    """
 
     ledger: str
     pipeline: str
@@ -44,7 +47,8 @@ class Claims:
         identifier and table oid; Delta table id; Iceberg UUID; topic id); None if the target does not exist yet
     :param loss_evidence: sentence with evidence from the sink itself that delivered rows are gone although their
         receipts exist (truncated, rolled back …); None if there is no such evidence
-    :param lost_batches: batches of those rows, if :meth:`Sink.receipts` leaves out their receipts
+    :param lost_batches: batches whose rows are gone by that evidence, if :meth:`Sink.receipts` leaves out their
+        receipts
     """
 
     epoch: int = 0
@@ -66,12 +70,8 @@ class Sink(Protocol):
     def location(self) -> str:
         """Address of the target, without secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
 
-    def check(self, *, create: bool = True) -> None:
-        """Raise an error if the sink cannot be reached, or the target is missing or not writable.
-
-        :param create: whether to create the missing tables, topics or directories for receipts and fence; if not,
-            nothing is changed
-        """
+    def check(self) -> None:
+        """Raise an error if the sink cannot be reached, or the target is missing or not writable; change nothing."""
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Raise an error, before anything is sent, if rows of these columns cannot be written to the target as it is.
@@ -81,10 +81,18 @@ class Sink(Protocol):
         """
 
     def claims(self) -> Claims:
-        """Return the pipeline's fence, the ledgers that have receipts for the pipeline, and the target's identity."""
+        """Return the state of the pipeline in its sink: fence, ledgers with receipts, target and signs of lost rows."""
+
+    def create_bookkeeping(self) -> None:
+        """Create the tables or topics for receipts, fence and dead letters that are missing.
+
+        A run calls this once it has nothing left to refuse, so that a refused pipeline leaves nothing in the sink.
+
+        :raises ConfigError: if the user may not create them, or existing ones cannot be used
+        """
 
     def fence(self, epoch: int) -> None:
-        """Raise the fence to an epoch: when this returns, no transaction of an older epoch can commit any more.
+        """Raise the fence to a run's epoch: when this returns, no transaction of an older epoch can commit any more.
 
         :raises FencedError: if the sink has a newer epoch
         """
@@ -94,7 +102,8 @@ class Sink(Protocol):
 
         The receipts are final once :meth:`fence` has returned.
 
-        :param known: the receipts that the ledger knows, by partition; all receipts of other partitions are yielded
+        :param known: for each partition, the generation and position up to which the ledger knows all receipts; the
+            receipts of any other partition are all yielded
         :raises ReceiptsUnreadableError: after the readable receipts, if others are gone or damaged
         """
 
@@ -111,10 +120,10 @@ class Sink(Protocol):
         """
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store the dead letters that a side partition is going to send, in case the ledger is lost.
+        """Store the list of dead letters that a side partition is going to send, in case the ledger is lost.
 
         :param partition: id of the side partition
-        :param replay: references to the dead letters; stored before any of them is sent
+        :param replay: references to the dead letters, in the order in which they will be sent
         """
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
@@ -124,9 +133,9 @@ class Sink(Protocol):
         """Store a list of discovered files before anything of them is sent, in case the ledger is lost or restored."""
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files that begin at an ordinal or later, in any order.
+        """Return the stored lists of source files whose first file has at least the given ordinal, in any order.
 
-        :param first: the ordinal
+        :param first: the ordinal: number of the file in the order of discovery
         """
 
     def target_rows(self, *, exact: bool = False) -> int | None:
@@ -141,7 +150,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class FileBasedSink(Protocol):
-    """A sink whose target consists of files. One lost file is not visible in the row count that the table reports."""
+    """A sink whose target consists of files. The row count that the table reports does not show that a file is lost."""
 
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each file of the target that is missing or not as it was written."""
@@ -149,10 +158,13 @@ class FileBasedSink(Protocol):
 
 @runtime_checkable
 class SinkWithWitness(Protocol):
-    """A sink that stores a witness with the fence, to detect that rows are gone although their receipts exist."""
+    """A sink that stores a description of its target with the fence: its witness.
+
+    A later run compares the target with it, to detect that delivered rows are gone although their receipts exist.
+    """
 
     def store_witness(self, epoch: int) -> None:
-        """Store a witness of the target as it is now, if the fence is still at this epoch.
+        """Store a witness of the target's present state; do nothing if the fence has another epoch by now.
 
         :param epoch: epoch of the run, which has delivered at least one batch
         """
@@ -181,7 +193,7 @@ class Refused:
 
     def __post_init__(self) -> None:
         if not self.errors:
-            raise ValueError("a refusal without a refused row would be delivered again and again")
+            raise ValueError("Refused needs at least one refused row; else the batch would be retried without end")
 
 
 class Writer(Protocol):
@@ -197,7 +209,8 @@ class Writer(Protocol):
 
         If the sink refuses some rows (a constraint, a value that does not fit), the writer returns :class:`Refused`,
         and the lane calls the writer again with the other rows. Until then the writer may keep a transaction open that
-        has those rows already. The writer rolls that transaction back if it is called with anything else, or closed.
+        has those rows already. It rolls that transaction back if the next call brings another task or other rows, or if
+        it is closed.
 
         :param task: the batch, its attempt and instruction
         :param content: the batch's rows and dead letters
@@ -209,14 +222,18 @@ class Writer(Protocol):
 
 
 class Committer(Protocol):
-    """Second phase of a two-phase sink; runs once a wave in the process that called Spark."""
+    """Second phase of a two-phase sink: it commits what the lanes of a wave have staged.
+
+    It runs once a wave, in the process that started the Spark job.
+    """
 
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
         """Commit staged batches, and return the final outcome of each batch.
 
-        In a pinned pipeline the committed batches are a contiguous prefix of each partition: after a failed batch,
-        later batches of its partition are not attempted. In any other pipeline, batches are independent.
+        In a pipeline with ``strategy: pinned``, which keeps the order of each partition, the committed batches are a
+        contiguous prefix of the partition's: after a failed batch, later batches of its partition are not attempted. In
+        any other pipeline, batches are independent.
 
-        :param staged: outcomes of the lanes
+        :param staged: outcomes that the lanes returned for the batches that they staged
         :raises FencedError: if the fence is at a newer epoch
         """

@@ -22,15 +22,17 @@ POSITION = "__pos"
 """Name of the int64 column with each record's source position, first in every Arrow batch that a reader yields."""
 
 SOURCE_END = "reaches"
-"""Key of a partition's state (:attr:`Plan.states`): the position before which the source already contains records.
+"""Key in a partition's state (:attr:`Plan.states`) of the position after the newest record that the source contains.
 
-Some of these may not be readable yet. Lag is counted up to this position.
+Some of the records before it may not be readable yet. Lag is counted up to this position.
 """
 
 WITNESS = "witness"
-"""Key in a partition's state: what the last planning saw of the source. The next planning compares the source with it,
-to detect positions below the checkpoint that were assigned since. A rewind removes it; a recovery that accounts for all
-records found replaces it."""
+"""Key in a partition's state (:attr:`Plan.states`) of facts about the source at the last planning.
+
+The next planning compares the source with these facts, to detect that positions below the checkpoint were assigned to
+records since. A rewind removes them; a recovery that accounts for all records found replaces them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,9 @@ class Start:
     """Position at which a partition starts for the first time.
 
     :param position: the position
-    :param files: files that the position was counted on, in order (files source); they are recorded with it, so that
-        the position means the same bytes even if other files appear before the first planning
+    :param files: for the files source, the discovered files, in order, over whose bytes or rows the position counts;
+        they are recorded with it, so that the position means the same bytes even if other files appear before the first
+        planning
     """
 
     position: int
@@ -94,14 +97,15 @@ class RangeToPlan:
 
     @property
     def needs_bound(self) -> bool:
-        """Return whether planning must determine how far the source reaches."""
+        """Return whether planning must determine the bound: how far the source may be read now."""
         return self.end is None or self.end == self.start
 
 
 FindUnreceipted = Callable[[str, Sequence[Range]], Sequence[Range] | None]
-"""Function that returns the records of some ranges of a partition, below its plan, whose positions are in no receipt.
+"""Function that takes the id of a partition and ranges of it that were planned, and looks for records without receipt.
 
-It returns None if this is not known for all of the ranges.
+It returns the ranges of the records that the source contains there now and whose positions are in no receipt. It
+returns None if the receipts do not tell this for all of the given ranges.
 """
 
 
@@ -115,9 +119,10 @@ class PlanRequest:
         are records
     :param files: files discovered so far (files source)
     :param states: :attr:`Plan.states` of the previous planning, by partition
-    :param committed: per partition, the position before which every batch has its verdict
-    :param lag_only: whether only the lag is measured; the source then waits at most a moment for a bound
-    :param find_unreceipted: function that finds records below the plan that are in no receipt; None if not available
+    :param committed: checkpoint of each partition: every batch before this position has a verdict
+    :param lag_only: whether the plan only serves to measure the lag; the source then hardly waits for a bound to close
+    :param find_unreceipted: function that finds records in ranges planned before that are in no receipt; None if not
+        available
     """
 
     ranges: Sequence[RangeToPlan]
@@ -137,8 +142,8 @@ class PlannedBatch:
     :param partition: id of the partition
     :param range: positions of the batch
     :param records: expected number of records, if known
-    :param expired: whether the source has lost all records of the range (retention); an event reports this, and a user
-        skips the batch
+    :param expired: whether the source has deleted all records of the range (retention); an event in the ledger reports
+        this, and a user decides to skip the batch
     """
 
     partition: str
@@ -153,8 +158,8 @@ class Plan:
 
     :param batches: contiguous per partition, starting where the request's ranges start
     :param files: newly discovered files
-    :param bounds: per partition, the position before which no new records can appear
-    :param states: per partition, values that the source receives back at the next planning
+    :param bounds: closed bound of each partition: the position before which no new records can appear
+    :param states: per partition, JSON-ready values that the ledger stores and the source receives at the next planning
     :param more: whether the source has more records than were planned (``max_records`` reached)
     :param refused: an error for each part of the source that cannot be read; the run delivers the rest, then fails
     :param notices: warnings about probable mistakes, one line each
@@ -211,9 +216,12 @@ class Source(Protocol):
         """Return whether records may still appear in a range that was read, although its bound was closed."""
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:
-        """Return a digest of the positions of all records that each range contains now.
+        """Return a digest for each range, made of the positions of all records that the range contains now.
 
         Return None if no record can appear in a range that was read.
+
+        :param partition: id of the partition
+        :param ranges: ranges of the partition that were read
         """
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:
@@ -224,7 +232,7 @@ class Source(Protocol):
         """
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Return the same tasks with ``detail`` filled in, from which the reader finds each range.
+        """Return the same tasks with ``detail`` filled in, from which the reader finds the records of each range.
 
         :param tasks: batches to read
         :param files: all recorded files (files source)
@@ -237,12 +245,12 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceEvidence:
-    """Evidence from a source because of which the next planning fails.
+    """One fact about a source that makes the next planning fail, since records may have been missed.
 
-    :param description: the evidence, as a sentence
-    :param late_ranges: ranges of the records concerned; empty if nothing is lost yet; None if reading late records does
-        not repair the loss
-    :param first_step: the action to take first, if any
+    :param description: the fact, as a sentence
+    :param late_ranges: ranges of the records that appeared after their positions were planned; empty if no record is
+        missed yet; None if reading these records again does not repair the loss
+    :param first_step: instruction for the user that precedes any recovery, as a sentence; empty if there is none
     """
 
     description: str
@@ -252,10 +260,11 @@ class SourceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PlanningAlarm:
-    """All evidence because of which the next planning of a partition would fail.
+    """All facts about a source that would make the next planning of a partition fail.
 
-    :param evidence: the evidence
-    :param state: state to store once all evidence is accounted for; the next planning compares the source with it
+    :param evidence: the facts
+    :param state: state of the partition to store once a recovery has accounted for all of them, so that planning
+        succeeds again; see :attr:`Plan.states`
     """
 
     evidence: Sequence[SourceEvidence]
@@ -264,19 +273,24 @@ class PlanningAlarm:
 
 @runtime_checkable
 class WatchedSource(Protocol):
-    """A source that detects, from the state of its last planning, positions below the plan that were assigned since."""
+    """A source that detects records whose positions were assigned below the end of the plan after the last planning.
+
+    It compares itself with the state that the last planning stored.
+    """
 
     def watch(
         self, partition: str, end: int, state: Mapping[str, Any], unread: FindUnreceipted | None = None
     ) -> PlanningAlarm | None:
-        """Return the evidence because of which a partition's next planning would fail; None if it would not fail.
+        """Return the facts that would make a partition's next planning fail; None if it would not fail.
 
-        It fails if positions below the end of the plan were assigned to records since the last planning.
+        It fails if, since the last planning, records have got positions below the end of the plan, where no run reads
+        any more.
 
         :param partition: id of the partition
-        :param end: end of the partition's plan
-        :param state: state that the last planning stored
-        :param unread: function that finds records below the plan that are in no receipt, as for a planning
+        :param end: end of the partition's plan: all positions before it were planned
+        :param state: state that the last planning stored; see :attr:`Plan.states`
+        :param unread: function that finds records below the end of the plan that are in no receipt; None if not
+            available
         """
 
 
@@ -305,7 +319,11 @@ class Reader(Protocol):
 
 
 class SparkFedReader(Reader, Protocol):
-    """Reader of a source that Spark itself reads; it yields the records that Spark passed to :meth:`accept`."""
+    """Reader of a source that Spark itself reads: a lane passes records to :meth:`accept` before each :meth:`read`."""
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Take the records of a batch from Spark; :meth:`read` yields them afterwards."""
+        """Keep the records of a batch that Spark has read; the next :meth:`read` yields them.
+
+        :param task: the batch
+        :param records: its records, in the format that :meth:`Reader.read` yields
+        """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "57", "58"})
-"""Classes of transient errors."""
+"""Classes (first two characters) of the SQLSTATEs of transient errors."""
 
 _TRANSIENT_CODES = frozenset({"55P03", "25006", "25P03", "25P04"})
 """Transient codes of other classes: lock not available, server is a standby, session or transaction timed out."""

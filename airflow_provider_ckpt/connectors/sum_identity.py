@@ -30,7 +30,7 @@ def checked_counts(content: BatchContent, task: BatchTask, queue: DeadLetterQueu
             f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
             f"{counts.filtered} were filtered and {counts.dead_lettered} rejected; nothing of the batch was sent.",
             batch=str(task.key),
-            hint="Nothing is lost; report it, since it is a defect.",
+            hint="Nothing is lost. This is a defect of this package; please report it.",
         )
     refuse_if_disabled(content, task, queue)
     return counts

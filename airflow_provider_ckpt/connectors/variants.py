@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 _Decode = Callable[[Any], Any]
 _MAX_DIGITS = 100
-"""Decimal precision larger than any of Spark's."""
+"""Decimal precision that exceeds every precision in Spark, so that no digit is rounded."""
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type is a variant, by the metadata that Spark sets on its fields."""
+    """Return whether an Arrow type is a variant.
+
+    Spark marks a variant by metadata on the field ``metadata`` of a struct that has the fields ``value`` and
+    ``metadata``.
+    """
     import pyarrow as pa
 
     if not pa.types.is_struct(kind) or kind.get_field_index("metadata") < 0 or kind.get_field_index("value") < 0:
@@ -27,7 +31,7 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def decoder(kind: pa.DataType) -> _Decode | None:
-    """Return a function that decodes the variants in a column's values; None if the type contains no variant.
+    """Return a function that decodes the variants in one value of a column; None if the type contains no variant.
 
     Variants are found at any depth and become plain Python objects. The function takes values as
     :func:`~.extreme_times.to_python` returns them, with maps as dictionaries. A date or timestamp in a variant becomes

@@ -87,7 +87,7 @@ class BatchKey:
         """
         found = re.fullmatch(r"(?P<partition>.+)#(?P<seq>[0-9]+)(?:@(?P<generation>[0-9]+))?", text, re.DOTALL)
         if found is None:
-            raise ValueError(f"{text!r} is no batch; write partition#seq, as `airflow ckpt status` shows it")
+            raise ValueError(f"{text!r} is not a batch; write partition#seq, as `airflow ckpt status` shows it")
         return cls(int(found["generation"] or generation or 1), found["partition"], int(found["seq"]))
 
     def to_json(self) -> list[Any]:

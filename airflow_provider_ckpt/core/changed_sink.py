@@ -136,14 +136,15 @@ def describe_differences(
         SinkDifference.RECEIPTS_UNREADABLE: (found.unreadable or "").rstrip("."),
         SinkDifference.OTHER_TARGET: found.other_target
         or (
-            f"the target is not the one that was written ({known.target}), but {found.target}"
+            f"the target is {found.target}, not {known.target}, to which this pipeline has delivered"
             if found.target is not None
-            else f"the target that was written ({known.target}) does not exist any more"
+            else f"the target {known.target}, to which this pipeline has delivered, does not exist any more"
         ),
         SinkDifference.ROWS_GONE: (found.loss_evidence or "").rstrip("."),
         SinkDifference.OTHER_LOCATION: f"it is {found.location}; this pipeline delivered to {known.location} so far",
         SinkDifference.NOT_ACCEPTED: (
-            f"a user started to accept it and did not finish, when {known.unfinished_acceptance.description}"
+            f"a user began to accept it (`airflow ckpt accept-sink`), but the command did not finish; at that time "
+            f"{known.unfinished_acceptance.description}"
             if known.unfinished_acceptance is not None
             else ""
         ),

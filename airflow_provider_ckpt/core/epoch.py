@@ -30,7 +30,8 @@ def check_epoch(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
     if lease is None or lease.epoch < epoch:
         known = "none" if lease is None else str(lease.epoch)
         raise StaleEpochError(
-            f"this run holds epoch {epoch}, but the ledger has granted {known} only: it was replaced or restored.",
+            f"this run holds epoch {epoch}, but the newest epoch in the ledger is {known}: the ledger was replaced or "
+            "restored.",
             hint="Start the run again: it acquires the lease again and reconciles with the sink.",
         )
     if lease.epoch == epoch and lease.owner == owner:

@@ -61,28 +61,6 @@ class ErrorType(StrEnum):
     DEADLINE = "Deadline"
 
 
-_DEAD_LETTERED = frozenset(
-    {
-        ErrorType.MESSAGE_DESERIALIZATION,
-        ErrorType.SERIALIZATION,
-        ErrorType.FILTER_EVALUATION,
-        ErrorType.TRANSFORM_EVALUATION,
-        ErrorType.JSON_PATH_NOT_FOUND,
-        ErrorType.COMPRESSION,
-        ErrorType.COMPRESSION_WITH_CODEC,
-        ErrorType.DECOMPRESSION,
-        ErrorType.PROCESSING,
-        ErrorType.PROCESSING_WITH_CONTEXT,
-    }
-)
-_ALWAYS_RETRIED = frozenset(
-    {ErrorType.OFFSET_COMMIT, ErrorType.IO, ErrorType.REDIS, ErrorType.CACHE, ErrorType.LEDGER_UNAVAILABLE}
-)
-_RETRIED_WHEN_RECOVERABLE = frozenset(
-    {ErrorType.KAFKA_PRODUCER, ErrorType.KAFKA_CONSUMER, ErrorType.SINK, ErrorType.SOURCE}
-)
-
-
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
     """An error as data.
@@ -124,25 +102,6 @@ class ErrorInfo:
             data.get("whole", False),
             data.get("trace"),
         )
-
-
-def default_action(error: ErrorInfo) -> ErrorAction:
-    """Return the action for an error that the pipeline's ``error_policy`` does not override (semantics, section 7).
-
-    An error that no rule names halts the run, so that nothing is dropped.
-    """
-    if error.type in _ALWAYS_RETRIED or (error.type in _RETRIED_WHEN_RECOVERABLE and error.recoverable):
-        return ErrorAction.RETRY
-    if error.type in _DEAD_LETTERED:
-        return ErrorAction.DEAD_LETTER
-    if error.type is ErrorType.SINK and error.sqlstate is not None and error.sqlstate[:2] in ("22", "23"):
-        return ErrorAction.DEAD_LETTER
-    return ErrorAction.HALT
-
-
-def always_halts(kind: ErrorType) -> bool:
-    """Return whether :func:`default_action` halts the run for every error of a type."""
-    return kind not in _ALWAYS_RETRIED | _RETRIED_WHEN_RECOVERABLE | _DEAD_LETTERED
 
 
 class CkptError(Exception):

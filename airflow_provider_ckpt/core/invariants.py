@@ -12,10 +12,10 @@ from itertools import pairwise
 
 from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, VERDICT_STATE, Batch, BatchState
 from airflow_provider_ckpt.core.partition_view import PartitionView
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, contiguous_end
 from airflow_provider_ckpt.core.receipt import Verdict
-from airflow_provider_ckpt.core.tickets import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def _nothing_stranded(p: PartitionView, _: list[RangeReceipt]) -> Findings:
         return
     if p.committed < p.planned_end:
         yield (
-            f"no batch is unresolved, but committed {p.committed} is before the plan's end {p.planned_end}",
+            f"no batch is unresolved, but committed {p.committed} is before the end of the plan, {p.planned_end}",
             p.committed,
         )
 

@@ -13,5 +13,5 @@ def parse_whole_number(text: str) -> int:
     :raises ValueError: if the text is not a whole number
     """
     if not _WHOLE.fullmatch(text.strip()):
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     return int(text)

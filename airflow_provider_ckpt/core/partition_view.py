@@ -13,8 +13,9 @@ from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, Batch, BatchSta
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.checkpoint import cancellation_watermark
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range, subtract
-from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
+from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, PlannedTicket
 
 
 class PartitionView:

@@ -100,7 +100,8 @@ def no_proposal_error(origin: str) -> LedgerStateError:
     """
     return LedgerStateError(
         f"the ledger holds no proposal of {origin}.",
-        hint="Nothing was changed. A task that was marked a success by hand proposes nothing: clear it.",
+        hint="Nothing was changed. If the task `preview` was marked as a success by hand, it stored no proposal: clear "
+        "the task.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.receipt_import import import_receipts, matches_batch
 from airflow_provider_ckpt.core.rewind import rewind

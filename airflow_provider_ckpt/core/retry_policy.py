@@ -1,10 +1,21 @@
-"""The retry policy: number and delay of a batch's attempts, and what follows the last one (semantics, section 7)."""
+"""The retry policy: number and delay of a batch's attempts, and what follows a failed or the last one.
+
+Pure functions: the time and a random number are arguments, so every decision can be reproduced (semantics, section 7).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
+
+from airflow_provider_ckpt.core.batch import Batch, Instruction
+from airflow_provider_ckpt.core.error_policy import choose_action, default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
+
+_HALT_WHEN_EXHAUSTED = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
+"""Error types that halt the run when the attempts are used up, because they are not caused by the batch."""
 
 
 class OnExhausted(StrEnum):
@@ -44,3 +55,124 @@ class RetryPolicy:
         """
         raw = min(self.initial_delay_ms * self.multiplier ** min(finished - 1, 64), float(self.max_delay_ms))
         return timedelta(milliseconds=raw * (1 + self.jitter * deviation))
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPolicy:
+    """Delivery policy of a pipeline.
+
+    :param retry: number and delay of retries
+    :param dead_letters: whether dead letters are enabled; if not, an error that requires one halts the run
+    :param overrides: actions that replace the default ones, by error type (``error_policy``)
+    """
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    dead_letters: bool = True
+    overrides: Mapping[ErrorType, ErrorAction] = field(default_factory=dict)
+
+    def action(self, error: ErrorInfo) -> ErrorAction:
+        """Return the action for an error; see :func:`~airflow_provider_ckpt.core.error_policy.choose_action`."""
+        return choose_action(error, self.overrides, dead_letters=self.dead_letters)
+
+    def is_last_attempt(self, batch: Batch) -> bool:
+        """Return whether a batch has one attempt left: the open or else the next one is the last of the last round."""
+        return batch.failures + 1 >= self.retry.max_attempts and batch.round >= self.retry.rounds
+
+    def record_action(self, error: ErrorInfo, *, is_last_attempt: bool) -> ErrorAction:
+        """Return the action for an error of a single record.
+
+        An error that is retried fails the record's whole batch. In the last attempt, the record alone is
+        dead-lettered instead.
+
+        :param error: the record's error
+        :param is_last_attempt: whether this is the batch's last attempt, see :meth:`is_last_attempt`
+        """
+        action = self.action(error)
+        if (
+            action is ErrorAction.RETRY
+            and is_last_attempt
+            and self.retry.on_exhausted is OnExhausted.DLQ
+            and self.dead_letters
+        ):
+            return ErrorAction.DEAD_LETTER if default_action(error) is not ErrorAction.HALT else ErrorAction.HALT
+        return action
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBatch:
+    """Plan the batch again for another attempt.
+
+    :param not_before: earliest start of the next attempt, UTC
+    :param next_round: whether this round's attempts are used up, so that the next attempt is in the next round
+    """
+
+    not_before: datetime
+    next_round: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RejectBatch:
+    """Claim the verdict ``rejected``: dead-letter the whole batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkipBatch:
+    """Claim the verdict ``void``: skip the whole batch, as ``skip_and_log`` demands."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldBatch:
+    """Hold the batch until a user decides about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailRun:
+    """End the run as failed; the batch stays planned and the failure is not counted against ``max_attempts``."""
+
+
+@dataclass(frozen=True, slots=True)
+class HaltRun:
+    """End the run as failed at once, because a retry cannot help until a user has intervened."""
+
+
+Decision = RetryBatch | RejectBatch | SkipBatch | HoldBatch | FailRun | HaltRun
+
+
+def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datetime, deviation: float) -> Decision:
+    """Decide what happens to a batch whose lane reported a failure (semantics, section 7).
+
+    ``skip_and_log`` applies to records. If a record that could not be identified fails its batch, the batch is rejected
+    instead of skipped, so that the other records are not lost.
+
+    An error that halts by default, but is retried by an override, halts the run when the attempts are used up: an
+    override never drops anything. If a batch is to be rejected or voided already, and claiming that verdict fails in
+    all attempts, the run halts.
+
+    :param batch: the batch as it was while the attempt was open; its counters do not include this failure
+    :param error: the error that the lane reported
+    :param policy: the pipeline's delivery policy
+    :param now: the current time, UTC
+    :param deviation: a random number in [-1, 1] that determines the jitter
+    """
+    action = policy.action(error)
+    if action is ErrorAction.HALT:
+        return FailRun() if error.is_outage else HaltRun()
+    if error.is_outage:
+        return FailRun()
+    give_up = RejectBatch() if batch.instruction is Instruction.DELIVER else HaltRun()
+    about_records = default_action(error) is ErrorAction.DEAD_LETTER
+    if action is ErrorAction.SKIP_AND_LOG and not about_records:
+        return SkipBatch() if batch.instruction is Instruction.DELIVER else HaltRun()
+    if action in (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG):
+        return give_up if policy.dead_letters else HaltRun()
+    retry = policy.retry
+    not_before = now + retry.delay(batch.finished + 1, deviation)
+    if not policy.is_last_attempt(batch):
+        return RetryBatch(not_before, next_round=batch.failures + 1 >= retry.max_attempts)
+    if error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT:
+        return HaltRun()
+    if retry.on_exhausted is OnExhausted.HOLD:
+        return HoldBatch()
+    if retry.on_exhausted is OnExhausted.DLQ and policy.dead_letters:
+        return give_up
+    return FailRun()

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_ckpt.core.batch_key import SideKind, side_partition
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.drain_and_stop import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.pipeline_phases import PipelineState
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.tickets import Event
 
@@ -76,7 +76,7 @@ def require_resolved(pipeline_state: PipelineState, source: str, span: Range) ->
     mine = [batch.key for batch in origin.blocking.values() if batch.range.overlaps(span)]
     if origin.limit is not None or span.end > origin.planned_end or mine:
         owner = (
-            f"batch {mine[0]} owns a part of it" if mine else f"the plan ends at {position_text(origin.planned_end)}"
+            f"batch {mine[0]} covers a part of it" if mine else f"the plan ends at {position_text(origin.planned_end)}"
         )
         raise LedgerStateError(f"{span} of partition {source!r} is still to be delivered: {owner}.")
 

@@ -47,10 +47,10 @@ _TO_DO = {
     "restored.",
     DifferenceKind.INDEX_DIFFERS: "Keep a copy of the ledger and compare it with a backup; the sink's receipt was "
     "written with the dead letters.",
-    DifferenceKind.ROWS_DIFFER: "If others write to the target, or it held rows before, add --shared-target. Otherwise "
-    "compare the target with a backup.",
-    DifferenceKind.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, "
-    "and restore a backup of the ledger from before they differed.",
+    DifferenceKind.ROWS_DIFFER: "If others write to the target, or it had rows before the first run, add "
+    "--shared-target. Otherwise compare the target with a backup.",
+    DifferenceKind.FILES_DIFFER: "Ledger and sink assign positions to different source files: run nothing, and restore "
+    "a backup of the ledger from before they differed.",
     DifferenceKind.SINK_CHANGED: "Run the pipeline: nothing is sent, and the error names the commands to choose from "
     "(`airflow ckpt accept-sink`).",
     DifferenceKind.FILE_DAMAGED: "Restore the file from a backup. If there is none, remove it from the table with the "

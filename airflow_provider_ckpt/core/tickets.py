@@ -1,4 +1,4 @@
-"""Phases, events and tickets of the state machine.
+"""Events and tickets of the state machine.
 
 A ticket proves that its batch was in a certain state. Each transition takes the ticket of the state that it starts
 from, so a transition from a wrong state is a type error already.
@@ -8,18 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
-
-
-class Phase(StrEnum):
-    """Phase of a pipeline (semantics, section 3): batches are planned and started only while it is running."""
-
-    RUNNING = "running"
-    DRAINING = "draining"
-    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Create DAGs from YAML files: each file declares one pipeline, and its section ``dag`` the schedule and the tasks.
 
-Files are read and validated when the DAG file is parsed. An invalid file affects only its own DAG: that is replaced by
-a DAG that shows the error with file name, line and key, and fails with it.
+Files are read and validated when the DAG file is parsed. An invalid file affects only its own DAG: that one is replaced
+by a DAG that shows the error, with file name, line and key, and whose task fails with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _TASK_ID = "replicate"
 _YAML_PATTERNS = ("*.yaml", "*.yml")
 _MAX_FILE_NAME = 200
-"""Largest number of characters of a file's name in a DAG id (Airflow allows 250 characters) or a text."""
+"""Largest number of characters of a file's name in a DAG id (Airflow allows 250 characters) or in a message."""
 _MAX_ERROR = 500
 
 
@@ -59,7 +59,7 @@ def pipeline_dags(
     """
     directory = Path(dag_file).parent / folder
     if not directory.is_dir():
-        raise ConfigError(f"{directory} is no folder.", hint="The path is relative to the DAG file's folder.")
+        raise ConfigError(f"{directory} is not a folder.", hint="The path is relative to the DAG file's folder.")
     files = sorted(found for pattern in _YAML_PATTERNS for found in directory.glob(pattern))
     dags: dict[str, DAG] = {}
     errors: dict[Path, str] = {}
@@ -76,19 +76,24 @@ def pipeline_dags(
 
 
 def _files_of_dag(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
-    """Return the files that declare the DAG of this id, or all files if none does or ``dag_id`` is None."""
+    """Return the files that declare the DAG of an id; all files if none does, or if the id is None.
+
+    :param files: YAML files of the folder
+    :param dag_id: id of the DAG whose task runs; None when the DAG file is parsed for all its DAGs
+    """
     if dag_id is None:
         return files
     return [file for file in files if read_outline(file).dag_id == dag_id] or files
 
 
 def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Container[str]) -> DAG | str | None:
-    """Return the DAG of a YAML file, or the error message of an invalid file; None if the file has no ``dag`` section.
+    """Return the DAG of a YAML file, or the error message if the file is invalid; None if the file has no section
+    ``dag``.
 
-    :param dag_file: the DAG file
-    :param file: the YAML file
+    :param dag_file: path of the DAG file
+    :param file: path of the YAML file
     :param ckpt_conn_id: Airflow connection of the ledger
-    :param taken: DAG ids of the files before this one
+    :param taken: ids of the DAGs that other files of the folder declare
     """
     try:
         pipeline = load(file)
@@ -114,10 +119,11 @@ def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Contai
 
 
 def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
-    """Create the DAG that takes the place of an invalid file's DAG, with its id and schedule if they can be read.
+    """Create the DAG that takes the place of an invalid file's DAG, with the file's DAG id and schedule if they can be
+    read.
 
     :param file: the invalid file
-    :param error: its error message
+    :param error: error message, which the DAG shows
     :param taken: DAG ids that are in use
     """
     found = read_outline(file)
@@ -135,7 +141,9 @@ def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
 def _broken_dag_ids(name: str) -> Iterator[str]:
     """Yield DAG ids to try for an invalid file, such as ``broken_orders.yaml``, without end.
 
-    An id has a hash of the file's name if the name is too long or has characters that no DAG id may have.
+    An id contains a hash of the file's name if the name is too long or has characters that a DAG id cannot have.
+
+    :param name: name of the file
     """
     valid = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
     if valid == name and len(name) <= _MAX_FILE_NAME:
@@ -149,7 +157,14 @@ def _broken_dag_ids(name: str) -> Iterator[str]:
 def _failing_dag(
     dag_id: str, file: Path, error: str, schedule: str | timedelta | None = None, start_date: datetime | None = None
 ) -> DAG:
-    """Create a DAG that shows an error in its docs, and whose only task fails with it."""
+    """Create a DAG that shows an error in its docs, and whose only task fails with the error.
+
+    :param dag_id: id of the DAG
+    :param file: the invalid file
+    :param error: error message
+    :param schedule: schedule of the DAG; None for a DAG that is only triggered by users
+    :param start_date: start date of the DAG
+    """
     name = for_message(file.name, _MAX_FILE_NAME)
     lines = "\n".join(f"    {line}" for line in error.splitlines())
     with DAG(
@@ -190,12 +205,12 @@ def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT
 def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Path, ckpt_conn_id: str) -> DAG:
     """Create the DAG of a valid pipeline.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline's declaration
     :param section: section ``dag`` of the pipeline's file
-    :param dag_file: the DAG file
-    :param file: the pipeline's YAML file
+    :param dag_file: path of the DAG file
+    :param file: path of the pipeline's YAML file
     :param ckpt_conn_id: Airflow connection of the ledger
-    :raises ConfigError: if the schedule is invalid, or the transform needs a function of a DAG file
+    :raises ConfigError: if the schedule is invalid, or if the transform needs a function that only a DAG file can pass
     """
     if pipeline.transform.is_task_function:
         raise ConfigError(
@@ -231,7 +246,11 @@ def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Pa
 
 
 def _add_tasks(section: DagSection, shared: Mapping[str, Any]) -> None:
-    """Add the replicate operator or the task group to the current DAG, as the section ``dag`` says."""
+    """Add the replicate operator or the task group to the DAG that is being created.
+
+    :param section: section ``dag`` of the pipeline's file, which chooses one of the two
+    :param shared: arguments for the operator or the group
+    """
     if section.shape is DagShape.OPERATOR:
         from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
@@ -248,7 +267,12 @@ def _is_schedule(given: str | timedelta | None) -> bool:
 
 
 def _schedule(pipeline: Pipeline, section: DagSection, ckpt_conn_id: str) -> Any:
-    """Return the schedule of a pipeline's DAG: a work asset, a cron expression, an interval, assets or None."""
+    """Return the schedule of a pipeline's DAG: a work asset, a cron expression, an interval, assets, or None.
+
+    :param pipeline: the pipeline's declaration
+    :param section: section ``dag`` of the pipeline's file
+    :param ckpt_conn_id: Airflow connection of the ledger
+    """
     if section.work is not None:
         from airflow_provider_ckpt.assets.work import work_asset
 

@@ -1,4 +1,6 @@
-"""``recovery_dag``: create a DAG to repair a pipeline from Airflow's UI: form, preview, approval, action, report."""
+"""``recovery_dag``: create a DAG by which users repair a pipeline in Airflow's UI: form, preview, approval, action,
+report.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ _ACTIONS = {
     "move": "Move: the next run delivers to another sink",
 }
 _CARRY_OUT_TIME = timedelta(hours=1)
-"""Time after the end of ``answer_within`` in which an approved action can still be carried out."""
+"""Time after the end of ``answer_within``, the time for an answer, in which an approved action can still be carried
+out.
+"""
 _DOC = """
 Repairs a pipeline. Trigger it, choose pipeline and action, and give a reason. **preview** computes what would be
 changed, and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown,
@@ -169,7 +173,9 @@ def _params(names: Iterable[str]) -> dict[str, Param]:
 
 
 def _declared_names(folder: Path) -> list[str]:
-    """Return the pipeline names that the YAML files of a folder declare; an unreadable file is logged and left out."""
+    """Return the names of the pipelines that the YAML files of a folder declare; files that cannot be read are only
+    logged.
+    """
     names = []
     for path in sorted(folder.glob("*.y*ml")):
         name = read_outline(path).name

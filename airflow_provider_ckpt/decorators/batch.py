@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
     """Run a pipeline with a Python function as the last step of its transform; created by :func:`ckpt_batch_task`.
 
-    :param python_callable: function whose first parameter receives the rows
+    :param python_callable: function whose first parameter receives the rows of a batch
     :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
         dict, or a ``Pipeline``
-    :param op_args: must be empty, since the function's further arguments are given by name
+    :param op_args: must be empty, since all other arguments of the function are given by name
     :param op_kwargs: arguments of the function besides the rows (templated)
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
@@ -73,7 +73,7 @@ class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
         self._rows = rows
 
     def load_pipeline(self) -> Pipeline:
-        """Build the pipeline from its declaration.
+        """Build the pipeline from its declaration, which must use the decorated function.
 
         :raises ConfigError: if the declaration is invalid, or does not say ``transform.python: task``
         """

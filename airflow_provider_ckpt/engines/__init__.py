@@ -1,1 +1,3 @@
-"""Engines: each runs a pipeline's waves on one kind of Spark; ``factory`` chooses by ``run.engine``."""
+"""Engines: each runs the waves of a pipeline on one kind of Spark; ``factory.py`` chooses the engine by
+``run.engine``.
+"""

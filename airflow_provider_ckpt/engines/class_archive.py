@@ -1,8 +1,8 @@
 """Archive of the classes that Spark's JVM loads (AppCDS), so that later JVMs need not find, parse and verify them.
 
-An archive is valid for one Java, Spark and class path; a hash of these is in its name. It is created in the background
-after a first run (``class_archive_training.py``) and used by later runs. It is optional: without it, Spark only starts
-more slowly.
+An archive is valid for one Java, one Spark and one class path; its file name contains a hash of these. A process in the
+background creates it after a first run (``class_archive_training.py``), and later runs use it. It is optional: without
+it, Spark only starts more slowly.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ CLASS_PATH = "spark.driver.extraClassPath"
 _CLASS_PATH_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 _TRAINING_MODULE = "airflow_provider_ckpt.engines.class_archive_training"
 _MAX_ARCHIVES = 4
-"""Number of archives that are kept, the newest ones; each has some 150 MB."""
+"""Number of archives that are kept, the newest ones; the size of each is about 150 MB."""
 _RETRY_SECONDS = 3600.0
-"""Seconds before a failed creation is tried again."""
+"""Seconds after a failed creation of an archive before it is tried again."""
 _DIGITS = 16
 _PROCESS_TOKEN = secrets.token_hex(8)
-"""Part of the names of files that this process writes."""
+"""Random part of the names of files that this process writes."""
 
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """Class archive for one Java, Spark and class path; its file need not exist yet.
+    """Class archive for one Java, one Spark and one class path, whether or not its file exists.
 
-    :param directory: directory of the archives
-    :param key: hash of Java, Spark and class path
+    :param directory: directory that contains the files of all archives
+    :param key: hash of Java, Spark and class path, with which the name of the file begins
     """
 
     directory: Path
@@ -55,11 +55,11 @@ class ClassArchive:
     def of(cls, directory: Path, environment: Mapping[str, str], extra_class_path: str = "") -> ClassArchive | None:
         """Return the archive for the JVM that ``spark-submit`` starts.
 
-        :param directory: directory of the archives
-        :param environment: environment of ``spark-submit``
-        :param extra_class_path: value of the property :data:`CLASS_PATH`
-        :return: None if Java could not create an archive: this Java has no archive of its own classes, on which others
-            build, or the class path has a directory that is not empty, such as a Hadoop configuration
+        :param directory: directory that contains the files of all archives
+        :param environment: environment variables of ``spark-submit``
+        :param extra_class_path: value of the Spark property :data:`CLASS_PATH`
+        :return: None if Java could not create an archive: if this Java has no archive of the JDK's classes, on which
+            others build, or if the class path has a directory that is not empty, such as a Hadoop configuration
         """
         java, spark = _java(environment), environment.get("SPARK_HOME")
         if java is None or not spark:
@@ -74,9 +74,10 @@ class ClassArchive:
         return cls(directory, hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:_DIGITS])
 
     def find(self) -> Path | None:
-        """Return the path of the archive's file; None if there is no file, or others may write to its directory.
+        """Return the path of the archive's file; None if there is no file, or if other users may write to its
+        directory.
 
-        A damaged file is removed, since it would crash Java.
+        A damaged file is removed, since Java would crash with it.
         """
         if not self._is_trusted():
             return None
@@ -89,18 +90,19 @@ class ClassArchive:
         return None
 
     def create_in_background(self, extra_class_path: str = "") -> None:
-        """Start a process that creates the archive, and that continues after the end of this process.
+        """Start a process that creates the archive's file and that continues after the end of this process.
 
-        Nothing is started if the archive exists, or its creation was tried within the last hour.
+        Nothing is started if the file exists, or if its creation was tried within the last hour. An error is logged
+        only.
 
-        :param extra_class_path: value of the property :data:`CLASS_PATH`
+        :param extra_class_path: value of the Spark property :data:`CLASS_PATH`
         """
         try:
             private_files.make_directories(self.directory)
             if self._was_tried_lately():
                 return
             if not self._is_trusted():
-                raise PermissionError(f"others may write to {self.directory}")
+                raise PermissionError(f"other users may write to {self.directory}")
             training = [sys.executable, "-P", "-m", _TRAINING_MODULE, "--class-path", extra_class_path]
             with private_files.append(self._log) as output:
                 subprocess.run(  # noqa: S603  # our own module, by our own interpreter
@@ -109,16 +111,16 @@ class ClassArchive:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                    cwd=self.directory,  # files that it leaves in its working directory disturb nobody here
+                    cwd=self.directory,  # it leaves files in its working directory
                     check=True,
                 )
             log.info("Creating an archive of Spark's classes in the background, so that later runs start sooner")
         except (OSError, subprocess.SubprocessError) as error:
-            log.warning("Spark continues without a head start: no archive of its classes can be created: %s", error)
+            log.warning("Spark starts without an archive of its classes, since none can be created: %s", error)
 
     @contextmanager
     def creation_lock(self) -> Iterator[bool]:
-        """Lock the creation of the archive; yield whether this process got the lock."""
+        """Lock the creation of the archive's file; yield True, or False if another process holds the lock."""
         private_files.make_directories(self.directory)
         with private_files.append(self._log) as file:
             try:
@@ -133,13 +135,14 @@ class ClassArchive:
 
     @property
     def unfinished_path(self) -> Path:
-        """Path to which this process writes the archive."""
+        """Path of the temporary file to which this process has Java write the archive."""
         return self.directory / f"{self.key}.{_PROCESS_TOKEN}.tmp"
 
     def publish(self) -> Path:
-        """Rename the complete archive to its final name, which contains its digest, and remove old archives.
+        """Rename the complete temporary file to its final name, which contains its digest, and remove the oldest
+        archives.
 
-        :return: its new path
+        :return: path of the renamed file
         """
         complete = self.unfinished_path
         with complete.open("rb") as file:
@@ -147,7 +150,7 @@ class ClassArchive:
             os.fsync(file.fileno())
         path = self.directory / f"{self.key}-{_digest(complete)}.jsa"
         complete.rename(path)
-        found = sorted(self.directory.glob("*.jsa"), key=lambda item: item.stat().st_mtime, reverse=True)
+        found = sorted(self.directory.glob("*.jsa"), key=_modified, reverse=True)
         for old in found[_MAX_ARCHIVES:]:
             old.unlink(missing_ok=True)
         return path
@@ -168,7 +171,7 @@ class ClassArchive:
             return False
 
     def _is_trusted(self) -> bool:
-        """Return whether no other user may write to the directory; Java does not check the content of an archive."""
+        """Return whether no other user may write to the directory. Java does not check the content of an archive."""
         try:
             found = self.directory.stat()
         except OSError:
@@ -177,8 +180,11 @@ class ClassArchive:
 
 
 def _java(environment: Mapping[str, str]) -> Path | None:
-    """Return the home of the Java that Spark's scripts choose; None without Java, or if it has no archive of its
-    classes.
+    """Return the home directory of the Java that Spark's scripts choose.
+
+    None is returned if there is no Java, or if it has no archive of the JDK's classes.
+
+    :param environment: environment variables of ``spark-submit``
     """
     java_home = environment.get("JAVA_HOME")
     program = shutil.which(f"{java_home}/bin/java" if java_home else "java", path=environment.get("PATH"))
@@ -187,7 +193,7 @@ def _java(environment: Mapping[str, str]) -> Path | None:
 
 
 def _jvm(java: Path) -> list[Path]:
-    """Return the paths of the JVM's library and of the archive of its own classes."""
+    """Return the paths of the JVM's library and of the archive of the JDK's classes, below the home of a Java."""
     return [java / "lib" / "server" / name for name in ("libjvm.so", "classes.jsa")]
 
 
@@ -196,18 +202,26 @@ def _holds_something(folder: Path) -> bool:
 
 
 def _files_of(entry: str) -> list[Path]:
-    """Return the jars that an entry of a class path names."""
+    """Return the jar files that an entry of a class path, such as ``/opt/jars/*``, stands for."""
     path = Path(entry)
     return sorted(path.parent.glob("*.jar")) if path.name == "*" else [path] if path.is_file() else []
 
 
 def _version(file: Path) -> str:
-    """Return size and modification time of a file, as text."""
+    """Return the size and the modification time of a file, as text."""
     found = file.stat()
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
+def _modified(path: Path) -> float:
+    """Return the modification time of a file; 0 if another process has removed the file."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def _digest(path: Path) -> str:
-    """Return the first digits of the SHA-256 hash of a file."""
+    """Return the first 16 hexadecimal digits of the SHA-256 hash of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]

@@ -1,7 +1,8 @@
-"""Create the archive of the classes that Spark's JVM loads: run a small pipeline, at whose end the JVM writes it.
+"""Create the archive of the classes that Spark's JVM loads: run a small pipeline, at whose end the JVM writes the
+archive.
 
-Runs start this in the background, where it works only while no run is in progress. To create one by hand, for an image
-say, run this module: ``python -m airflow_provider_ckpt.engines.class_archive_training``.
+Runs start this program in the background; it does its work only while no run is in progress. To create an archive by
+hand, for a container image for example, run ``python -m airflow_provider_ckpt.engines.class_archive_training``.
 """
 
 from __future__ import annotations
@@ -31,22 +32,24 @@ from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import PipelineContext
 
 _WRITE_SECONDS = 600.0
-"""Seconds that the JVM may take to write its classes, on a busy machine."""
+"""Seconds that the JVM may take to write the archive, on a busy machine."""
 _NICE = 10
-"""Niceness: a tenth of other processes' CPU time on a busy machine. With less, creation would not finish there."""
+"""Niceness of this process: on a busy machine it gets a tenth of the CPU time of other processes. With less, it would
+not finish there.
+"""
 _RECORDS = 100
 _LOOK_SECONDS = 0.2
-"""Seconds between two looks for runs of others."""
+"""Seconds between two checks whether other processes' runs are in progress."""
 
 _PATIENCE_SECONDS = 3600.0
-"""Seconds to wait for a moment without runs."""
+"""Seconds after which the creation is given up if runs have been in progress all the time."""
 
 
 def create_archive(class_path: str = "") -> Path | None:
     """Create the class archive for the runs of this environment, unless it exists or another process is creating it.
 
-    :param class_path: property ``spark.driver.extraClassPath`` of the runs that will use the archive
-    :return: the archive's file; None if no archive is possible, or another process is creating it
+    :param class_path: Spark property ``spark.driver.extraClassPath`` of the runs that will use the archive
+    :return: path of the archive's file; None if no archive is possible, or if another process is creating it
     :raises CkptError: if Spark does not start
     :raises RuntimeError: if Java wrote no archive
     :raises TimeoutError: if runs of other processes were in progress all the time
@@ -67,15 +70,17 @@ def create_archive(class_path: str = "") -> Path | None:
 
 @contextmanager
 def _giving_way() -> Iterator[None]:
-    """Wait until no other run is in progress; inside the ``with`` block, pause this process's Spark while another run
-    is in progress.
+    """Wait until no other run is in progress. Inside the ``with`` block, pause Spark whenever another run is in
+    progress.
 
-    :raises TimeoutError: if other runs are in progress all the time
+    :raises TimeoutError: if other runs are in progress for an hour
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while others_run():
         if time.monotonic() > deadline:
-            raise TimeoutError("runs were in progress all the time")
+            raise TimeoutError(
+                f"the archive was not created, because runs were in progress for all of {_PATIENCE_SECONDS:g} s"
+            )
         time.sleep(_LOOK_SECONDS)
     done = threading.Event()
     giving = threading.Thread(target=_give_way, args=(done,), name="ckpt-give-way", daemon=True)
@@ -88,7 +93,10 @@ def _giving_way() -> Iterator[None]:
 
 
 def _give_way(done: threading.Event) -> None:
-    """Pause the processes that this process has started while another run is in progress, until ``done`` is set."""
+    """Pause the processes that this process has started whenever another run is in progress.
+
+    :param done: event that ends this function; paused processes are continued first
+    """
     stopped = False
     while not done.wait(_LOOK_SECONDS) or stopped:
         wanted = others_run() and not done.is_set()
@@ -109,11 +117,11 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _train(home: Path, archive: Path, class_path: str) -> None:
-    """Run a small pipeline that loads the classes which pipelines usually need.
+    """Run a small pipeline that makes the JVM load the classes which pipelines usually need.
 
-    :param home: directory for the run's files
-    :param archive: file to which the JVM writes the archive
-    :param class_path: property ``spark.driver.extraClassPath`` of the runs that will use the archive
+    :param home: directory for the files of the run
+    :param archive: path of the file to which the JVM writes the archive
+    :param class_path: Spark property ``spark.driver.extraClassPath`` of the runs that will use the archive
     """
     os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
     os.environ["SPARK_SUBMIT_OPTS"] = (
@@ -146,7 +154,7 @@ def _train(home: Path, archive: Path, class_path: str) -> None:
     with Ledger.open(url) as ledger:
         replicate(PipelineContext(pipeline, ledger, _no_connection, f"training:{os.getpid()}"), engine)
     if engine.error is not None or not archive.exists():
-        raise RuntimeError("Java wrote no archive") from engine.error
+        raise RuntimeError("Java did not write the archive of its classes") from engine.error
 
 
 def _record(number: int) -> dict[str, Any]:
@@ -158,7 +166,7 @@ def _no_connection(name: str) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Create the archive at low CPU priority, and print its path.
+    """Create the archive at low CPU priority, and print the path of its file.
 
     :param arguments: arguments of the command line; by default those of this process
     :return: exit status 0
@@ -172,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.nice(_NICE)
     created = create_archive(options.class_path)
-    print(created or "none: Java or its class path allow no archive, or another process is creating it")  # noqa: T201  # the result
+    print(created or "no archive: this Java or its class path does not support one, or another process is creating it")  # noqa: T201  # the result
     return 0
 
 

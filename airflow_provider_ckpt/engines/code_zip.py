@@ -1,4 +1,4 @@
-"""Zip file of this package's code for executors, with the same bytes wherever it is created."""
+"""Zip file of this package's code for Spark's executors; equal code makes equal bytes on every machine."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SUBPACKAGES = ("config", "connectors", "core", "spark")
-"""Subpackages that may run on executors; the others may not (see the layers in ``pyproject.toml``)."""
+"""Subpackages that may be imported on executors; the others may not (see the layers in ``pyproject.toml``)."""
 
 
 class CodeZip:
     """Zip file of the modules that lanes import.
 
-    :ivar digest: hash of the code
+    :ivar digest: SHA-256 hash of the modules' names and contents
     """
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 hash of the names and contents of all modules."""
+        """SHA-256 hash of the names and contents of all modules in the zip file, in hexadecimal digits."""
         digest = hashlib.sha256()
         for name, content in self._modules:
             digest.update(f"{name}\0{len(content)}\0".encode())
@@ -28,13 +28,13 @@ class CodeZip:
         return digest.hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write the zip file; its bytes depend on the modules only, not on the time or the machine."""
+        """Write the zip file to ``path``. Its bytes depend on the modules only, and not on time or machine."""
         with zipfile.ZipFile(path, "w") as file:
             for name, content in self._modules:
                 file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
     @cached_property
     def _modules(self) -> list[tuple[str, bytes]]:
-        """Return path in the zip and content of each module."""
+        """Path in the zip file, and content, of each module."""
         paths = [_PACKAGE / "__init__.py", *(path for part in _SUBPACKAGES for path in (_PACKAGE / part).rglob("*.py"))]
         return sorted((str(path.relative_to(_PACKAGE.parent)), path.read_bytes()) for path in paths)

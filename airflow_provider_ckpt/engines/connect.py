@@ -1,8 +1,8 @@
-"""``connect`` engine: run waves on an existing Spark Connect server, so that no Spark is started for a run.
+"""``connect`` engine: run waves on an existing Spark Connect server, so that a run starts no Spark.
 
-This process is the driver: it sends each wave as one operation, tagged with the run's epoch, and commits what a
-two-phase sink staged. A killed run cancels its operations. If it dies before that, the next run cancels them, as it
-uses the same session.
+This process takes the part of the driver: it sends each wave to the server as one operation, tagged with the run's
+epoch, and commits the batches that lanes staged for a two-phase sink. A run that is killed cancels its operations. If
+it cannot, the next run does, since it uses the same session on the server.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ T = TypeVar("T")
 
 
 class ConnectEngine:
-    """Engine that runs waves on a Spark Connect server.
+    """Engine (:class:`~.engine_protocol.Engine`) that runs waves on a Spark Connect server.
 
-    :param pipeline: its ``run`` part names the connection, of type ``spark_connect``
+    :param pipeline: the pipeline's declaration; its ``run`` part names the Airflow connection of type ``spark_connect``
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -56,7 +56,10 @@ class ConnectEngine:
         self.counts_deaths = True
 
     def start(self, job: Job) -> None:
-        """Begin to open the session in a thread, and return at once."""
+        """Begin to open the session on the server in a thread, and return at once.
+
+        :param job: description of the run
+        """
         import pyspark.sql.connect.session  # noqa: F401  # now: two threads must not import it at once
 
         self._check_not_killed()
@@ -65,7 +68,11 @@ class ConnectEngine:
         self.started = True
 
     def ready(self, check: Check) -> EngineInfo:
-        """Wait until the session is open and the transform is checked."""
+        """Wait until the session is open and the transform is checked; return the server's parallelism and the output
+        columns.
+
+        :param check: called repeatedly while waiting; it raises an error if the run must stop
+        """
         from pyspark.errors import PySparkException
 
         assert self._session_future is not None
@@ -76,7 +83,11 @@ class ConnectEngine:
             raise self._to_engine_error(error) from error
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Run a wave on the server and return its outcomes; call ``check`` repeatedly while the server works."""
+        """Run a wave on the server, and return an outcome for each of its batches.
+
+        :param wave: the batches, by lane
+        :param check: called repeatedly while the server works; it raises an error if the run must stop
+        """
         from pyspark.errors import PySparkException
 
         from airflow_provider_ckpt.spark.sql import first_line
@@ -93,12 +104,13 @@ class ConnectEngine:
                 raise ConfigError(
                     f"the Python of the Spark Connect server's executors cannot run lanes: {_python_error(error)}",
                     pipeline=self._pipeline.name,
-                    hint="It must be of this worker's version, and have this package's extras.",
+                    hint="Install the Python version of this Airflow worker there, with the dependencies of this "
+                    "package's extras.",
                 ) from error
             raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, without_ids(first_line(error)))) from error
 
     def revive(self) -> bool:
-        """Reset the engine after the server or its session was lost.
+        """Reset the engine after the server or its session was lost, so that it can be started again.
 
         :return: False after :meth:`kill`: the engine must not be started again
         """
@@ -111,7 +123,9 @@ class ConnectEngine:
         return True
 
     def kill(self) -> None:
-        """Cancel the running wave within 2 s. May be called from a signal handler, and more than once."""
+        """Cancel the wave that the server is running, within 2 s. May be called from a signal handler, and more than
+        once.
+        """
         self._killed.set()
         thread = threading.Thread(target=self._cancel, name="ckpt-cancel", daemon=True)
         with suppress(RuntimeError):  # no more threads can be started
@@ -119,7 +133,7 @@ class ConnectEngine:
             thread.join(_KILL_SECONDS)
 
     def close(self) -> None:
-        """Close the channel and keep the session for the next run."""
+        """Close the connection to the server; the session on the server stays for the next run."""
         session, self._session = self._session, None
         if session is not None:
             session.client.close()
@@ -141,7 +155,11 @@ class ConnectEngine:
         return run_wave(_as_any(self._session), self._job, wave)
 
     def _wait(self, future: Future[T], check: Check) -> T:
-        """Wait for the result of a thread, and call ``check`` repeatedly meanwhile."""
+        """Wait for the result of a thread, and return it.
+
+        :param future: future of the result
+        :param check: called repeatedly while waiting; it raises an error if the run must stop
+        """
         while not wait([future], _PAUSE).done:
             self._check_not_killed()
             check()
@@ -150,24 +168,28 @@ class ConnectEngine:
         return future.result()
 
     def _check_not_killed(self) -> None:
-        """Raise an error after :meth:`kill`, to end the thread of a killed task."""
+        """Raise :class:`EngineError` after :meth:`kill`, to end the waiting thread of a killed task."""
         if self._killed.is_set():
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
     def _cancel(self) -> None:
-        """Cancel the running wave, if there is one, and close the connection to the server."""
+        """Cancel the wave that the server is running, if there is one, and close the connection to the server."""
         working = self._wave_future is not None and not self._wave_future.done()
         try:
             if working and self._session is not None and self._job is not None:
                 self._session.interruptTag(_tag(self._job))
         except Exception as error:  # noqa: BLE001  # thread boundary; the next run cancels the wave
             log.warning(
-                "The running wave of %s could not be cancelled: %s", self._pipeline.name, without_ids(str(error))
+                "The running wave of %s could not be cancelled; the next run cancels it: %s",
+                self._pipeline.name,
+                without_ids(str(error)),
             )
         self.close()
 
     def _to_engine_error(self, error: Exception) -> EngineError:
-        """Return the error for a server that was lost or has failed."""
+        """Convert an exception of PySpark to the error that the server failed or was lost; ids of sessions
+        are masked.
+        """
         from airflow_provider_ckpt.spark.sql import first_line
 
         what = "was lost" if is_lost(error) else "failed"
@@ -179,34 +201,39 @@ class ConnectEngine:
 
 
 def _python_error(error: Exception) -> str:
-    """Return the line of a Python worker's traceback that names the error."""
+    """Return the line of a Python worker's traceback that names the import error or the version mismatch."""
     return next(line.strip() for line in str(error).splitlines() if _PYTHON_MISMATCH.search(line))
 
 
 def _tag(job: Job) -> str:
-    """Return the tag of a run's operations, by which other processes with the same session find them."""
+    """Return the tag of a run's operations on the server, by which they are cancelled."""
     return f"ckpt-{job.context.pipeline}-{job.context.epoch}"
 
 
 def _parallelism(session: SparkSession) -> int:
     """Return the number of tasks that the server runs at once.
 
-    That is the default number of partitions, which the plan of a range shows; the range is not executed.
+    This is the default number of partitions, which the query plan of a range shows. The query is not executed.
     """
     explained = str(session.range(0, _RANGE_END)._explain_string())  # type: ignore[operator]  # a method of this class only
     found = re.search(r"splits=(\d+)", explained)
     if found is None:
-        raise EngineError(f"the Spark Connect server does not tell how many tasks it runs at once: {explained}")
+        raise EngineError(
+            f"the Spark Connect server's plan does not show how many tasks the server runs at once: {explained}",
+            hint="Check that the server's version of Spark is supported.",
+        )
     return int(found[1])
 
 
 def _as_any(session: SparkSession) -> AnySession:
-    """Return the session under the type that lanes use; the two kinds of session have no type in common."""
+    """Return the session under the static type that ``spark/wave.py`` expects; classic and Connect sessions share no
+    class.
+    """
     return cast("AnySession", session)
 
 
 def _in_thread(function: Callable[..., T], *arguments: object) -> Future[T]:
-    """Call a function in a daemon thread, and return the future of its result."""
+    """Call a function in a daemon thread, and return a future of its result."""
     future: Future[T] = Future()
 
     def call() -> None:

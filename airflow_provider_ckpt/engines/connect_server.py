@@ -1,4 +1,6 @@
-"""Find a Spark Connect server, wait for it, and classify its errors."""
+"""Find the Spark Connect server of a pipeline, wait until it listens, and recognise the errors that mean that it is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
 _WAIT_SECONDS = 30.0
-"""Seconds to wait for a server."""
+"""Seconds to wait for a server that does not listen yet."""
 
 _PROBE_SECONDS = 3.0
 _PAUSE = 0.3
@@ -28,11 +30,13 @@ _GONE = re.compile(
 
 
 class ConnectHook(SparkConnectHook):
-    """Hook of the apache-spark provider, which builds a URL from a connection of type ``spark_connect``."""
+    """Hook of the apache-spark provider, which builds a server's URL from an Airflow connection of type
+    ``spark_connect``.
+    """
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """Return the Airflow connection.
+        """Return the Airflow connection of an id.
 
         :raises ConfigError: if the connection is not defined, or is of another type than ``spark_connect``
         """
@@ -41,15 +45,16 @@ class ConnectHook(SparkConnectHook):
             raise ConfigError(
                 f"run.engine: connect needs a connection of type {cls.conn_type}, and {conn_id!r} is of type "
                 f"{found.conn_type!r}.",
-                hint="To start Spark on a master write engine: submit.",
+                hint="To start Spark on a master instead, write run.engine: submit.",
             )
         return found
 
 
 def server_url(connection: str) -> str:
-    """Return the URL of the server that a connection names; it may contain a token.
+    """Return the URL of the server that an Airflow connection names; it may contain a token.
 
-    :raises ConfigError: if the connection cannot be used
+    :param connection: id of the Airflow connection
+    :raises ConfigError: if the connection does not describe a Spark Connect server
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -66,11 +71,11 @@ def server_url(connection: str) -> str:
 
 
 def wait_for_server(builder: DefaultChannelBuilder, stopped: threading.Event) -> None:
-    """Wait until the server listens, for 30 s at most; Spark's own client would try for minutes.
+    """Wait until the server listens, for 30 s at most. Spark's own client would try for minutes.
 
-    :param builder: names the server
-    :param stopped: ends the wait
-    :raises EngineError: if the server does not listen
+    :param builder: PySpark's object with the URL of the server
+    :param stopped: event that ends the wait, because the task was killed
+    :raises EngineError: if the server does not listen in time, or the wait was ended
     """
     host, port = builder.url.hostname, builder.url.port or builder.default_port()
     deadline = time.monotonic() + _WAIT_SECONDS
@@ -88,7 +93,7 @@ def wait_for_server(builder: DefaultChannelBuilder, stopped: threading.Event) ->
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether an error says that the server, or the session on it, is lost."""
+    """Return whether an error means that the server, or the session on the server, is lost."""
     from grpc import StatusCode  # type: ignore[import-untyped]
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 

@@ -1,7 +1,7 @@
-"""Open a pipeline's session on a Spark Connect server: the same for all its runs, so that Python workers stay warm.
+"""Open a pipeline's session on a Spark Connect server. All runs share it, so that its Python workers stay warm.
 
-The session's id is derived from the ledger, the pipeline, this package's code and the properties. So a run that finds a
-session with this id need not set it up again, and never finds one that is set up differently.
+The session's id is derived from the ledger, the pipeline, this package's code and the Spark properties. So a session
+that a run finds under this id is set up already, and never for something else.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _RETRIES, _LONGEST_MS = 5, 2_000
 """Number of retries, and longest pause in ms: about 5 s in total. By default Spark's client retries for ten minutes."""
 
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
-"""Key of this process, used if Airflow has no Fernet key: other tasks and commands then have other sessions."""
+"""Random key, used to derive session ids if Airflow has no Fernet key; no other process then finds the same session."""
 
 
 def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> SparkSession:
-    """Return the pipeline's session, ready for lanes; operations that an earlier run left running in it are cancelled.
+    """Return the pipeline's session on the server, set up for lanes; cancel operations that an earlier run left in it.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline's declaration
     :param ledger: id of the ledger, since another ledger may have a pipeline of the same name
-    :param stopped: ends the wait for a server that does not respond
+    :param stopped: event that ends the wait for a server that does not respond, because the task was killed
     :raises ConfigError: if the connection or ``run.conf`` cannot be used
     :raises EngineError: if there is no server, or it opens no session
     """
@@ -74,19 +74,22 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
             _set_up(session, pipeline, code_zip)
     except PySparkException as error:
         raise EngineError(
-            f"the Spark Connect server at {server.endpoint} opened no session: {without_ids(first_line(error))}"
+            f"the Spark Connect server at {server.endpoint} opened no session: {without_ids(first_line(error))}",
+            hint="Nothing was sent. Check the server's log, and start the server again if it has stopped.",
         ) from error
     return session
 
 
 def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
-    """Yield the ids that the pipeline's session may have, the likeliest first; they cannot be guessed without the key.
+    """Yield the ids that the pipeline's session may have, without end and the likeliest first.
 
-    Anyone who knows a session's id may join the session and run code with its data. So ids are made with the key of
-    :func:`session_key`.
+    A server never reopens a session that it has closed, and it closes one that is idle for an hour; then the next id is
+    used, and each day has ids of its own. Anyone who knows a session's id may join the session and run code with its
+    data, so ids are signed with the key of :func:`session_key` and cannot be guessed without it.
 
-    A server never reopens a session that it has closed, and it closes one that is idle for an hour. Then the day's next
-    id is used.
+    :param pipeline: the pipeline's declaration
+    :param ledger: id of the ledger
+    :param code_zip: this package's code
     """
     secret = session_key()
     day = datetime.now(UTC).date().isoformat()
@@ -97,25 +100,33 @@ def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
 
 
 def session_key() -> bytes:
-    """Return the key from which session ids are made: Airflow's Fernet key, or one that only this process has."""
+    """Return the secret key from which session ids are derived: Airflow's Fernet key, or without it a key of this
+    process.
+    """
     from airflow.configuration import conf
 
     if key := str(conf.get("core", "fernet_key", fallback="")):
         return key.encode()
     log.warning(
-        "Airflow has no Fernet key here, so this run has a Spark Connect session that no other run finds, with workers "
-        "that have to start. Set [core] fernet_key to the same value wherever tasks run."
+        "Airflow has no Fernet key here, so this run cannot share a Spark Connect session with other runs, and starts "
+        "its own Python workers. Set [core] fernet_key to the same value wherever tasks run."
     )
     return _KEY_OF_THIS_PROCESS
 
 
 def without_ids(text: str) -> str:
-    """Return a text without the ids of sessions and operations, with which others could join them."""
+    """Return a text with ``***`` in place of the ids of sessions and operations, since anyone who knows one could join
+    it.
+    """
     return _ID.sub("***", text)
 
 
 def _attach(url: str, session_id: str) -> SparkSession | None:
-    """Return the session of an id, or None if the server has closed it."""
+    """Return the session with an id, created if necessary; None if the server has closed it.
+
+    :param url: URL of the server
+    :param session_id: id of the session
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
@@ -133,9 +144,12 @@ def _attach(url: str, session_id: str) -> SparkSession | None:
 
 
 def _set_up(session: SparkSession, pipeline: Pipeline, code_zip: CodeZip) -> None:
-    """Set the session's properties and add the code that lanes need.
+    """Set the properties of a new session, and send it the code that lanes need.
 
-    :raises ConfigError: if a property cannot be set on a running server
+    :param session: the session
+    :param pipeline: the pipeline's declaration, with further properties in ``run.conf``
+    :param code_zip: this package's code
+    :raises ConfigError: if a property of ``run.conf`` cannot be set on a running server
     """
     from pyspark.errors import PySparkException
 

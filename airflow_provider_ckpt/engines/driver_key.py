@@ -1,5 +1,6 @@
-"""Key of standing drivers: runs with the same key can share a Spark, since nothing differs that a running Spark cannot
-change.
+"""Key of a standing driver: a digest of everything that a running Spark cannot change.
+
+Runs with the same key can share a driver.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ _OF_PROCESS = re.compile(
     r"|LINES|LS_COLORS|MAIL|MEMORY_PRESSURE_.*|OLDPWD|PWD|PYTEST_.*|SHLVL|SSH_.*|STY|SUDO_.*|TERM.*|TMUX.*|TRACE(PARENT|STATE)"
     r"|WINDOWID|XDG_SESSION_.*"
 )
-"""Variables that differ from process to process and that lanes do not depend on."""
+"""Pattern of the names of environment variables that differ from process to process and do not affect lanes."""
 
 _CREDENTIALS = ("Uid", "Gid", "Groups", "Umask")
 _NAMESPACES = ("mnt", "net", "pid")
 
 
 def driver_key(static: Mapping[str, str]) -> str:
-    """Return a digest of this process's package, Python, Java, Spark and environment, and of Spark's properties.
+    """Return a digest of this process's package code, Python, Java, Spark, environment and user, and of Spark's
+    properties.
 
-    :param static: Spark properties that only the start of Spark can set
+    :param static: those Spark properties that can only be set when Spark starts
     """
     variables = {**os.environ, **environment()}
     told = [
@@ -50,31 +52,33 @@ def driver_key(static: Mapping[str, str]) -> str:
 
 
 def _code() -> Iterator[str]:
-    """Yield path, size and modification time of each Python file of this package.
+    """Yield path, size and modification time of each Python file of this package, as text.
 
-    An editable installation lets these files change.
+    With an editable installation these files may change at any time.
     """
     for folder, _, files in os.walk(_PACKAGE):
         yield from (_version(f"{folder}/{name}") for name in files if name.endswith(".py"))
 
 
 def _installed() -> list[str]:
-    """Return the directories of installed packages: each changes when a package is added, upgraded or removed."""
+    """Return the directories of installed packages. A directory changes when a package in it is added, upgraded or
+    removed.
+    """
     paths = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
     paths += [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
     return sorted(set(paths))
 
 
 def _java(variables: Mapping[str, str]) -> str:
-    """Return path, size and modification time of the Java program that Spark uses, as text; empty without Java."""
+    """Return path, size and modification time of the Java program that Spark uses, as text; empty if there is none."""
     home = variables.get("JAVA_HOME")
     program = shutil.which(f"{home}/bin/java" if home else "java", path=variables.get("PATH"))
     return _version(os.path.realpath(program)) if program else ""
 
 
 def _process() -> list[str]:
-    """Return working directory, user, groups, umask and namespaces of this process; no standing driver can change
-    them.
+    """Return working directory, user, groups, umask and namespaces of this process, which a standing driver cannot
+    change.
     """
     found = [str(Path.cwd())]
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Explain in one line why Spark ended: how its process ended, and the last error in its output."""
+"""Explain in one line why Spark ended, by the exit status of its process and the last error in its output."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LONGEST = 400
 def explain(status: int | None, lines: Iterable[str], error: BaseException | None = None) -> str:
     """Return a phrase for an error message: the reason why Spark ended by itself, or could not be started.
 
-    :param status: exit status of ``spark-submit``, negative for a signal; None if it was not started
-    :param lines: last lines of its output, free of secrets
-    :param error: error that prevented its start
+    :param status: exit status of ``spark-submit``, negative for a signal; None if the process was not started
+    :param lines: last lines of the process's output, free of secrets
+    :param error: exception that prevented the start of the process
     """
     if status is None:
         return f"spark-submit could not be started: {_first_line(error)}"
@@ -34,25 +34,28 @@ def explain(status: int | None, lines: Iterable[str], error: BaseException | Non
         return f"{_describe_status(status)}; the last error it printed: {found}"
     lines_left = _without_noise(lines)
     if lines_left and _signal(status) is None:
-        return f"{_describe_status(status)}; it printed last: {lines_left[-1][:_LONGEST]}"
+        return f"{_describe_status(status)}; the last line it printed: {lines_left[-1][:_LONGEST]}"
     return _describe_status(status)
 
 
 def last_error(lines: Iterable[str]) -> str | None:
-    """Return the last error in Spark's output; None if there is none."""
+    """Return the last line of Spark's output that reports an error; None if there is none."""
     errors = [line for line in _without_noise(lines) if _ERROR.search(line)]
     return errors[-1][:_LONGEST] if errors else None
 
 
 def _without_noise(lines: Iterable[str]) -> list[str]:
-    """Return the lines without stack traces and other noise."""
+    """Return the lines of Spark's output without frames of stack traces, empty lines and messages below level ERROR."""
     return [line for line in (line.strip(" :") for line in lines) if not _NOISE.match(line)]
 
 
 def _describe_status(status: int) -> str:
     """Return a phrase for the way in which a process ended, such as ``it was killed by SIGTERM``.
 
-    If a signal killed a process that ``spark-submit`` runs, the status is above 128, as in a shell.
+    If a signal killed a process that ``spark-submit`` had started, the status is 128 plus the signal's number, as in a
+    shell.
+
+    :param status: exit status, negative for a signal
     """
     number = _signal(status)
     if number is None:

@@ -1,4 +1,4 @@
-"""Create the engine that ``run.engine`` of a pipeline names."""
+"""Create the engine that a pipeline names in ``run.engine``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 def make_engine(pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> Engine:
-    """Return the pipeline's engine; nothing is started yet.
+    """Return the pipeline's engine, which runs waves on Spark; nothing is started yet.
 
-    :param pipeline: the pipeline
-    :param on_ready: called once Spark is up, by an engine that starts its own
+    :param pipeline: the pipeline's declaration
+    :param on_ready: called with parallelism and UI address of Spark once Spark has started; not called by the
+        ``connect`` engine
     """
     if pipeline.run.engine == "connect":
         from airflow_provider_ckpt.engines.connect import ConnectEngine

@@ -1,4 +1,4 @@
-"""Run ``spark-submit`` with the apache-spark provider's hook: master, properties and interpreter of one run.
+"""Run ``spark-submit`` by the apache-spark provider's hook, with the master, the properties and the Python of one run.
 
 Properties are passed in a file of mode 0600 in the run directory, since users may set secrets in them.
 """
@@ -61,19 +61,20 @@ _LOCAL = {
 
 
 class Launcher(SparkSubmitHook):
-    """Hook that runs ``spark-submit`` in client mode; without a Spark connection, Spark runs on a local master, and not
-    on YARN.
+    """Hook that runs ``spark-submit`` in client mode. Without a Spark connection the master is local, whereas the
+    provider's hook would use YARN.
 
-    :param pipeline: its ``run`` part names the Spark connection and more properties
-    :param directory: the run directory
-    :param name: name of the Spark application, by default with the pipeline's
-    :param arguments: more arguments of the application, after the directory
-    :param properties: Spark properties that replace the pipeline's
+    :param pipeline: the pipeline's declaration; its ``run`` part names the Spark connection and further properties
+    :param directory: the run directory, by which the run and the driver exchange files; first argument of the
+        application
+    :param name: name of the Spark application; by default it contains the name of the pipeline
+    :param arguments: further arguments of the application
+    :param properties: Spark properties to use in place of the pipeline's
     :raises ConfigError: if the Spark connection is not defined or sets cluster mode
     """
 
     application = "app.py"
-    """Program in ``spark/driver`` that Spark runs."""
+    """Name of the program in ``spark/driver`` that Spark runs as its application."""
 
     def __init__(
         self,
@@ -115,9 +116,9 @@ class Launcher(SparkSubmitHook):
         self._last_submit_log_lines = deque(maxlen=_REMEMBERED_LINES)
 
     def launch(self) -> None:
-        """Run the driver to its end; it is killed when the calling thread ends.
+        """Run ``spark-submit`` and the driver to their end; they are killed if the calling thread ends before.
 
-        :raises AirflowException: if its exit status is not 0
+        :raises AirflowException: if the exit status is not 0
         """
         if self._warm_start:
             self._env = {**(self._env or {}), **self._warm_start.environment}
@@ -125,14 +126,14 @@ class Launcher(SparkSubmitHook):
         self.prepare_next_start()
 
     def prepare_next_start(self) -> None:
-        """Have the class archive for later starts of Spark created in the background, if it does not exist."""
+        """Have an archive of Spark's classes created in the background for later starts, if it does not exist."""
         if self._warm_start:
             self._warm_start.prepare_next_start()
 
     def kill(self) -> bool:
         """Kill ``spark-submit``.
 
-        :return: whether there was a process; it exists only a moment after :meth:`launch` was called
+        :return: False if there was no process, because :meth:`launch` was not called or has not started it yet
         """
         if self._submit_sp is None:
             return False
@@ -146,7 +147,7 @@ class Launcher(SparkSubmitHook):
 
     @property
     def last_lines(self) -> list[str]:
-        """Last lines of Spark's output, free of passwords."""
+        """Last lines of Spark's output, with passwords masked."""
         return [self._mask_cmd(line) for line in self._last_submit_log_lines]
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
@@ -164,8 +165,7 @@ class Launcher(SparkSubmitHook):
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """Return the Spark connection of an id; other than in the provider's hook, a missing connection does not mean
-        YARN.
+        """Return the Airflow connection of an id. Unlike in the provider's hook, a missing connection is an error.
 
         :raises ConfigError: if the connection is not defined
         """
@@ -178,9 +178,10 @@ class Launcher(SparkSubmitHook):
 
 
 def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables that Spark needs on a local master, except those that the user has set.
+    """Return environment variables that Spark needs on a local master, without those that the user has set.
 
-    The worker's Python also executes, and Spark's temporary files are in the run directory, to be removed with it.
+    Executors use the Python of this process, and Spark's temporary files are in the run directory, to be removed with
+    it.
 
     :param directory: the run directory
     :param conf: Spark properties of the run

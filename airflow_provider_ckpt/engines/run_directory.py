@@ -1,8 +1,9 @@
 """Create a run's directory on this machine, and remove directories that killed runs left behind.
 
-The name contains host, pid and start time of the process (as in ``replication/owner.py``). A lock that ends with the
-process shows that it is alive, too. The lock is needed where the pid cannot show that: in containers with a common
-folder and host name.
+A run and its driver exchange files in this directory. Its name contains host, pid and start time of the run's process
+(as in ``replication/owner.py``). In addition the process locks the directory; the lock ends with the process. The lock
+is needed where the pid cannot show whether the process lives: in containers that share a temporary folder and a host
+name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NAME = re.compile(_PREFIX + r"(?P<host>.+)-(?P<pid>\d+)-(?P<started>\d+)-\w+")
 class RunDirectory:
     """New directory of mode 0700 in the temporary folder, locked until it is removed or the process ends.
 
-    :ivar path: the directory
+    :ivar path: path of the directory
     """
 
     def __init__(self) -> None:
@@ -33,11 +34,11 @@ class RunDirectory:
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{host}-{pid}-{started}-"))
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(OSError):  # a file system without locks: only the name shows the owner
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # waits for a process that looks whether the directory is locked
         self._lock_file = [lock]  # the thread that pops it removes the directory
 
     def remove(self) -> None:
-        """Remove the directory with its files. Later calls do nothing, also from another thread."""
+        """Remove the directory with its files. Further calls do nothing, even from another thread."""
         try:
             lock = self._lock_file.pop()
         except IndexError:
@@ -49,8 +50,8 @@ class RunDirectory:
 def remove_abandoned() -> None:
     """Remove the directories that killed runs of this user left in the temporary folder.
 
-    A directory is removed only if its process is certainly dead: its name has this host and a process that no longer
-    runs, and it is not locked. Links are not followed, and errors are ignored.
+    A directory is removed only if its process is certainly dead: its name has this host and the pid of a process that
+    no longer runs, and it is not locked. Links are not followed, and errors are ignored.
     """
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         left = [Path(entry.path) for entry in entries if _is_left_behind(entry.name)]
@@ -60,7 +61,9 @@ def remove_abandoned() -> None:
 
 
 def others_run() -> bool:
-    """Return whether another process of this user has a run on this machine, as its locked directory shows."""
+    """Return whether another process of this user has a run in progress on this machine, as shown by a locked run
+    directory.
+    """
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         return any(_is_of_another(entry) for entry in entries)
     return False
@@ -85,15 +88,15 @@ def _is_of_another(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_left_behind(name: str) -> bool:
-    """Return whether the name of a directory is that of a run whose process no longer runs."""
+    """Return whether a directory name is that of a run whose process no longer runs."""
     found = _NAME.fullmatch(name)
     return found is not None and is_dead(f"cli:{found['host']}:{found['pid']}:{found['started']}")
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a directory of this user that is not locked.
+    """Remove a directory if it belongs to this user and no process holds its lock.
 
-    :raises OSError: if it is a link, does not exist, cannot be opened, or is locked
+    :raises OSError: if the path is a link, does not exist, cannot be opened, or is locked
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

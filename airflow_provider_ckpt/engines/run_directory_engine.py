@@ -1,6 +1,6 @@
-"""Common part of the engines whose driver runs the waves that it finds in a run directory.
+"""Common base of the engines that exchange files with a driver in a run directory.
 
-The directory has mode 0700, and ``spark/driver/run_directory_protocol.py`` describes its files.
+The directory has mode 0700 and belongs to one run; ``spark/driver/run_directory_protocol.py`` describes its files.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 NOTHING_LOST = "Nothing is lost: the next run finds out from the receipts what was delivered."
 PAUSE = 0.03
-"""Seconds between two looks at the driver's replies."""
+"""Seconds between two reads of the driver's replies."""
 
 
 class RunDirectoryEngine(ABC):
-    """Engine that sends waves to a driver by files, and waits for its replies.
+    """Engine that sends waves to a driver by files in a run directory, and waits for the driver's replies.
 
-    :param pipeline: the pipeline
-    :param on_ready: called once Spark is up
+    :param pipeline: the pipeline's declaration
+    :param on_ready: called with parallelism and UI address of Spark once Spark has started
     """
 
     def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
@@ -50,21 +50,30 @@ class RunDirectoryEngine(ABC):
         self.started = False
 
     def start(self, job: Job) -> None:
-        """Write the job to a new run directory, begin to start or find a driver, and return at once."""
+        """Write the job to a new run directory, begin to start or find a driver, and return at once.
+
+        :param job: description of the run
+        """
         self._check_not_killed()
         self.started = True
+        directory = self._directory = RunDirectory()  # a kill may remove it at any moment
         try:
-            self._directory = RunDirectory()
-            self._protocol = LeaseHolderSide(self._directory.path, notify=self._notify)
+            self._protocol = LeaseHolderSide(directory.path, notify=self._notify)
             self._protocol.write_job(job)
-            self._launch(self._directory)
+            self._check_not_killed()
+            self._launch(directory)
         except BaseException:
             self._remove_directory()
+            self._check_not_killed()
             raise
         remove_abandoned()
 
     def ready(self, check: Check) -> EngineInfo:
-        """Wait until Spark is up."""
+        """Wait until Spark has started and has checked the transform; return Spark's parallelism and the output
+        columns.
+
+        :param check: called repeatedly while waiting; it raises an error if the run must stop
+        """
         while self._ready is None:
             for reply in self._replies(check):
                 if "ready" not in reply:
@@ -76,10 +85,17 @@ class RunDirectoryEngine(ABC):
         return self._ready
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Send the driver a wave and wait for its outcomes."""
+        """Send the driver a wave, and return an outcome for each of its batches.
+
+        :param wave: the batches, by lane
+        :param check: called repeatedly while waiting; it raises an error if the run must stop
+        """
         assert self._protocol is not None
-        self._check_not_killed()
-        self._protocol.send(wave)
+        try:
+            self._protocol.send(wave)
+        except FileNotFoundError:
+            self._check_not_killed()
+            raise
         while True:
             for reply in self._replies(check):
                 if reply.get("wave") != wave.number:
@@ -90,8 +106,9 @@ class RunDirectoryEngine(ABC):
                 raise _job_error(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
 
     def _replies(self, check: Check) -> list[dict[str, Any]]:
-        """Wait for the driver's next replies and return them.
+        """Wait for further replies of the driver and return them.
 
+        :param check: called repeatedly while waiting; it raises an error if the run must stop
         :raises EngineError: if the driver has ended
         """
         assert self._protocol is not None
@@ -108,7 +125,7 @@ class RunDirectoryEngine(ABC):
             self._wait()
 
     def _check_not_killed(self) -> None:
-        """Raise an error after a kill, to end the thread of a killed task."""
+        """Raise :class:`EngineError` after :meth:`kill`, to end the waiting thread of a killed task."""
         if self._killed:
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=NOTHING_LOST)
 
@@ -119,18 +136,18 @@ class RunDirectoryEngine(ABC):
 
     @abstractmethod
     def _launch(self, directory: RunDirectory) -> None:
-        """Start a driver, or find one, in the background.
+        """Begin to start a driver, or to find one, in the background.
 
-        :param directory: the run directory, which the driver is to serve
+        :param directory: the run directory, from which the driver is to read the job and the waves
         """
 
     @abstractmethod
     def _is_alive(self) -> bool:
-        """Return whether the driver may still reply."""
+        """Return whether the driver lives, or is still being started or found, so that a reply may come."""
 
     @abstractmethod
     def _end_error(self) -> EngineError:
-        """Return the error for a driver that has ended, with the reason."""
+        """Return the error to raise after the driver has ended unexpectedly, with the reason for its end."""
 
     @abstractmethod
     def revive(self) -> bool:
@@ -138,18 +155,18 @@ class RunDirectoryEngine(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End the run's work in Spark immediately; may be called from any thread."""
+        """End the run's work in Spark immediately. May be called from any thread."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the run in an orderly way."""
+        """End the run's work in Spark after its last wave."""
 
     @abstractmethod
     def _notify(self) -> None:
-        """Tell the driver that there is a wave."""
+        """Tell the driver that the run directory has a new wave."""
 
     def _wait(self) -> None:
-        """Wait a moment for a reply."""
+        """Wait until a reply may be there, for :data:`PAUSE` seconds at most."""
         time.sleep(PAUSE)
 
 
@@ -157,7 +174,7 @@ def _job_error(error: ErrorInfo, pipeline: str) -> CkptError:
     """Return the exception for an error of the job itself, such as an expression that does not parse.
 
     :param error: the error that the driver reported
-    :param pipeline: name of the pipeline
+    :param pipeline: name of the pipeline, for the message
     """
     known = (ConfigError, DslParseError, InvalidFilterError, InvalidTransformError)
     kind = next((kind for kind in known if kind.type is error.type), EngineError)

@@ -1,4 +1,4 @@
-"""Directory in which the standing drivers of this user are found: mode 0700, and nobody else's."""
+"""Open the directory below which this user's standing drivers have their directories; only this user can use it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NAME = "ckpt-spark"
 
 
 def open_runtime_directory(*, create: bool) -> tuple[Path, int]:
-    """Open the directory in which the standing drivers of this user have their directories.
+    """Open the directory below which this user's standing drivers have their directories.
 
     It is in ``XDG_RUNTIME_DIR`` if that is a directory of this user, else in the temporary folder.
 
-    :param create: whether to create the directory if it does not exist
-    :return: the directory's path and a file descriptor
+    :param create: whether to create the directory, with mode 0700, if it does not exist
+    :return: path of the directory, and a file descriptor of it
     :raises FileNotFoundError: if the directory does not exist
     :raises OSError: if the directory cannot be opened, is a link, or could be used by another user
     """

@@ -1,4 +1,4 @@
-"""Engine on an existing Spark session: for notebooks, tests, and users who keep a warm session."""
+"""Engine on an existing Spark session, for notebooks, for tests, and for users who keep a session open."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _PAUSE = 0.03
 
 
 class SessionEngine:
-    """Engine that runs waves on ``spark``, and neither starts nor stops it.
+    """Engine (:class:`~.engine_protocol.Engine`) that runs waves on a given Spark session, and neither starts nor stops
+    it.
 
-    :param spark: classic session; its time zone must be UTC, and ANSI mode must be on
+    :param spark: a classic session; its time zone must be UTC, and ANSI mode must be on
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -31,18 +32,25 @@ class SessionEngine:
         self.counts_deaths = False
 
     def start(self, job: Job) -> None:
-        """Store the job, with which waves are run later; the session is open already."""
+        """Store the job, which every wave needs; the session is open already."""
         self._job = job
         self.started = True
 
     def ready(self, check: Check) -> EngineInfo:  # noqa: ARG002  # there is nothing to wait for
-        """Check the transform; the session is up already."""
+        """Check the transform, and return Spark's parallelism and the output columns.
+
+        :param check: not used, since there is nothing to wait for
+        """
         from airflow_provider_ckpt.spark.wave import check_transform
 
         return EngineInfo(self._spark.sparkContext.defaultParallelism, check_transform(self._spark, self._taken))
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Run a wave on the session and return its outcomes; call ``check`` repeatedly while Spark works."""
+        """Run a wave on the session, and return an outcome for each of its batches.
+
+        :param wave: the batches, by lane
+        :param check: called repeatedly while Spark works; it raises an error if the run must stop
+        """
         from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
@@ -65,14 +73,18 @@ class SessionEngine:
         except (PySparkException, Py4JJavaError) as error:  # PySpark has no class for a worker that died
             raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, first_line(error))) from error
         except Py4JError as error:
-            raise EngineError(f"the session's Spark was lost: {first_line(error)}") from error
+            raise EngineError(
+                f"the Spark session was lost: {first_line(error)}",
+                hint="Nothing is lost: start Spark again, then run again; the run finds out from the receipts what was "
+                "delivered.",
+            ) from error
 
     def revive(self) -> bool:
-        """Return False: the engine does not start the session."""
+        """Return False, because the engine cannot start the session again."""
         return False
 
     def kill(self) -> None:
-        """Cancel all running jobs; the session stays open."""
+        """Cancel all running jobs of the session; the session stays open."""
         self._spark.sparkContext.cancelAllJobs()
 
     def close(self) -> None:
@@ -81,5 +93,5 @@ class SessionEngine:
     @property
     def _taken(self) -> Job:
         if self._job is None:
-            raise EngineError("the engine was not started")
+            raise EngineError("the engine was not started", hint="Call start() with the run's job before run().")
         return self._job

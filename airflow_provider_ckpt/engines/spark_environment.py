@@ -1,4 +1,4 @@
-"""Environment of ``spark-submit``: the worker's Python, and the Spark that is installed beside it."""
+"""Environment variables of ``spark-submit``: the Python of this process, and the Spark that is installed with it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def environment(binary: str = "spark-submit") -> dict[str, str]:
-    """Return environment variables for ``spark-submit``.
+    """Return environment variables for ``spark-submit``, to be added to those of this process.
 
-    The driver runs on the worker's Python. ``spark-submit`` and the jars of Spark are those that are installed beside
-    this Python, if there are any.
+    The driver runs on the Python of this process. If ``spark-submit`` and Spark's jars are installed with this Python,
+    they are used.
 
-    :param binary: name of the program
+    :param binary: name of the program, by default ``spark-submit``
     """
     binaries = Path(sys.executable).parent
     found = {

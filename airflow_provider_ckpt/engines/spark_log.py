@@ -1,4 +1,4 @@
-"""Forward Spark's output to the task's log, at the levels that Spark gave."""
+"""Forward Spark's output to the task's log, each line at the level that Spark gave it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _CONTINUED = re.compile(r"at \S|\.\.\. \d+ more|Caused by: |[\w.$]{1,200}(?:Exce
 
 
 class SparkLog:
-    """Logger that logs each line of ``spark-submit``'s output at the level that the line itself has.
+    """Logger that logs each line of ``spark-submit``'s output at the level that the line itself names.
 
-    Lines of a stack trace get the level of the line before.
+    A line of a stack trace gets the level of the line before it.
 
     :param log: logger to write to
     """
@@ -33,21 +33,25 @@ class SparkLog:
         self._level = logging.INFO
 
     def info(self, line: str, *arguments: Any) -> None:
-        """Log a line of Spark's output, at the level that the line has, or a message with arguments at level INFO."""
+        """Log a line of Spark's output at its own level, or a message with arguments at level INFO.
+
+        :param line: the line, or the format of the message
+        :param arguments: arguments of the message; empty for a line of Spark's output
+        """
         if not arguments:
             self._level = level_of(line, self._level)
         self._log.log(logging.INFO if arguments else self._level, line, *arguments)
 
     def __getattr__(self, name: str) -> Any:
-        """Return any other attribute of the logger."""
+        """Return any other attribute of the logger that is written to."""
         return getattr(self._log, name)
 
 
 def level_of(line: str, before: int = logging.INFO) -> int:
-    """Return the logging level of a line of Spark's output.
+    """Return the logging level of a line of Spark's output; INFO if the line names none.
 
     :param line: the line, without surrounding spaces
-    :param before: level of the line before it, for a line that continues a stack trace
+    :param before: level of the previous line, which a line that continues a stack trace gets, too
     """
     found = _LINE.match(line)
     if found:

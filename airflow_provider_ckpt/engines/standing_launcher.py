@@ -1,4 +1,6 @@
-"""Start a standing driver as a process that is independent of the task: the end of the task does not end the driver."""
+"""Start a standing driver as a process that is independent of the task that starts it, and goes on after the task's
+end.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,14 @@ _CONF = {
     "spark.sql.ui.retainedExecutions": "20",
 }
 _OF_TASK = re.compile(r"_?AIRFLOW_CTX_.*|_AIRFLOW_.*")
-"""Variables of one task, which the driver outlives."""
+"""Pattern of environment variables that belong to one task. The driver does not inherit them."""
 
 
 class StandingLauncher(Launcher):
     """Launcher of a standing driver.
 
-    :param pipeline: the pipeline whose run needs the driver
-    :param home: the driver's own directory
+    :param pipeline: declaration of the pipeline whose run needs the driver, with the Spark properties of the driver
+    :param home: path of the driver's own directory, with its socket and its output
     :param idle: seconds without runs after which the driver ends
     """
 
@@ -45,7 +47,7 @@ class StandingLauncher(Launcher):
         super().__init__(pipeline, home, name="ckpt standing driver", arguments=[str(idle)], properties=properties)
 
     def start(self) -> int:
-        """Start the driver in a session of its own, without a parent that waits for it.
+        """Start the driver in a process session of its own, detached from this process.
 
         :return: pid of ``spark-submit``
         """

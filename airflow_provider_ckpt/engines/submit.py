@@ -1,6 +1,7 @@
-"""``submit`` engine: one Spark application per run, started by the apache-spark provider's hook in client mode.
+"""``submit`` engine: one Spark application for each run, started by the apache-spark provider's hook in client mode.
 
-Driver and ``spark-submit`` are killed when the process that started them ends, so a killed task leaves no Spark.
+The driver and ``spark-submit`` are killed when the process that started them ends, so a killed task leaves no Spark
+behind.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import EngineError
@@ -28,13 +30,13 @@ _KILL_SECONDS = 2.0
 
 
 class SubmitEngine(RunDirectoryEngine):
-    """Engine that starts Spark for one run and sends it waves.
+    """Engine that starts Spark for one run and sends it the run's waves.
 
-    :param pipeline: its ``run`` part names the Spark connection and properties; without a connection the master is
-        ``local[*]``
-    :param on_ready: called once Spark is up
-    :param stop_seconds: seconds that Spark may take to end by itself
-    :ivar error: error with which ``spark-submit`` ended; None while it runs, or if it ended without one
+    :param pipeline: the pipeline's declaration; its ``run`` part names the Spark connection and properties; without a
+        connection the master is ``local[*]``
+    :param on_ready: called with parallelism and UI address of Spark once Spark has started
+    :param stop_seconds: seconds that Spark may take to end by itself after the last wave, before it is killed
+    :ivar error: exception with which ``spark-submit`` ended; None while it runs, and if it ended without an error
     """
 
     counts_deaths = True
@@ -53,7 +55,7 @@ class SubmitEngine(RunDirectoryEngine):
         self.error: BaseException | None = None
 
     def revive(self) -> bool:
-        """Reset the engine after Spark ended by itself.
+        """Reset the engine after Spark ended by itself, so that it can be started again.
 
         :return: False after :meth:`kill`: the engine must not be started again
         """
@@ -78,9 +80,10 @@ class SubmitEngine(RunDirectoryEngine):
         self._remove_directory()
 
     def close(self) -> None:
-        """Tell the driver to end, and kill it if it does not."""
+        """Tell the driver that the run has ended, and kill it if it does not end in time."""
         if self._directory is not None and self._protocol is not None and self._thread is not None:
-            self._protocol.stop()
+            with suppress(FileNotFoundError):  # a kill has removed the directory meanwhile
+                self._protocol.stop()
             self._thread.join(self._stop_seconds)
         self.kill()
 
@@ -93,7 +96,7 @@ class SubmitEngine(RunDirectoryEngine):
         log.info("Starting Spark for %s", self._pipeline.name)
 
     def _work(self) -> None:
-        """Run ``spark-submit`` to its end, and store its error."""
+        """Run ``spark-submit`` to its end, and store its error for the waiting thread."""
         assert self._launcher is not None
         assert self._protocol is not None
         try:
@@ -107,7 +110,7 @@ class SubmitEngine(RunDirectoryEngine):
         return self._thread is not None and self._thread.is_alive()
 
     def _notify(self) -> None:
-        """Do nothing: the driver looks at its file often enough."""
+        """Do nothing, since the driver reads the file of waves again every 20 ms."""
 
     def _end_error(self) -> EngineError:
         assert self._launcher is not None

@@ -1,7 +1,7 @@
-"""``warm`` engine: runs of all pipelines of this user share a Spark that stays on this machine between them.
+"""``warm`` engine: the runs of all pipelines of this user share a Spark that stays on the machine between runs.
 
-The first run starts a standing driver (``spark/driver/standing.py``), later ones find it. A run that gets no standing
-driver, or loses it, starts a Spark of its own, as with the ``submit`` engine.
+The first run starts a standing driver (``spark/driver/standing.py``), and later ones find it. A run that finds no
+driver and cannot start one, or that loses its driver, starts a Spark of its own, as with the ``submit`` engine.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 _KILL_SECONDS = 2.0
 _ACCEPT_SECONDS = 5.0
 _TRIES = 3
-"""Number of drivers that a run asks: one may end at the very moment that it is asked."""
+"""Number of drivers that a run tries, since a driver may end while the run connects to it."""
 
 
 class WarmEngine:
-    """Engine that runs waves on a standing driver, or on a Spark of its own if that fails.
+    """Engine that runs waves on a standing driver, or on a Spark of this run's own if that fails.
 
-    :param pipeline: its properties say which driver can serve it
-    :param on_ready: called once Spark is up
+    :param pipeline: the pipeline's declaration; its Spark properties decide which driver can serve it
+    :param on_ready: called with parallelism and UI address of Spark once Spark is available
     """
 
     def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
@@ -60,34 +60,52 @@ class WarmEngine:
 
     @property
     def counts_deaths(self) -> bool:
-        """Return whether Spark is this run's own; a shared Spark may have ended because of another run's batch."""
+        """Return whether the loss of Spark counts as a failure of a batch that ran alone.
+
+        It does not with a standing driver, which may have ended because of another run's batch.
+        """
         return not self._is_standing
 
     def start(self, job: Job) -> None:
-        """Begin to look for a standing driver for the job, and return at once."""
+        """Begin to look for a standing driver, and return at once.
+
+        :param job: description of the run
+        """
         self._job = job
         self._engine.start(job)
 
     def ready(self, check: Check) -> EngineInfo:
-        """Wait until the driver, or a Spark of this run's own, is ready for waves."""
+        """Wait until the standing driver, or else a Spark of this run's own, is ready; return its parallelism and the
+        columns.
+
+        :param check: called repeatedly while waiting; it raises an error if the run must stop
+        """
         try:
             return self._engine.ready(check)
         except EngineError as error:
             if self._killed or not self._is_standing:
                 raise
             name = self._pipeline.name
-            log.warning("%s: no standing Spark can be used, so this run starts its own: %s", name, error.message)
+            log.warning(
+                "%s: no standing Spark driver can be used, so this run starts a Spark of its own: %s",
+                name,
+                error.message,
+            )
         self._go_cold()
         assert self._job is not None
         self._engine.start(self._job)
         return self._engine.ready(check)
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Run a wave on the standing driver, or on this run's own Spark, and return the outcomes."""
+        """Run a wave on the standing driver, or on this run's own Spark, and return an outcome for each of its batches.
+
+        :param wave: the batches, by lane
+        :param check: called repeatedly while waiting; it raises an error if the run must stop
+        """
         return self._engine.run(wave, check)
 
     def revive(self) -> bool:
-        """Reset the engine after Spark was lost; it continues with a Spark of this run's own.
+        """Reset the engine after Spark was lost, so that it can be started again, with a Spark of this run's own.
 
         :return: False after :meth:`kill`: the engine must not be started again
         """
@@ -96,16 +114,18 @@ class WarmEngine:
         if not self._is_standing:
             return self._engine.revive()
         self._go_cold()
-        log.warning("%s: the standing Spark was lost, so this run continues with its own", self._pipeline.name)
+        log.warning(
+            "%s: the standing Spark driver was lost, so this run continues with a Spark of its own", self._pipeline.name
+        )
         return True
 
     def kill(self) -> None:
-        """Cancel the run's operations within 2 s. May be called from a signal handler, and more than once."""
+        """Cancel the run's jobs in Spark within 2 s. May be called from a signal handler, and more than once."""
         self._killed = True
         self._engine.kill()
 
     def close(self) -> None:
-        """Leave the driver to other runs."""
+        """End the run. A standing driver stays for other runs; a Spark of this run's own ends."""
         self._engine.close()
 
     @property
@@ -113,38 +133,39 @@ class WarmEngine:
         return isinstance(self._engine, StandingEngine)
 
     def _go_cold(self) -> None:
-        """Leave the standing driver, and continue with an engine that starts a Spark for this run."""
+        """Leave the standing driver, and replace its engine by one that starts a Spark for this run."""
         standing, self._engine = self._engine, SubmitEngine(self._pipeline, on_ready=self._on_ready)
         standing.close()
-        if self._killed:  # between the two
+        if self._killed:  # kill() may have been called before the engine was replaced
             self._engine.kill()
 
 
 class StandingEngine(RunDirectoryEngine):
-    """Engine that runs waves on a standing driver, which may be running already or is started.
+    """Engine that runs waves on a standing driver, which it finds or starts.
 
-    :param pipeline: the pipeline; its properties decide which driver can serve it
-    :param on_ready: called once the driver has accepted the run
+    :param pipeline: the pipeline's declaration; its Spark properties decide which driver can serve it
+    :param on_ready: called with parallelism and UI address of Spark once the driver has accepted the run and checked
+        its transform
     """
 
     def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
         super().__init__(pipeline, on_ready)
-        self._stopped = threading.Event()
-        self._connection: socket.socket | None = None
+        self._left = False  # no Event or lock: a signal handler may set it while this thread does
+        self._connections: list[socket.socket] = []  # at most one; the thread that pops it closes it
         self._finding: threading.Thread | None = None
         self._error: Exception | None = None
 
     def revive(self) -> bool:
-        """Return False: :class:`WarmEngine` continues with another engine."""
+        """Return False, since :class:`WarmEngine` continues with another engine instead."""
         return False
 
     def kill(self) -> None:
-        """Have the driver cancel the run's operations, and wait up to 2 s until they have ended."""
+        """Have the driver cancel the run's Spark jobs, and wait up to 2 s until they have ended."""
         self._killed = True
         self._leave(_KILL_SECONDS)
 
     def close(self) -> None:
-        """End the run; the driver stays."""
+        """End the run; the driver stays for other runs."""
         self._leave(0)
 
     def _launch(self, directory: RunDirectory) -> None:
@@ -152,29 +173,41 @@ class StandingEngine(RunDirectoryEngine):
         self._finding.start()
 
     def _find(self, directory: str) -> None:
-        """Connect to a driver that accepts this run, starting one if need be; store an error for the waiting thread."""
+        """Connect to a driver that accepts this run, starting one if need be; store an error for the waiting thread.
+
+        :param directory: path of the run directory, which the driver is to read
+        """
         try:
             with StandingDrivers(create=True) as drivers:
                 for _ in range(_TRIES):
-                    if self._is_accepted(connect_or_start(drivers, self._pipeline, self._stopped), directory):
+                    connection = connect_or_start(drivers, self._pipeline, is_stopped=lambda: self._left)
+                    if self._is_accepted(connection, directory):
                         return
-            raise EngineError("none accepted the run")
+            raise EngineError(f"{_TRIES} standing Spark drivers ended or refused the run")
         except Exception as error:  # noqa: BLE001  # thread boundary: reported to the waiting thread
             self._error = error
         finally:
             self._finding = None
 
     def _is_accepted(self, connection: socket.socket, directory: str) -> bool:
-        """Ask a driver to serve this run, and return whether it does."""
+        """Ask a driver to serve this run, and return whether it does.
+
+        :param connection: connection to the driver; it is kept if the driver accepts the run, else closed
+        :param directory: path of the run directory, which the driver is to read
+        """
         connection.settimeout(_ACCEPT_SECONDS)
         try:
             standing_protocol.send_line(connection, {"run": directory, "idle": idle_seconds()})
             accepted = connection.recv(1) == standing_protocol.BELL
+            if accepted:
+                connection.sendall(standing_protocol.BELL)
         except OSError:
             accepted = False
         if accepted:
             connection.settimeout(None)
-            self._connection = connection
+            self._connections.append(connection)
+            if self._left:  # before the connection could be seen
+                self._leave(0)
         else:
             connection.close()
         return accepted
@@ -192,37 +225,44 @@ class StandingEngine(RunDirectoryEngine):
         except OSError:
             return False
 
+    @property
+    def _connection(self) -> socket.socket | None:
+        return next(iter(self._connections), None)
+
     def _wait(self) -> None:
         connection, finding = self._connection, self._finding
         if connection is not None:
-            select.select([connection], [], [], PAUSE)
+            poll = select.poll()
+            with suppress(OSError, ValueError):  # a kill has closed it meanwhile
+                poll.register(connection, select.POLLIN)
+                poll.poll(PAUSE * 1000)
         elif finding is not None:
             finding.join(PAUSE)
 
     def _notify(self) -> None:
         connection = self._connection
         if connection is not None:
-            with suppress(OSError):  # the driver has ended, which is found out when its reply is awaited
+            with suppress(OSError):  # the driver has ended; the wait for its reply reports that
                 connection.sendall(standing_protocol.BELL)
 
     def _end_error(self) -> EngineError:
         if self._error is not None:
             reason = self._error.message if isinstance(self._error, EngineError) else repr(self._error)
         else:
-            reason = "the standing Spark ended"
+            reason = "the standing Spark driver ended"
             with suppress(OSError), StandingDrivers(create=False) as drivers:
                 printed = drivers.last_error(driver_key(static_part(self._pipeline.spark_properties)))
                 reason += f"; the last error it printed: {printed}" if printed else ""
         return EngineError(f"{reason}.", pipeline=self._pipeline.name, hint=NOTHING_LOST)
 
     def _leave(self, seconds: float) -> None:
-        """Close the connection, which ends the run, and wait until the driver has ended its operations.
+        """Close the connection, which ends the run, and remove the run directory.
 
-        :param seconds: longest time to wait
+        :param seconds: longest time to wait until the driver has cancelled the run's Spark jobs; 0 to not wait
         """
-        self._stopped.set()
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        self._left = True
+        with suppress(IndexError):
+            connection = self._connections.pop()
             with connection, suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
                 connection.settimeout(seconds or None)
@@ -232,7 +272,11 @@ class StandingEngine(RunDirectoryEngine):
 
 
 def is_enabled(pipeline: Pipeline) -> bool:
-    """Return whether a pipeline's runs may share a Spark: on Linux, on a local master, and not in a pod of one task."""
+    """Return whether a pipeline's runs may use a standing driver.
+
+    They may on Linux and with a local master, unless ``[ckpt] warm_spark`` is off or this is a Kubernetes pod for one
+    task.
+    """
     from airflow.configuration import conf
 
     return (
@@ -243,27 +287,31 @@ def is_enabled(pipeline: Pipeline) -> bool:
     )
 
 
-def connect_or_start(drivers: StandingDrivers, pipeline: Pipeline, stopped: threading.Event) -> socket.socket:
-    """Return a connection to a driver that can serve a pipeline; start one if there is none.
+def connect_or_start(
+    drivers: StandingDrivers, pipeline: Pipeline, *, is_stopped: Callable[[], bool] = lambda: False
+) -> socket.socket:
+    """Return a socket connection to a standing driver that can serve a pipeline; start one if there is none.
 
-    :param drivers: the drivers of this user
-    :param pipeline: the pipeline
-    :param stopped: ends the wait for a start
+    :param drivers: the standing drivers of this user
+    :param pipeline: the pipeline's declaration
+    :param is_stopped: function that returns whether to end the wait for a start, because the run was killed
     :raises EngineError: if no driver can be started
     """
     from airflow.configuration import conf
 
-    key = driver_key(static_part(pipeline.spark_properties))
-    found = drivers.connect(key)
+    def find_key() -> str:
+        return driver_key(static_part(pipeline.spark_properties))
+
+    found = drivers.connect(find_key())
     if found is not None:
         return found
-    log.info("Starting Spark for %s; it stays for later runs", pipeline.name)
+    log.info("Starting a standing Spark driver for %s; later runs use it too", pipeline.name)
     limit = conf.getint("ckpt", "warm_spark_servers", fallback=2)
-    return drivers.connect_or_start(key, pipeline, idle=idle_seconds(), limit=limit, stopped=stopped)
+    return drivers.connect_or_start(find_key, pipeline, idle=idle_seconds(), limit=limit, is_stopped=is_stopped)
 
 
 def idle_seconds() -> float:
-    """Return the seconds without runs after which a driver ends."""
+    """Return the configured number of seconds without runs after which a standing driver ends."""
     from airflow.configuration import conf
 
     return conf.getfloat("ckpt", "warm_spark_idle", fallback=600.0)

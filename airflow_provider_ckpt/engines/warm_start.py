@@ -1,7 +1,7 @@
-"""Shorten the start of a run's Spark, if ``[ckpt] spark_head_start`` is on.
+"""Shorten the start of Spark for a run, if the option ``[ckpt] spark_head_start`` is on.
 
-The means are a class archive for the JVM (``class_archive.py``) and, on a local master, a daemon that preloads modules
-for Python workers (``spark/driver/python_daemon.py``). Both are optional, and users' own settings take precedence.
+The JVM gets an archive of Spark's classes (``class_archive.py``). On a local master, a daemon also preloads modules for
+Python workers (``spark/driver/python_daemon.py``). Both are optional, and users' own settings take precedence.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 _PYTHON = "spark.pyspark.python"
 _JVM = "SPARK_SUBMIT_OPTS"
 _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
-"""Options that keep Java from reporting an archive that it does not accept."""
+"""Java options that keep Java from reporting a class archive that it does not accept."""
 
 
 class HeadStart:
-    """Settings that shorten the start of one run's Spark.
+    """Spark properties and environment variables that shorten the start of Spark for one run.
 
-    :param pipeline: the pipeline
-    :param environment: environment of ``spark-submit``
-    :param local: whether executors run on this machine
+    :param pipeline: the pipeline's declaration, whose connectors tell which modules are preloaded
+    :param environment: environment variables of ``spark-submit``
+    :param local: whether the master is local, so that executors run on this machine
     """
 
     def __init__(self, pipeline: Pipeline, environment: Mapping[str, str], *, local: bool) -> None:
@@ -44,13 +44,14 @@ class HeadStart:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Spark properties that select the preloading daemon; empty if it cannot be used."""
+        """Spark properties that select the daemon that preloads modules; empty if it cannot be used."""
         return python_daemon.properties(self._modules) if self._preloads else {}
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables of ``spark-submit`` that select the class archive; the driver's own Java options
-        override them.
+        """Environment variables of ``spark-submit`` that select the class archive; empty if it does not exist.
+
+        Java options of the driver in Spark's properties override them.
         """
         found = self._archive.find() if self._archive is not None else None
         if found is None:
@@ -58,7 +59,7 @@ class HeadStart:
         return {_JVM: f'"-XX:SharedArchiveFile={found}" {_QUIET} {os.environ.get(_JVM, "")}'.rstrip()}
 
     def prepare_next_start(self) -> None:
-        """Have the class archive created in the background if it does not exist, when Spark has ended without
+        """Have the class archive created in the background if it does not exist. Call it after Spark has worked without
         errors.
         """
         if self._archive is not None:
@@ -73,10 +74,10 @@ def enabled() -> bool:
 
 
 def spark_class_archive(environment: Mapping[str, str], class_path: str) -> ClassArchive | None:
-    """Return the class archive for Spark's JVM, whose file need not exist; None if no archive is possible.
+    """Return the class archive for Spark's JVM, whether or not its file exists; None if no archive is possible.
 
-    :param environment: environment of ``spark-submit``
-    :param class_path: value of the property ``spark.driver.extraClassPath``
+    :param environment: environment variables of ``spark-submit``
+    :param class_path: value of the Spark property ``spark.driver.extraClassPath``
     """
     directory = _directory()
     with suppress(OSError):
@@ -85,7 +86,10 @@ def spark_class_archive(environment: Mapping[str, str], class_path: str) -> Clas
 
 
 def _directory() -> Path:
-    """Return the configured directory, else one in the user's cache; it is relative if the user's home is unknown."""
+    """Return the directory of the class archives: the configured one, else one in the user's cache directory.
+
+    The path is relative, and must not be used, if the user's home directory is unknown.
+    """
     from airflow.configuration import conf
 
     configured = conf.get("ckpt", "spark_head_start_directory", fallback=None)

@@ -1,6 +1,6 @@
 """Act on a pipeline from Airflow: rewind, recover, replay, release, skip, drain, resume and force stop.
 
-The ledger's audit log names the user who triggered the DAG run.
+The ledger's audit log names the user who triggered the DAG run as actor.
 """
 
 from __future__ import annotations

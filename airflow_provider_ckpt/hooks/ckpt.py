@@ -1,4 +1,4 @@
-"""``CkptHook``: open the ledger from an Airflow task; it defines the connection type ``ckpt``."""
+"""``CkptHook``: open the ledger from an Airflow task. The hook defines the connection type ``ckpt``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class CkptHook(BaseHook):
     """Hook that opens the ledger.
 
-    :param ckpt_conn_id: Airflow connection of type ``ckpt``. The default connection may be undefined; then the option
+    :param ckpt_conn_id: id of the ledger's Airflow connection. The default connection may be undefined; then the option
         ``[ckpt] sql_alchemy_conn`` or the file ``ckpt.db`` in AIRFLOW_HOME is used
     :param logger_name: name of the hook's logger; by default that of its class
     """
@@ -37,12 +37,13 @@ class CkptHook(BaseHook):
     def get_ledger(self) -> Ledger:
         """Open the ledger; the caller closes it.
 
-        :raises CkptError: if the ledger is not defined, cannot be opened, or has the wrong revision
+        :raises CkptError: if the ledger is not defined, cannot be opened, or has another Alembic revision than this
+            version needs
         """
         return open_ledger(self.ckpt_conn_id)
 
     def get_status(self, pipeline: str) -> dict[str, Any]:
-        """Return the pipeline's status from the ledger, as JSON-compatible data.
+        """Return the status of a pipeline from the ledger, as JSON-compatible data.
 
         :param pipeline: name of the pipeline
         :raises ConfigError: if the ledger does not know the pipeline
@@ -51,9 +52,10 @@ class CkptHook(BaseHook):
             return ledger.status(pipeline)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check database and revision of the ledger; Airflow calls this for the *Test* button of its connection form.
+        """Check that the ledger can be opened and has the right Alembic revision, for the *Test* button of the
+        connection form.
 
-        :return: whether the ledger can be used, and a message with the database, its revision and what to do; the
+        :return: whether the ledger can be used, and a message with its database, its revision and what to do; the
             message contains no password
         """
         from airflow_provider_ckpt.ledger.store import migrate

@@ -9,17 +9,17 @@ from typing import Any
 
 from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.error_policy import Decision
 from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.proposals import Proposal, ProposalState
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Receipt
+from airflow_provider_ckpt.core.retry_policy import Decision
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Right to run a pipeline under an epoch.
+    """Right to run a pipeline, as one run acquired it under an epoch.
 
     :param pipeline: name of the pipeline
     :param owner: name of the task or process that holds it, see ``replication/owner.py``
@@ -43,9 +43,9 @@ class Totals:
 
     :param counts: numbers of records that were read, delivered, filtered and dead-lettered
     :param batches: number of batches that the checkpoint has passed
-    :param rejected: number of these that were dead-lettered as a whole
-    :param skipped: number of these that were skipped
-    :param sent: number of these that were sent at most once and never confirmed
+    :param rejected: number of these batches whose records all became dead letters
+    :param skipped: number of these batches that a user or the delivery policy gave up (verdict ``void``)
+    :param sent: number of these batches that were sent with delivery at_most_once and of which no receipt is known
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -84,15 +84,15 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """Partition as stored.
+    """Partition as the ledger stores it.
 
     :param partition: the partition, with the batches beyond its checkpoint
     :param identity: identity of the table, topic partition or file list on which it was started
-    :param state: values that the source wants to see at its next planning
+    :param state: JSON-ready values that the source stored at its last planning and gets back at the next one
     :param bound: newest closed bound that planning recorded; None if the source has no bound
     :param unconfirmed: start of the first batch that was sent at most once and not confirmed since; None if there is
         none
-    :param low_watermark: low watermark; recovery checks the positions above it
+    :param low_watermark: position from which ``recover`` searches for records that were missed
     :param totals: sums of this generation's batches below the checkpoint
     """
 
@@ -106,7 +106,7 @@ class PartitionRecord:
 
     @property
     def known(self) -> KnownReceipts:
-        """Position up to which the ledger already knows all of the sink's receipts."""
+        """Generation and position up to which the ledger already knows all of the sink's receipts."""
         committed = self.partition.committed
         position = committed if self.unconfirmed is None else min(committed, self.unconfirmed)
         return KnownReceipts(self.partition.generation, position)
@@ -118,7 +118,7 @@ class Reconciliation:
 
     :param acked: receipts of batches that the ledger did not know to be resolved
     :param imported: receipts that the ledger did not know, or knew with another range
-    :param fenced: batches without a receipt whose attempt an older epoch left open
+    :param fenced: batches without a receipt whose attempt of an older epoch was still open, and has been abandoned
     :param forgotten_rewinds: partitions whose rewind the ledger had forgotten, with their current generation and the
         position that was taken as its start
     """
@@ -140,8 +140,8 @@ class Settlement:
 
     :param acked: receipts that resolved a batch
     :param decisions: decision of the policy on each failed batch
-    :param halted: error that stops the pipeline until a user intervenes
-    :param failed: error of the sink or source as a whole that ends the run
+    :param halted: error of a batch that ends the run and that only a user can resolve; None if there is none
+    :param failed: error of the sink or source as a whole, which ends the run; None if there is none
     :param checkpoint: committed position of every partition after the settlement
     """
 
@@ -157,8 +157,8 @@ class Measures:
     """Measured values of a pipeline that do not belong to one partition.
 
     :param newest_event: id of the newest event
-    :param parked: number of dead letters that wait for a user
-    :param oldest_parked: time at which the oldest of them was dead-lettered
+    :param parked: number of dead letters that wait for a user to replay or discard them
+    :param oldest_parked: time since which the oldest of them is a dead letter; None if there are none
     :param stalled_since: time at which the longest-stalled checkpoint last moved while work was planned beyond it
     :param expired: ranges that expired without a receipt, as JSON-ready dicts with ``partition`` and ``range``
     """
@@ -174,11 +174,11 @@ class Measures:
 class StoredAction:
     """Action that is stored until the holder of the lease applies it.
 
-    :param id: its number
-    :param action: the action
-    :param actor: the actor
-    :param reason: the actor's reason
-    :param stored_at: time at which it was stored
+    :param id: number of the stored action
+    :param action: the action that is stored
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores
+    :param stored_at: time at which the action was stored
     """
 
     id: int
@@ -193,11 +193,11 @@ class ActionResult:
     """Result of an action.
 
     :param action: the action
-    :param applied: whether it was carried out now
-    :param intent: number of the stored action if it waits for the holder of the lease
-    :param refusal: reason for which it was refused
+    :param applied: whether the action was carried out at once
+    :param intent: number of the stored action, if the action waits for the run that holds the lease; else None
+    :param refusal: reason for which the ledger refused the action; None if it did not
     :param before: phase, batches and checkpoints that the action concerns, before it
-    :param after: the same, after it
+    :param after: phase, batches and checkpoints that the action concerns, after it
     """
 
     action: Action
@@ -212,12 +212,12 @@ class ActionResult:
 class ProposalRecord:
     """Proposal as stored.
 
-    :param proposal: the proposal
+    :param proposal: the action that is proposed, with its pipeline and the task that proposed it
     :param digest: digest of the proposal as it was stored and shown
     :param subject: headline of the question
     :param body: text of the question
-    :param state: current state
-    :param expires_at: time from which it can be neither approved nor carried out
+    :param state: state of the proposal, such as approved
+    :param expires_at: time from which the proposal can be neither approved nor carried out
     :param answered_by: actor who approved or rejected it
     :param result: ``{"applied", "intent"}`` if it was carried out, ``{"refusal"}`` if it no longer applied
     """

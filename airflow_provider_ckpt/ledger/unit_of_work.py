@@ -1,4 +1,4 @@
-"""Unit of work of one command: lock the lease, check the epoch, load the partitions, write the difference."""
+"""Transaction of one command: lock the lease, check its epoch, load the partitions, write back what has changed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.drain_and_stop import PipelineState
 from airflow_provider_ckpt.core.errors import ErrorType, LedgerStateError
-from airflow_provider_ckpt.core.pipeline_phases import PipelineState
-from airflow_provider_ckpt.core.tickets import Event, Phase
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
+from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, partitions, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import Lease
 
 TouchedBatches = Iterable[str] | Mapping[str, Iterable[int]] | None
-"""Partitions that a command may change, or for each the numbers of the batches to load; None for all."""
+"""Ids of the partitions that a command may change, or a mapping from these ids to batch numbers; None for all."""
 
 
 class UnitOfWork:

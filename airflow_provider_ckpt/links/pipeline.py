@@ -1,4 +1,4 @@
-"""``PipelineLink``: link a task to the asset of its pipeline, whose events hold runs and positions."""
+"""``PipelineLink``: link from a task to the asset of its pipeline, whose events contain runs and positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class PipelineLink(BaseOperatorLink):
-    """Link to Airflow's asset list, filtered by the pipeline's asset; Airflow creates it when the task has ended."""
+    """Link to Airflow's list of assets, filtered by the pipeline's asset. Airflow creates it when the task
+    has ended.
+    """
 
     @property
     def name(self) -> str:
@@ -24,7 +26,11 @@ class PipelineLink(BaseOperatorLink):
         return "Pipeline"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it
-        """Return the URL, or an empty text if the task's declaration is invalid."""
+        """Return the URL of the link, or an empty text if the task's declaration is invalid.
+
+        :param operator: operator of the task
+        :param ti_key: key of the task instance; not used
+        """
         try:
             pipeline = operator.pipeline_name  # type: ignore[attr-defined]  # of all operators that have this link
         except ConfigError:

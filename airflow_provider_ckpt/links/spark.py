@@ -1,4 +1,4 @@
-"""``SparkLink``: link a task to the web UI of the Spark application that it started."""
+"""``SparkLink``: link from a task to the web UI of the Spark application that runs its batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ class SparkLink(BaseOperatorLink):
         return "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it
-        """Return the history server's page of the task's application, or an empty text if there is none."""
+        """Return the URL of the application's page in the history server, or an empty text if there is none.
+
+        :param operator: operator of the task, which has stored the application's id
+        :param ti_key: key of the task instance; not used
+        """
         application = operator.spark_application  # type: ignore[attr-defined]  # of all operators that have this link
         history = conf.get("ckpt", "spark_history_url", fallback="") or ""
         return f"{history.rstrip('/')}/history/{application}/" if history and application else ""

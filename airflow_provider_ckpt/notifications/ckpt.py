@@ -1,4 +1,7 @@
-"""``CkptNotifier``: notify users of dead letters, held batches, expired ranges and failures, through any channel."""
+"""``CkptNotifier``: notify users of dead letters, held batches, expired ranges and failures, through any channel.
+
+An expired range has no receipt, and the recovery window or the source's retention has passed it.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,20 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 Channel = BaseNotifier | Callable[..., Any]
-"""Way to notify users: another notifier, or a function that takes the task's context."""
+"""Means to notify users: another Airflow notifier, or a function that takes the task's context."""
 
 
 class CkptNotifier(BaseNotifier):
     """Notify users of a run that needs attention; use it as ``on_success_callback`` and ``on_failure_callback``.
 
-    Each channel formats its message by its own templates, which see the notice as ``ckpt``: ``{{ ckpt.subject }}``,
-    ``{{ ckpt.text }}``, ``{{ ckpt.html }}`` and every field of :class:`~.notice.Notice`. Without a channel the text is
-    written to the task's log.
+    Each channel formats its message by its own templates. They get the notice under the name ``ckpt``: ``{{
+    ckpt.subject }}``, ``{{ ckpt.text }}``, ``{{ ckpt.html }}`` and every field of :class:`~.notice.Notice`. Without a
+    channel the text is written to the task's log.
 
-    :param channels: other notifiers, or functions that take the context; all are called, even if one fails
+    :param channels: other notifiers, or functions that take the task's context; all are called, even if one fails
     :param reasons: reasons to notify for: ``dead_letters``, ``held``, ``expired``, ``failed``; by default all
-    :param task_ids: tasks of the DAG run that may have returned a run's summary, the latest first (templated); by
-        default the task that calls this notifier
+    :param task_ids: ids of the tasks of the DAG run that may have returned the summary of a run, the latest first
+        (templated); by default the task that calls this notifier
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseNotifier``
     """
@@ -52,7 +55,7 @@ class CkptNotifier(BaseNotifier):
         self.ckpt_conn_id = ckpt_conn_id
 
     def notify(self, context: Context) -> None:
-        """Call the channels if the run needs attention for one of the chosen reasons."""
+        """Call the channels if the run needs attention for one of the chosen reasons; else do nothing."""
         notice = self.notice(context)
         if notice is None or not notice.reasons & self.reasons:
             return
@@ -63,7 +66,7 @@ class CkptNotifier(BaseNotifier):
                 all_of_them.callback(channel, {**context, "ckpt": notice})
 
     def notice(self, context: Context) -> Notice | None:
-        """Return the notice about the run, or None if no task has returned a summary and the task has not failed."""
+        """Return the notice about the run; None if no task has returned a summary and the task has not failed."""
         summary = self._summary(context)
         failure = _describe_failure(context.get("exception"))
         if summary is None and failure is None:
@@ -85,7 +88,9 @@ class CkptNotifier(BaseNotifier):
         )
 
     def _summary(self, context: Context) -> dict[str, Any] | None:
-        """Return the run's summary from the latest of the tasks that returned one by XCom; None if none of them did."""
+        """Return the run's summary that the latest of the given tasks returned by XCom; None if none of them returned
+        one.
+        """
         task = context["ti"]
         for task_id in self.task_ids or (task.task_id,):
             # Each instance of a mapped task, or of a mapped task group, has a run of its own.
@@ -110,7 +115,9 @@ class CkptNotifier(BaseNotifier):
 def _describe_failure(exception: object) -> str | None:
     """Return a sentence about the failure of a task; None without an exception.
 
-    The message of an error of this package, which holds no secret, is used as it is; other exceptions give their type.
+    An error of this package contains no secret, so its message is used. Of any other exception only the type is named.
+
+    :param exception: the exception with which the task failed; None if it did not fail
     """
     if exception is None:
         return None
@@ -122,7 +129,7 @@ def _describe_failure(exception: object) -> str | None:
 
 
 def _pipeline_name(context: Context) -> str:
-    """Return the name of the task's pipeline, or the task's id if it has none."""
+    """Return the name of the pipeline that the current task runs, or the task's id if it runs none."""
     from airflow_provider_ckpt.operators.base import CkptOperator
 
     task = context["task"]
@@ -133,21 +140,24 @@ def _pipeline_name(context: Context) -> str:
 
 
 def _describe_task(context: Context) -> str:
-    """Return a phrase that names a task, its DAG and its DAG run."""
+    """Return a phrase that names the current task, its DAG and its DAG run."""
     ti = context["ti"]
     member = f"[{ti.map_index}]" if ti.map_index not in (None, -1) else ""
     return f"task {ti.task_id}{member} of {ti.dag_id}, run {ti.run_id}"
 
 
 def _error_text(error: Mapping[str, Any] | None) -> str:
-    """Return the error because of which a batch is held, as text."""
+    """Return type and message of the error because of which a batch is held, as text.
+
+    :param error: the error; None if a user held the batch
+    """
     return f"[{error['type']}] {error['message']}" if error else "a user held it"
 
 
 def _dead_letter_location(status: Mapping[str, Any]) -> str | None:
-    """Return a phrase for the place of the dead letters, by the newest run's declaration; None if unknown.
+    """Return a phrase for the place of a pipeline's dead letters, by the newest run's declaration; None if unknown.
 
-    :param status: the ledger's ``status`` of the pipeline
+    :param status: status of the pipeline from the ledger
     """
     from airflow_provider_ckpt.config.load import build
     from airflow_provider_ckpt.operators.outcomes import describe_dead_letter_location

@@ -1,4 +1,4 @@
-"""Notice about a run that needs a user's attention: counts, locations and commands to run, as text and HTML."""
+"""Notice about a run that needs a user's attention: counts, locations and commands to enter, as text and HTML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_LENGTH = 300
 
 
 class Reason(StrEnum):
-    """Reason to notify users of a run."""
+    """Reason to notify users of a run: dead letters, held batches, expired ranges, or a failure."""
 
     DEAD_LETTERS = "dead_letters"
     HELD = "held"
@@ -25,17 +25,17 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Notice:
-    """Notice about one run; the channels' templates see it as ``ckpt``.
+    """Notice about one run. Templates of notification channels get it under the name ``ckpt``.
 
     :param pipeline: name of the pipeline
-    :param task: description of the task and its DAG run
+    :param task: phrase that names the task and its DAG run
     :param dead_lettered: number of records that this run dead-lettered
-    :param errors: number of errors by error type
-    :param where: description of where the dead letters are stored
+    :param errors: number of errors by error type, those of dead letters included
+    :param where: phrase for the place where the dead letters are stored; None if unknown
     :param held: number of batches that are held now
-    :param held_batches: some of the held batches, each with ``batch`` and ``error``
-    :param expired: ranges that expired without a receipt, each with ``partition`` and ``range``
-    :param failure: reason why the task failed, None if it did not
+    :param held_batches: some of the held batches, each with ``batch`` (its name) and ``error`` (text)
+    :param expired: ranges that expired without a receipt, each with ``partition`` and ``range`` (start, end)
+    :param failure: sentence about the failure of the task; None if it did not fail
     """
 
     pipeline: str
@@ -50,7 +50,7 @@ class Notice:
 
     @property
     def reasons(self) -> frozenset[Reason]:
-        """Reasons to notify users that apply to this run; empty for a run that needs no attention."""
+        """Reasons for which this run needs attention; empty if it needs none."""
         found = {
             Reason.DEAD_LETTERS: self.dead_lettered,
             Reason.HELD: self.held,
@@ -72,9 +72,10 @@ class Notice:
 
     @property
     def text(self) -> str:
-        """The whole notice as plain text; each text from data or drivers is one line without control characters.
+        """The whole notice as plain text. Each text that comes from data or drivers is one line without control
+        characters.
 
-        The output of a template is not rendered again, so template syntax in the data has no effect.
+        Airflow does not render the output of a template again, so template syntax in the data has no effect.
         """
         return "\n".join(self._lines())
 
@@ -84,7 +85,7 @@ class Notice:
         return "".join(f"<p>{html.escape(line)}</p>" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
-        """Yield the lines of the notice."""
+        """Yield the lines of the notice, without markup."""
         yield f"{self.subject} ({one_line(self.task)})"
         if self.failure:
             yield f"It failed: {one_line(self.failure)}"
@@ -109,7 +110,7 @@ class Notice:
             yield f"Nothing accounts for these positions. See: airflow ckpt audit {self.pipeline}"
 
     def _by_type(self) -> str:
-        """Return the numbers of dead letters by error type, as text."""
+        """Return the numbers of dead letters by error type, as text such as ``2 Sink, 1 Processing``."""
         return (
             ", ".join(f"{count:,} {one_line(kind)}" for kind, count in sorted((self.errors or {}).items())) or "unknown"
         )

@@ -1,1 +1,3 @@
-"""Airflow operators: replication in one task, the tasks of ``CkptReplicationTaskGroup``, and actions on a pipeline."""
+"""Airflow operators: a replication run in one task, the tasks of ``CkptReplicationTaskGroup``, and actions on a
+pipeline.
+"""

@@ -1,7 +1,7 @@
 """Base class of the operators that carry out an action on a pipeline for a user, such as a rewind or a skip.
 
-The operators call the same functions as ``airflow ckpt`` and return the same documents. While a run holds the lease,
-the action is stored, and that run or the next one applies it.
+The operators call the same functions as the command line ``airflow ckpt`` and return the same result documents. While a
+run holds the pipeline's lease, an action is only stored in the ledger, and that run or the next one applies it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class CkptActionOperator(CkptNamedOperator):
     :param reason: reason of the action, stored in the audit log
     :param dry_run: whether to report what would change, and change nothing; a template may render to ``true`` or
         ``false``
-    :param actor: actor to name in place of the DAG run's user, such as the user who approved the action
+    :param actor: actor to name in the audit log in place of the DAG run's user, such as the user who approved the
+        action
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -82,7 +83,7 @@ class CkptActionOperator(CkptNamedOperator):
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Carry out the operator's action on the pipeline, or preview it in a dry run, and return its result document.
 
-        :param context: ledger, pipeline, actor and reason
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
         """
 
     def actor_name(self, context: Context) -> str:
@@ -92,7 +93,9 @@ class CkptActionOperator(CkptNamedOperator):
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
 
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
-        """Return the pipeline's setup, for an action that needs source or sink."""
+        """Return the pipeline's setup (declaration, connections, lease owner), for an action that needs
+        source or sink.
+        """
         return self.setup(context, ledger, self.resolve_pipeline(ledger))
 
     def _given_reason(self) -> str | None:
@@ -114,5 +117,5 @@ def _describe_result(result: dict[str, Any]) -> str:
     if result["dry_run"]:
         return f"{what}: a dry run, nothing was changed"
     if result.get("intent") is not None:
-        return f"{what}: stored as number {result['intent']}, for the run that holds the lease or the next one"
+        return f"{what}: stored as action {result['intent']}, for the run that holds the lease or the next one"
     return f"{what}: {'done' if result['applied'] else 'there was nothing to do'}"

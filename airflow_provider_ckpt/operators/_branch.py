@@ -1,4 +1,4 @@
-"""Base class of the task group's branching tasks ``route`` and ``retry``."""
+"""Base class of the tasks ``route`` and ``retry`` of the task group, which choose the tasks that follow them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class CkptBranchOperator(CkptStepOperator, BranchMixIn):
-    """Base of the task group's tasks that choose which tasks follow.
+    """Base of the task group's tasks that choose which tasks follow, by the outcome of the run.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
-    :param branches: task id of each route
+    :param branches: id of the task to run for each :class:`Route`, that is, each possible outcome of the run
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -46,16 +46,23 @@ class CkptBranchOperator(CkptStepOperator, BranchMixIn):
         self.outlets = [*self.outlets, RUNS]
 
     def branch_to(self, context: Context, routes: Iterable[Route]) -> None:
-        """Run the tasks of the given routes, and skip the tasks of all other routes."""
+        """Run the tasks of the given routes, and skip the tasks of all other routes.
+
+        :param context: the task's context
+        :param routes: outcomes of the run, which :attr:`branches` maps to task ids
+        """
         self.do_branch(context, [self.branches[route] for route in routes])
 
     @staticmethod
     def _set_state_to_skipped(tasks: Sequence[str | tuple[str, int]], map_index: int | None) -> None:
-        """Skip the tasks now, also inside a mapped task group, where each instance skips its own.
+        """Skip tasks now, even inside a mapped task group, where each instance of the group skips its own tasks.
 
-        In a mapped task group Airflow leaves skipping to the scheduler, which looks for the decision of a task outside
-        of the group (apache/airflow issue 67265) and so would run every branch.
+        In a mapped task group Airflow would leave skipping to the scheduler, which looks for the decision of a task
+        outside of the group (apache/airflow issue 67265) and so would run every branch.
+
+        :param tasks: ids of the tasks to skip, each with its map index if it is mapped
+        :param map_index: not used, since ``tasks`` contains it
         """
-        del map_index  # `tasks` holds the index of each task
+        del map_index  # `tasks` contains the index of each task
         if tasks:
             raise DownstreamTasksSkipped(tasks=tasks)  # type: ignore[no-untyped-call]

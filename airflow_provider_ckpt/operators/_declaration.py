@@ -1,7 +1,7 @@
 """Read, validate and display the pipeline declaration that a DAG passes to an operator.
 
-A declaration is validated when the DAG file is parsed. One that contains a template or another task's result is
-validated when the task runs, since its values are not known before.
+A declaration is validated when the DAG file is parsed. If it contains a template or another task's result, whose values
+are not known then, it is validated when the task runs.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from airflow_provider_ckpt.config.variables import unset_variables
 from airflow_provider_ckpt.core.errors import ConfigError
 
 Declaration = str | Path | Mapping[str, Any] | Pipeline
-"""A pipeline as a DAG passes it: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline``."""
+"""Pipeline as a DAG passes it: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline``."""
 
 _TEMPLATE_MARKERS = ("{{", "{%", "{#")
 _MAPPED_ARGUMENT = "MappedArgument("
-"""Start of the ``repr`` of a mapped task group's argument, whose value is known only when the task runs."""
+"""Beginning of the ``repr`` of an argument of a mapped task group, whose value is known only when a task runs."""
 
 
 def load_pipeline(declaration: object, folder: str | Path, user: str) -> Pipeline:
     """Build the pipeline from its declaration.
 
     :param declaration: the declaration as a DAG passes it, with templates rendered
-    :param folder: folder from which relative paths start
-    :param user: name of the task that uses the declaration, for error messages, such as ``task orders``
+    :param folder: folder from which a relative path starts
+    :param user: description of the task that uses the declaration, for error messages, such as ``task orders``
     :raises ConfigError: if the declaration is invalid; the message names file, line or key
     """
     from airflow_provider_ckpt.config.load import build, load
@@ -51,12 +51,12 @@ def load_pipeline(declaration: object, folder: str | Path, user: str) -> Pipelin
 def validate(declaration: object, folder: str | Path, user: str) -> None:
     """Validate a declaration when the DAG file is parsed.
 
-    Skips a declaration that contains a template, and a file that names environment variables which are not set here
-    (they may be set for the workers only); both are validated when the task runs.
+    A declaration with a template is skipped, and so is a file that names environment variables which are not set here
+    (they may be set for the workers only); these are validated when the task runs.
 
     :param declaration: the declaration as a DAG passes it
-    :param folder: folder from which relative paths start
-    :param user: name of the task that uses the declaration, for error messages
+    :param folder: folder from which a relative path starts
+    :param user: description of the task that uses the declaration, for error messages
     :raises ConfigError: if the declaration is invalid
     """
     if not is_literal(declaration):
@@ -69,15 +69,15 @@ def validate(declaration: object, folder: str | Path, user: str) -> None:
 
 
 def displayed_declaration(declaration: object, folder: str | Path, user: str) -> dict[str, Any] | None:
-    """Return a declaration in the form that Airflow shows and stores, or None if it cannot be read yet.
+    """Return a declaration in the form in which Airflow shows and stores it, or None if it cannot be read yet.
 
-    The document leaves out the values of ``run.conf``. The digest covers all of the declaration, those values included,
-    so that Airflow creates a new version of the DAG for any change.
+    The document hides the values of ``run.conf``. The digest covers the whole declaration, these values included, so
+    that Airflow creates a new version of the DAG for any change.
 
     :param declaration: the declaration as a DAG passes it
-    :param folder: folder from which relative paths start
-    :param user: name of the task that uses the declaration, for error messages
-    :return: ``{"digest", "document"}``; the document is None if environment variables are missing here
+    :param folder: folder from which a relative path starts
+    :param user: description of the task that uses the declaration, for error messages
+    :return: ``{"digest": …, "document": …}``; the document is None if environment variables are missing here
     """
     known = digest(declaration, folder, user)
     if known is None:
@@ -93,11 +93,11 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
 
 
 def digest(declaration: object, folder: str | Path, user: str) -> str | None:
-    """Return a SHA-256 digest of a declaration, without validating a file; None if the declaration cannot be read yet.
+    """Return the SHA-256 digest of a declaration; None if it cannot be read yet. A file is not validated.
 
     :param declaration: the declaration as a DAG passes it
-    :param folder: folder from which relative paths start
-    :param user: name of the task that uses the declaration, for error messages
+    :param folder: folder from which a relative path starts
+    :param user: description of the task that uses the declaration, for error messages
     """
     if not is_literal(declaration):
         return None
@@ -114,7 +114,9 @@ def digest(declaration: object, folder: str | Path, user: str) -> str | None:
 
 
 def is_literal(declaration: object) -> bool:
-    """Return whether a declaration is complete when the DAG file is parsed: no templates, no results of other tasks."""
+    """Return whether a declaration is known when the DAG file is parsed: it has no templates and no results of other
+    tasks.
+    """
     if isinstance(declaration, Pipeline | Path):
         return True
     if isinstance(declaration, str):
@@ -127,7 +129,12 @@ def is_literal(declaration: object) -> bool:
 
 
 def _refuse_mapped_argument(declaration: object, user: str) -> None:
-    """Raise :class:`ConfigError` if a path contains the ``repr`` of a mapped task group's argument."""
+    """Raise :class:`ConfigError` if a path contains the ``repr`` of an argument of a mapped task group, in place of its
+    value.
+
+    :param declaration: the declaration as a DAG passes it
+    :param user: description of the task that uses the declaration, for the error message
+    """
     if isinstance(declaration, str) and _MAPPED_ARGUMENT in declaration:
         raise ConfigError(
             f"{user}: pipeline is a text that contains an argument of a mapped task group, whose value is unknown when "
@@ -145,7 +152,7 @@ def _document_without_conf(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _cache_key(path: Path) -> tuple[Path, int, int]:
-    """Return path, modification time (ns) and size of a file, the cache key of its content.
+    """Return the path, the modification time (ns) and the size of a file, under which its content is cached.
 
     :raises ConfigError: if the file cannot be read
     """
@@ -161,8 +168,11 @@ def _cache_key(path: Path) -> tuple[Path, int, int]:
 
 @lru_cache(maxsize=256)
 def _load_cached(path: Path, _mtime: int, _size: int) -> Pipeline | None:
-    """Return the pipeline of a file, or None if environment variables that the file names are not set here.
+    """Return the pipeline that a file declares, or None if environment variables that the file names are not set here.
 
+    :param path: path of the file
+    :param _mtime: modification time of the file (ns); part of the cache key only
+    :param _size: size of the file in bytes; part of the cache key only
     :raises ConfigError: if the file is invalid
     """
     from airflow_provider_ckpt.config.load import parse, read_text

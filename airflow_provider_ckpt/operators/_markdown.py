@@ -1,4 +1,4 @@
-"""Format a proposal as Markdown, for the user who approves or rejects it.
+"""Format a proposed action as Markdown, for the user who approves or rejects it.
 
 Reasons, user names, partitions and batches come from users and sources, so Markdown's special characters in them are
 escaped.
@@ -59,13 +59,14 @@ def approval_body(proposal: Proposal, document: Mapping[str, Any]) -> str:
 def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield Markdown tables of the ranges that a recovery does not read again, and of the alarms that it does not end.
 
-    :param document: result document; that of a recovery's preview has the keys ``left`` and ``alarms``
+    :param document: result document of an action; only that of a recovery's preview has the keys ``left`` (these
+        ranges) and ``alarms``
     """
     left = [
         (item["partition"], f"{position_text(item['range'][0])} up to {item['range'][1]} (exclusive)", item["reason"])
         for item in document.get("left", ())
     ]
-    yield _table(("left, not read again as a whole", "", "reason"), left)
+    yield _table(("not read again, or not completely", "", "reason"), left)
     alarms = document.get("alarms", ())
     if alarms:
         yield "The next run **still fails**: this does not end the alarm about rows below the checkpoint."
@@ -84,7 +85,7 @@ def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
 
 
 def _describe_timing(action: Action, holder: Mapping[str, Any] | None) -> str:
-    """Return a sentence that says when the action takes effect.
+    """Return a sentence that says when an action would take effect.
 
     :param action: the action
     :param holder: owner and epoch of the lease; None if no run holds the lease
@@ -98,7 +99,11 @@ def _describe_timing(action: Action, holder: Mapping[str, Any] | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table of at most 20 rows; empty text if there are no rows."""
+    """Return a Markdown table of at most 20 rows; an empty text if there are no rows.
+
+    :param head: titles of the columns
+    :param rows: texts of the cells, which are escaped
+    """
     found = list(rows)
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""Base class of the operators and sensors that take a pipeline by its name in the ledger, or by a declaration."""
+"""Base class of the operators and sensors that take a pipeline by its name in the ledger, or by its declaration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _YAML_SUFFIXES = (".yaml", ".yml")
 class CkptNamedOperator(CkptOperator):
     """Base of the operators and sensors that observe or change a pipeline which another task runs.
 
-    :param pipeline: name of the pipeline in the ledger (templated): then the declaration that its newest run stored is
-        used; or a declaration to use instead: path of a file that ends in ``.yaml`` or ``.yml``, a dict, a ``Pipeline``
+    :param pipeline: name of the pipeline in the ledger (templated), which selects the declaration that the newest run
+        stored; or a declaration to use instead: path of a file that ends in ``.yaml`` or ``.yml``, a dict, a
+        ``Pipeline``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -41,11 +42,11 @@ class CkptNamedOperator(CkptOperator):
 
     @property
     def is_given_by_name(self) -> bool:
-        """Return whether the pipeline is given by its name, so that its declaration is in the ledger only."""
+        """Return whether the task was given the pipeline's name, so that only the ledger has the declaration."""
         return isinstance(self.pipeline, str) and not self.pipeline.endswith(_YAML_SUFFIXES)
 
     def resolve_pipeline(self, ledger: Ledger) -> Pipeline:
-        """Return the pipeline, from the given declaration or from the one stored in the ledger.
+        """Return the pipeline, from the declaration that the task was given or from the one stored in the ledger.
 
         :raises ConfigError: if the declaration is invalid, or the ledger has no declaration of a pipeline of this name
         """

@@ -1,6 +1,6 @@
 """Best-effort cleanup of a killed task: cancel its open attempts and release its lease, within 2 s.
 
-Correctness does not depend on it: otherwise the lease expires, and the next run settles the batches by the receipts.
+Correctness does not depend on it. Without it the lease expires, and the next run settles the batches by their receipts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TIMEOUT_SECONDS = 2.0
 
 
 def cancel_and_release(ledger: Ledger, lease: Lease, seconds: float = _TIMEOUT_SECONDS) -> None:
-    """Cancel the open attempts of ``lease`` and release it, if the ledger answers in time; raises nothing.
+    """Cancel the open attempts of a lease and release it, if the ledger answers in time; raise nothing.
 
-    Uses a thread and a connection of its own, since it is called from a signal handler, which may have interrupted a
-    transaction.
+    This uses a thread and a database connection of its own, since it is called from a signal handler, which may have
+    interrupted a transaction.
 
     :param ledger: the open ledger
     :param lease: the lease that the killed task holds

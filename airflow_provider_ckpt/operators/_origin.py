@@ -1,4 +1,4 @@
-"""Identify the task of a DAG run that made a proposal."""
+"""Identify the task of a DAG run that proposed an action."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 
 def proposal_origin(context: Context, task_id: str) -> str:
-    """Return the text that identifies the task of a proposal: ``dag/run/task``, with ``[index]`` if it is mapped.
+    """Return the text under which the ledger stores the origin of a proposal: ``dag/run/task``, with ``[index]`` if
+    mapped.
 
-    :param context: context of any task of the same run
+    :param context: context of any task of the same DAG run with the same map index
     :param task_id: id of the task that proposes
     """
     run, index = context["dag_run"], context["ti"].map_index

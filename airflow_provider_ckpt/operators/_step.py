@@ -1,4 +1,4 @@
-"""Base class of the task group's tasks after ``plan``: take the state of the run by XCom, and pass a newer one on."""
+"""Base class of the task group's tasks after ``plan``, which pass the state of the run from task to task by XCom."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class CkptStepOperator(CkptOperator):
     """Base of the task group's tasks after ``plan``.
 
-    Each task returns the state of the run as ``{"epoch": int, "planned": int, "summary": {...}}`` by XCom; this state
-    contains numbers and names, and no secret.
+    Each task returns the state of the run by XCom, as ``{"epoch": int, "planned": int, "summary": {...}}``: epoch of
+    the lease, number of planned batches, and summary so far. It contains numbers and names, and no secret.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one that return the state of the run, the latest first; skipped ones are
@@ -42,10 +42,10 @@ class CkptStepOperator(CkptOperator):
         self.after = tuple(after)
 
     def previous_state(self, context: Context) -> dict[str, Any]:
-        """Return the state with the highest epoch that the tasks before this one returned; of several, the latest
-        task's.
+        """Return the newest state of the run that one of the tasks before this one returned.
 
-        The states have several epochs if tasks were cleared.
+        That is the state with the highest epoch (epochs differ if tasks were cleared); of several, that of the latest
+        task.
 
         :raises AirflowFailException: if none of the tasks returned a state
         """
@@ -57,7 +57,9 @@ class CkptStepOperator(CkptOperator):
         return newest_state(found)
 
     def previous_states(self, context: Context) -> list[dict[str, Any]]:
-        """Return the states of the run that the tasks before this one returned, the latest task first."""
+        """Return the states of the run that the tasks before this one returned by XCom, that of the latest
+        task first.
+        """
         ti = context["ti"]
         # In a mapped task group each instance has a run of its own; the index selects that of this instance.
         returned = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]
@@ -88,9 +90,9 @@ class CkptStepOperator(CkptOperator):
         """Push the state of the run after this task to XCom, and return it.
 
         :param context: the task's context
-        :param run: the run
-        :param state: state of the run before this task; its summary is merged with this task's
-        :param release: whether to release the lease
+        :param run: the run, which ends for this task
+        :param state: state of the run before this task; its summary is merged with that of this task
+        :param release: whether to release the lease, since no further task of the group continues the run
         """
         from airflow_provider_ckpt.replication.run.summary import RunSummary
 
@@ -101,5 +103,5 @@ class CkptStepOperator(CkptOperator):
 
 
 def newest_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the state with the highest epoch; of several with that epoch, the first."""
+    """Return the state of a run with the highest epoch; of several with that epoch, the first in the list."""
     return max(states, key=lambda item: int(item["epoch"]))

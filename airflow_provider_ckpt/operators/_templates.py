@@ -1,6 +1,6 @@
-"""Parse the text that a rendered template leaves in a typed field; an empty text means None.
+"""Parse the text that a rendered template leaves in a field of another type; an empty text means None.
 
-A template renders None as the text ``None``, so only a field for free text keeps that text.
+A template renders None as the text ``None``. Only a field for free text keeps that text.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 
 def free_text(value: object) -> str | None:
-    """Return free text unchanged, ``null`` and ``none`` included; None if it is empty."""
+    """Return free text unchanged, even if it is ``null`` or ``none``; None if it is empty."""
     return None if value is None else str(value) or None
 
 
 def optional_text(value: object) -> str | None:
-    """Return a name or a time without surrounding space; None if it is empty or says ``none`` or ``null``."""
+    """Return a name or a time without surrounding space; None if it is empty, ``none`` or ``null``."""
     found = str(value).strip() if value is not None else ""
     return None if found.lower() in _NONE_TEXTS else found
 
@@ -29,8 +29,8 @@ def optional_text(value: object) -> str | None:
 def boolean(name: str, value: object) -> bool:
     """Convert a rendered field, such as ``yes`` or ``false``, to a boolean; None and an empty text become False.
 
-    :param name: name of the field, for the error
-    :param value: the field's value
+    :param name: name of the field, for the error message
+    :param value: value of the field: a boolean, or the text that a template rendered
     :raises ConfigError: if the value is neither true nor false
     """
     found = optional_text(value)
@@ -44,8 +44,8 @@ def boolean(name: str, value: object) -> bool:
 def whole_number(name: str, value: object) -> int | None:
     """Convert a rendered field to a whole number; an empty field becomes None.
 
-    :param name: name of the field, for the error
-    :param value: the field's value
+    :param name: name of the field, for the error message
+    :param value: value of the field: a number, or the text that a template rendered
     :raises ConfigError: if the value is not a whole number
     """
     found = optional_text(value)
@@ -56,10 +56,11 @@ def whole_number(name: str, value: object) -> int | None:
 
 
 def text_tuple(name: str, value: object) -> tuple[str, ...]:
-    """Convert a field to a tuple of texts: a sequence, its rendered form (``['a', 'b']``), or a single text.
+    """Convert a field to a tuple of texts.
 
-    :param name: name of the field, for the error
-    :param value: the field's value
+    :param name: name of the field, for the error message
+    :param value: value of the field: a sequence, a sequence as a template rendered it (``['a', 'b']``), or a single
+        text
     :raises ConfigError: if the value begins with ``[`` and is not a list
     """
     if isinstance(value, Sequence) and not isinstance(value, str):

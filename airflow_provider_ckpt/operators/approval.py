@@ -1,7 +1,8 @@
 """``CkptApprovalOperator``: ask a user to approve or reject a proposed action, and store the answer in the ledger.
 
 For safety the operator uses no XCom, since any task of the DAG run could have written one. The question comes from the
-ledger. The answer and its user come from Airflow's own record of the response, which only a response writes.
+ledger. The answer, and the user who gave it, come from Airflow's own record of the response, which only a response
+writes.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
 
 
 class CkptApprovalOperator(ApprovalOperator):
-    """Ask a user to approve the proposal of :class:`CkptPreviewOperator`, and store the answer in the ledger.
+    """Ask a user to approve the action that a :class:`CkptPreviewOperator` proposed, and store the answer in the
+    ledger.
 
     On *Reject*, or without an answer in time, the directly following tasks are skipped.
 
     :param preview: id of the :class:`CkptPreviewOperator` task
-    :param assigned_users: users who may answer, as ``{"id", "name"}``; by default any user who may edit the DAG run
+    :param assigned_users: users who may answer, as ``{"id": …, "name": …}``; by default any user who may edit the DAG
+        run
     :param response_timeout: longest time to wait for an answer; None waits without limit
     :param defaults: answer that counts after ``response_timeout``: ``APPROVE`` or ``REJECT`` of this class
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
@@ -60,7 +63,7 @@ class CkptApprovalOperator(ApprovalOperator):
     def execute(self, context: Context) -> NoReturn:
         """Show the newest proposal of the preview task to users, and defer until one of them answers.
 
-        :raises AirflowFailException: if no proposal can be approved
+        :raises AirflowFailException: if the ledger has no proposal of that task that can be approved
         """
         try:
             with open_ledger(self.ckpt_conn_id) as ledger:
@@ -83,12 +86,13 @@ class CkptApprovalOperator(ApprovalOperator):
     def execute_complete(
         self, context: Context, event: dict[str, Any], proposal: str | None = None, digest: str | None = None
     ) -> Any:
-        """Store the user's answer to the proposal in the ledger, and return what ``ApprovalOperator`` returns.
+        """Store the user's answer in the ledger; then skip the following tasks unless the answer is *Approve*.
 
         :param context: the task's context
         :param event: Airflow's record of the answer
         :param proposal: id of the proposal that the question showed
         :param digest: digest of that proposal
+        :return: the result of ``ApprovalOperator.execute_complete``
         :raises AirflowFailException: if the proposal can no longer be approved
         """
         if "error" not in event and proposal is not None and digest is not None:
@@ -103,10 +107,12 @@ class CkptApprovalOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _show(self, context: Context, proposed: ProposalRecord) -> None:
-        """Have Airflow show the question, and check that it does not still show an earlier one.
+        """Have Airflow show a proposal as a question to users, and check that it really shows this one.
 
         When a task is cleared, Airflow keeps its earlier question and ignores a new one.
 
+        :param context: the task's context
+        :param proposed: the proposal, with subject and body of the question
         :raises AirflowFailException: if Airflow shows an earlier question
         """
         from airflow.sdk.execution_time.comms import CreateHITLDetailPayload

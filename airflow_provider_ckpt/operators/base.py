@@ -1,4 +1,5 @@
-"""Base class of the operators: load the pipeline, open the ledger, start Spark, and translate errors to Airflow's.
+"""Base class of the operators: load the pipeline, open the ledger, create the engine, and translate errors to
+Airflow's.
 
 Large packages are imported only when a task runs, so that parsing a DAG file stays fast.
 """
@@ -40,21 +41,21 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.stats import StatsMeter
 
 DEFAULT_DEFERRABLE = conf.getboolean("operators", "default_deferrable", fallback=False)
-"""Airflow's configured default of ``deferrable``."""
+"""Airflow's configured default for the argument ``deferrable`` of operators."""
 
 _LABEL_TEMPLATE = "{{ task.pipeline_label }}"
 
 
 class CkptTaskError(AirflowException):
-    """Error of a task that may succeed when it is tried again, so Airflow's ``retries`` apply."""
+    """Error of a task that may succeed when it is tried again; Airflow's ``retries`` apply to it."""
 
 
 class CkptOperator(BaseOperator):
     """Base of the operators that work on one pipeline.
 
-    An invalid declaration is an import error of its DAG. Airflow's *Rendered Templates* shows the declaration with its
-    digest, and a changed declaration makes a new version of the DAG, also if a mapped task or group expands over it. A
-    mapped task is named after its pipeline.
+    An invalid declaration is shown as an import error of the DAG file. Airflow's *Rendered Templates* shows the
+    declaration with its digest, and a changed declaration makes a new version of the DAG, even if a mapped task or
+    group expands over it. A mapped task is labelled with the name of its pipeline.
 
     :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
         dict, or a ``Pipeline``
@@ -67,9 +68,9 @@ class CkptOperator(BaseOperator):
     operator_extra_links: tuple[BaseOperatorLink, ...] = (PipelineLink(),)
     ui_color = "#d8ecff"
     emits_asset_events: ClassVar[bool] = False
-    """True if a task of this class emits the events of its pipeline's asset."""
+    """Whether tasks of this class emit the events of the pipeline's asset."""
     shares_lease: ClassVar[bool] = False
-    """True if the tasks of one task group share one lease: then the lease's owner is the group, not the task."""
+    """Whether the tasks of one task group share a lease. If so, the owner of the lease is the group, not the task."""
 
     def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -88,7 +89,8 @@ class CkptOperator(BaseOperator):
     def partial(cls, **kwargs: Any) -> CkptPartial:
         """Return this operator class with some of its arguments, to be expanded over the others.
 
-        Airflow's ``partial`` does the same; here ``expand`` also makes all declarations part of the DAG's version.
+        Airflow's ``partial`` does the same; ``expand`` of the object that is returned here also makes all declarations
+        part of the DAG's version.
         """
         return CkptPartial.of(super().partial(**kwargs))
 
@@ -126,8 +128,15 @@ class CkptOperator(BaseOperator):
     ) -> None:
         """Render the templates, then set ``declaration`` to the rendered declaration.
 
-        ``prepare_template`` put the pipeline's asset among the outlets, so that Airflow shows which task updates it.
-        Before the task runs, the asset is removed from them again: its event is emitted only if the checkpoint moves.
+        :meth:`prepare_template` put the pipeline's asset among the outlets, so that Airflow shows which task updates
+        it. Here the asset is removed from them before the task runs, since its event is emitted only if the checkpoint
+        moves.
+
+        :param parent: object whose fields are rendered; this parameter and the others are passed on to Airflow's method
+        :param template_fields: names of the fields to render
+        :param context: the task's context
+        :param jinja_env: Jinja environment
+        :param seen_oids: ids of the objects that have been rendered
         """
         fields = [name for name in template_fields if name != "declaration"]
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
@@ -137,14 +146,14 @@ class CkptOperator(BaseOperator):
             context["map_index_template"] = _LABEL_TEMPLATE
 
     def _displayed_declaration(self) -> dict[str, Any] | None:
-        """Return the declaration in the form that Airflow shows and stores; None if it cannot be read yet."""
+        """Return the declaration in the form in which Airflow shows and stores it; None if it cannot be read yet."""
         if isinstance(self.pipeline, MappedArgument):
             return expansion.shown(self.pipeline, self._folder, f"task {self.task_id}")
         return _declaration.displayed_declaration(self.pipeline, self._folder, f"task {self.task_id}")
 
     @property
     def _folder(self) -> str:
-        """Folder of the DAG file, from which relative paths start; empty without a DAG."""
+        """Folder of the DAG file, from which relative paths start; empty if the task belongs to no DAG."""
         return self.dag.folder if self.has_dag() else ""  # type: ignore[no-untyped-call]
 
     @property
@@ -157,7 +166,9 @@ class CkptOperator(BaseOperator):
 
     @property
     def pipeline_label(self) -> str:
-        """Label of a mapped task in Airflow's UI: the pipeline's name, or the declaration if that is invalid."""
+        """Label of a mapped task in Airflow's UI: the pipeline's name, or the text of the declaration if it
+        is invalid.
+        """
         try:
             return self.pipeline_name
         except CkptError:
@@ -172,11 +183,10 @@ class CkptOperator(BaseOperator):
 
     @contextmanager
     def setup_run(self, context: Context) -> Iterator[PipelineContext]:
-        """Open the ledger and yield the pipeline's setup for a run; translate errors of the ``with`` block to
-        Airflow's.
+        """Open the ledger and yield the setup of a run; translate errors of the ``with`` block to Airflow's exceptions.
 
-        Logs a warning for each key whose effect differs from what its name promises, and checks that every connection
-        of the pipeline is defined before any work is started.
+        Before that, log a warning for each key of the declaration whose effect differs from what its name suggests, and
+        check that every connection of the pipeline is defined.
 
         :raises AirflowFailException: if trying again cannot help
         :raises CkptTaskError: if trying again may help
@@ -197,7 +207,7 @@ class CkptOperator(BaseOperator):
 
         :param context: the task's context
         :param ledger: the open ledger
-        :param pipeline: the pipeline to run
+        :param pipeline: the pipeline to run or act on
         """
         from airflow_provider_ckpt.replication.owner import of_task
         from airflow_provider_ckpt.replication.setup import PipelineContext
@@ -213,13 +223,20 @@ class CkptOperator(BaseOperator):
         return PipelineContext(pipeline, ledger, resolve_connection, owner, hold, self._meter)
 
     def _lease_scope(self, map_index: int | None) -> str:
-        """Return the id of this task, or of its group if the tasks share a lease, with the index of a mapped task."""
+        """Return the part of the lease owner's name that identifies this task, or its group if the tasks share a lease.
+
+        :param map_index: index of a mapped task, which is appended; None or -1 if the task is not mapped
+        """
         name = self.task_id.rpartition(".")[0] if self.shares_lease else self.task_id
         return name if map_index in (None, -1) else f"{name}[{map_index}]"
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Translate errors of this package that the ``with`` block raises to Airflow's exceptions."""
+        """Translate errors of this package that the ``with`` block raises to Airflow's exceptions.
+
+        :raises AirflowFailException: if trying again cannot help
+        :raises CkptTaskError: if trying again may help, or the task was killed
+        """
         try:
             yield
         except CkptError as error:
@@ -237,14 +254,23 @@ class CkptOperator(BaseOperator):
         return lineage_of(self.load_pipeline(), self._meter.totals, resolve_connection) if self._meter else None
 
     def make_engine(self, pipeline: Pipeline) -> Engine:
-        """Create the engine for the pipeline. Spark starts with the first wave, and ``on_kill`` stops Spark."""
+        """Create the engine for the pipeline, and keep it so that ``on_kill`` can stop Spark. Spark itself is not
+        started yet.
+        """
         from airflow_provider_ckpt.engines.factory import make_engine
 
         self._engine = make_engine(pipeline, self._show_spark)
+        if self._killed:  # before there was an engine
+            self._engine.kill()
         return self._engine
 
     def _show_spark(self, ready: EngineInfo) -> None:
-        """Store the link to Spark's UI, since Airflow asks :class:`SparkLink` for it only after the task has ended."""
+        """Store the address of Spark's UI as the link that :class:`SparkLink` shows while the task runs.
+
+        Airflow itself asks for the link only after the task has ended.
+
+        :param ready: address of Spark's UI, and id of the application, of the Spark that has just started
+        """
         self.spark_application = ready.application
         if ready.ui and self._ti is not None:
             self.log.info("Spark's UI: %s", ready.ui)
@@ -252,7 +278,9 @@ class CkptOperator(BaseOperator):
 
 
 def airflow_error(error: CkptError) -> AirflowException:
-    """Translate an error to :class:`CkptTaskError` if Airflow's ``retries`` may help, else ``AirflowFailException``."""
+    """Convert an error to :class:`CkptTaskError` if Airflow's ``retries`` may help, else to
+    ``AirflowFailException``.
+    """
     may_succeed = (
         error.recoverable or error.is_outage or isinstance(error, LeaseBusyError | LedgerUnavailableError | EngineError)
     )
@@ -262,7 +290,10 @@ def airflow_error(error: CkptError) -> AirflowException:
 def push_return_value(context: Context, document: dict[str, Any]) -> dict[str, Any]:
     """Push the task's return value to XCom now, and return it.
 
-    Airflow would not store it for a task that fails or branches afterwards.
+    Airflow would not store the value of a task that fails or branches afterwards.
+
+    :param context: the task's context
+    :param document: the return value
     """
     context["ti"].xcom_push(key="return_value", value=document)
     return document

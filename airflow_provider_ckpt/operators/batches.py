@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _CkptBatchesOperator(CkptActionOperator):
-    """Base of the operators that act on the batches named by ``batches``."""
+    """Base of the operators that act on the batches which the parameter ``batches`` names."""
 
     template_fields: Sequence[str] = (*CkptActionOperator.template_fields, "batches")
 
@@ -39,7 +39,7 @@ class _CkptBatchesOperator(CkptActionOperator):
 
 
 class CkptReleaseOperator(_CkptBatchesOperator):
-    """Release held batches: their attempts count from zero again, and the next run tries them.
+    """Release held batches: their attempts are counted from zero again, and the next run sends them.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param batches: batches to release (``partition#seq``); all held ones if empty

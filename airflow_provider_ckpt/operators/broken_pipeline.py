@@ -1,4 +1,6 @@
-"""``CkptBrokenPipelineOperator``: fail with the error of an invalid pipeline declaration, in place of its task."""
+"""``CkptBrokenPipelineOperator``: fail with the error of an invalid pipeline declaration, in place of the pipeline's
+task.
+"""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class CkptCarryOutOperator(CkptActionOperator):
     """Carry out exactly the action that :class:`CkptPreviewOperator` proposed; the actor is the user who approved it.
 
-    The approval is used up in the transaction of the action, so a second use is refused even if tasks are cleared.
-    If the action is no longer possible, its proposal is refused permanently. Returns the action's result document.
-    Where another user requested the action, the reason in the audit log names that user.
+    The approval is used up in the transaction of the action, so a second use is refused even if tasks are cleared. If
+    the action is no longer possible, its proposal is refused permanently. If another user requested the action, the
+    reason in the audit log names that user, too. The task returns the action's result document.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param preview: id of the :class:`CkptPreviewOperator` task
@@ -60,9 +60,10 @@ class CkptCarryOutOperator(CkptActionOperator):
         return super().execute(context)
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Load the approved proposal from the ledger, carry out its action as its approver, and return the result.
+        """Load the approved proposal from the ledger, carry out its action as its approver, and return the result
+        document.
 
-        :param context: ledger, pipeline, actor and reason
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
         """
         from dataclasses import replace
 
@@ -83,7 +84,7 @@ class CkptCarryOutOperator(CkptActionOperator):
 class CkptReportOperator(CkptNamedOperator):
     """Report the outcome of a proposal (carried out, stored, rejected, dry run) and the pipeline's present state.
 
-    Returns ``{"outcome", "pipeline", "phase", "checkpoint", "batches", "dead_letters"}``.
+    The task returns ``{"outcome", "pipeline", "phase", "checkpoint", "batches", "dead_letters"}``.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param preview: id of the :class:`CkptPreviewOperator` task
@@ -121,7 +122,7 @@ class CkptReportOperator(CkptNamedOperator):
 def describe_outcome(found: ProposalRecord | None) -> str:
     """Return a sentence about the outcome of a proposal, such as ``done, approved by airflow:ann``.
 
-    :param found: the proposal, None if there is none
+    :param found: the proposal; None if nothing was proposed
     """
     if found is None:
         return "nothing was proposed, since there was nothing to do or it was a dry run; nothing was changed"
@@ -129,7 +130,7 @@ def describe_outcome(found: ProposalRecord | None) -> str:
     if found.state is ProposalState.CARRIED_OUT:
         if result["applied"]:
             return f"done, approved by {found.answered_by}"
-        return f"stored as number {result['intent']}, approved by {found.answered_by}; a run applies it"
+        return f"stored as action {result['intent']}, approved by {found.answered_by}; a run applies it"
     if found.state is ProposalState.REJECTED:
         answer = f"rejected by {found.answered_by}" if found.answered_by else "not answered in time"
         return f"{answer}, nothing was changed"

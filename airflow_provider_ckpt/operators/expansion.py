@@ -1,4 +1,4 @@
-"""Make the declarations over which an operator or a task group expands part of the DAG's version.
+"""Make all declarations over which an operator or a task group expands part of the DAG's version.
 
 Airflow creates each mapped task only when it runs, so the DAG that Airflow stores would contain just the paths of the
 declarations, and a changed file would not make a new version. This module stores a digest of all declarations with the
@@ -24,11 +24,13 @@ _PIPELINE = "pipeline"
 
 
 class CkptPartial(OperatorPartial):
-    """Operator class with some of its arguments, as :meth:`CkptOperator.partial` returns it."""
+    """Operator class with some of its arguments, returned by :meth:`CkptOperator.partial`, whose expansion stores a
+    digest of all declarations.
+    """
 
     @classmethod
     def of(cls, partial: OperatorPartial) -> CkptPartial:
-        """Return a copy of Airflow's ``OperatorPartial`` whose expansion stores the digest of all declarations.
+        """Return a copy of Airflow's ``OperatorPartial`` as an object of this class.
 
         :param partial: object that Airflow's ``partial`` returned; it must not be expanded itself any more
         """
@@ -36,11 +38,12 @@ class CkptPartial(OperatorPartial):
         return cls(operator_class=partial.operator_class, kwargs=partial.kwargs, params=partial.params)
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
-        """Create a mapped operator as Airflow's ``expand`` does, which also stores the digest of its declarations."""
+        """Create a mapped operator as Airflow's ``expand`` does, and store the digest of its declarations with it."""
         return _covered(super().expand(**mapped_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
-        """Create a mapped operator as Airflow's ``expand_kwargs`` does, which stores the digest of its declarations.
+        """Create a mapped operator as Airflow's ``expand_kwargs`` does, and store the digest of its declarations with
+        it.
 
         :param kwargs: list of the arguments of each mapped task, or another task's result
         :param strict: whether an argument that ``partial`` has set may not be given again
@@ -49,11 +52,13 @@ class CkptPartial(OperatorPartial):
 
 
 class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
-    """Function decorated by ``@task.ckpt_batch``, which a DAG calls or expands."""
+    """Function decorated by ``@task.ckpt_batch``, which a DAG calls or expands; its expansion stores a digest of all
+    declarations.
+    """
 
     @classmethod
     def of(cls, decorator: Any) -> CkptTaskDecorator:
-        """Return a copy of Airflow's task decorator whose expansion stores the digest of all declarations.
+        """Return a copy of Airflow's task decorator as an object of this class.
 
         :param decorator: object that ``task_decorator_factory`` returned for a function
         """
@@ -65,11 +70,11 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
         )
 
     def expand(self, **map_kwargs: Any) -> XComArg:
-        """Create a mapped task as Airflow's ``expand`` does, which also stores the digest of its declarations."""
+        """Create a mapped task as Airflow's ``expand`` does, and store the digest of its declarations with it."""
         return _covered_result(super().expand(**map_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> XComArg:
-        """Create a mapped task as Airflow's ``expand_kwargs`` does, which also stores the digest of its declarations.
+        """Create a mapped task as Airflow's ``expand_kwargs`` does, and store the digest of its declarations with it.
 
         :param kwargs: list of the arguments of each mapped task, or another task's result
         :param strict: whether an argument that ``partial`` has set may not be given again
@@ -78,12 +83,12 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
 
 
 def shown(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | None:
-    """Return the digest of all declarations over which a task group expands, in the form of ``declaration``.
+    """Return the digest of all declarations over which a task group expands, as the field ``declaration`` shows it.
 
-    :param argument: the group's argument, which stands for the declarations of its instances
+    :param argument: argument of the group that stands for the declaration of each instance
     :param folder: folder from which relative paths start
-    :param user: name of the task that uses the declarations, for error messages
-    :return: ``{"digest", "document"}`` without a document; None if no declaration can be read yet
+    :param user: description of the task that uses the declarations, for error messages
+    :return: ``{"digest": …, "document": None}``; None if no declaration can be read yet
     """
     return _together(_values(argument._input.value, argument._key), folder, user)
 
@@ -91,20 +96,23 @@ def shown(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | 
 def _covered(operator: MappedOperator) -> MappedOperator:
     """Have Airflow store the digest of all declarations with a mapped operator, and return the operator.
 
-    Airflow calls ``prepare_template`` of each task after it has parsed the DAG file; here that sets the digest.
+    Airflow calls ``prepare_template`` of each operator after it has parsed the DAG file; here that method sets the
+    digest.
     """
     operator.prepare_template = partial(_declare, operator)  # type: ignore[method-assign]
     return operator
 
 
 def _covered_result(result: XComArg) -> XComArg:
-    """Have Airflow store the digest of all declarations with a mapped task's operator, and return the task's result."""
+    """Have Airflow store the digest of all declarations with the operator of a mapped task, and return the task's
+    result.
+    """
     _covered(cast("MappedOperator", result.operator))  # type: ignore[attr-defined]
     return result
 
 
 def _declare(operator: MappedOperator) -> None:
-    """Set ``declaration`` of a mapped operator to the digest of the declarations over which it expands."""
+    """Set the field ``declaration`` of a mapped operator to the digest of all declarations over which it expands."""
     given = operator.partial_kwargs
     found = [given[_PIPELINE]] if _PIPELINE in given else _values(operator.expand_input.value, _PIPELINE)
     folder = operator.dag.folder if operator.dag else ""
@@ -126,11 +134,11 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _together(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    """Return one digest of several declarations, in the form of ``declaration``; None if none is readable yet.
+    """Return one digest of several declarations, as the field ``declaration`` shows it; None if none can be read yet.
 
     :param found: the declarations
     :param folder: folder from which relative paths start
-    :param user: name of the task that uses the declarations, for error messages
+    :param user: description of the task that uses the declarations, for error messages
     """
     if get_parsing_context().dag_id is not None:  # a task is about to run, and nothing is stored
         return None

@@ -1,4 +1,4 @@
-"""The task group's last tasks: report dead letters and held batches, and return the run's summary."""
+"""The task group's last tasks, which report dead letters and held batches, and return the run's summary."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
 _DEAD_LETTER_TABLE = "ckpt_sink_dead_letter"
 _STORE_BY_SINK_TYPE = {"kafka": DeadLetterDestination.KAFKA, "postgres": DeadLetterDestination.POSTGRES}
-"""Kind of the dead letter store that ``dead_letter_queue.sink: same`` means, by sink type; files for any other type."""
+"""By sink type, the kind of dead letter store that ``dead_letter_queue.sink: same`` means; files for any other sink
+type.
+"""
 
 
 class CkptDeadLettersOperator(CkptStepOperator):
-    """Log and return the number of records that became dead letters, by error type, and the place of the dead letters.
+    """Log and return the number of records that became dead letters in the run, by error type, and where they are
+    stored.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
@@ -37,7 +40,9 @@ class CkptDeadLettersOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"dead_lettered", "errors", "where"}``: number of records, numbers by error type, place."""
+        """Return ``{"dead_lettered", "errors", "where"}``: number of records, numbers by error type, and place of the
+        dead letters.
+        """
         summary = self.previous_state(context)["summary"]
         pipeline = self.load_pipeline()
         with self.translate_errors():
@@ -64,7 +69,7 @@ class CkptHoldOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"held"}``, the number of held batches.
+        """Return ``{"held": number of held batches}``.
 
         :raises AirflowFailException: if the pipeline sets ``run.fail_on_hold``
         """
@@ -80,7 +85,7 @@ class CkptHoldOperator(CkptStepOperator):
 class CkptSummaryOperator(CkptStepOperator):
     """Return the summary of the run, whichever branches were chosen; skipped if the whole group was skipped.
 
-    When this task succeeds, its ``outlets`` get an event with the positions that the run has reached.
+    When this task succeeds, the assets given as ``outlets`` get an event with the positions that the run has reached.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
@@ -105,10 +110,10 @@ def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str
     """Return a phrase for the place where a pipeline's dead letters are stored, such as ``topic orders-dlq of
     connection k``.
 
-    :param pipeline: the pipeline
-    :param connections: returns the connection of an id; a connection may name the folder from which relative paths
-        start
-    :raises ConfigError: if there is no such connection, or a path is invalid
+    :param pipeline: the pipeline's declaration
+    :param connections: function that returns the connection of an id; a connection may name the folder from which
+        relative paths start
+    :raises ConfigError: if a connection is not defined, or a path is invalid
     """
     sink, queue = pipeline.sink, pipeline.dead_letter_queue
     if queue.in_sink:

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class _CkptPhaseOperator(CkptActionOperator):
-    """Base of the operators that change the phase of a pipeline by the action ``kind``."""
+    """Base of the operators whose action, the class attribute ``kind``, changes the phase of a pipeline."""
 
     kind: ClassVar[ActionKind]
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Apply the action ``kind`` to the pipeline in the ledger, and return the result document."""
+        """Apply the action to the pipeline in the ledger, and return the result document."""
         from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger
 
         return apply_in_ledger(context, Action(self.kind))
 
 
 class CkptDrainOperator(_CkptPhaseOperator):
-    """Drain a pipeline: runs plan and start no more batches, finish those in flight, and still reconcile.
+    """Drain a pipeline: runs finish the batches in flight and reconcile, but plan and start no more batches.
 
     :class:`CkptResumeOperator` ends the draining.
 
@@ -54,9 +54,10 @@ class CkptResumeOperator(_CkptPhaseOperator):
 
 
 class CkptForceStopOperator(CkptActionOperator):
-    """Take the lease from the run that holds it, fence the sink, and abandon the batches in flight.
+    """Stop a pipeline at once: take the lease from the run that holds it, fence the sink, and abandon the batches in
+    flight.
 
-    The run that held the lease is refused from then on, and the checkpoint stays. Needs a ``reason``.
+    The sink refuses the run that held the lease from then on. The checkpoint stays where it is. Needs a ``reason``.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log

@@ -1,4 +1,4 @@
-"""The task group's ``plan`` task: acquire the lease, reconcile, and plan the new records as batches."""
+"""The task group's first task, ``plan``: acquire the lease, reconcile, and plan the new records as batches."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class CkptPlanOperator(CkptOperator):
-    """Acquire the lease, fence the sink, reconcile with its receipts, and plan batches.
+    """Acquire the lease, fence the sink, reconcile the ledger with the sink's receipts, and plan batches.
 
-    Returns the state of the run, ``{"epoch", "planned", "summary"}``, for the tasks after it.
+    The task returns the state of the run for the tasks after it, see :class:`CkptStepOperator`.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param ckpt_conn_id: Airflow connection of the ledger (templated)

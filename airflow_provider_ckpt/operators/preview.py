@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.actions.proposals import ActionRequest
 
 DEFAULT_VALIDITY = timedelta(days=7)
-"""Default of the time for which a proposal can be used."""
+"""Default of the time for which a proposal can be approved and carried out."""
 
 
 class CkptPreviewOperator(CkptActionOperator, SkipMixin):
@@ -33,20 +33,20 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
     proposal from the ledger. It can be used once, and it voids an earlier proposal of this task in the same DAG run. If
     there is nothing to do, or with ``dry_run``, nothing is proposed and the directly following tasks are skipped.
 
-    Returns the result document of a dry run and these keys: ``asks``, whether a user is asked for approval;
-    ``proposal``, the proposal's id; ``subject`` and ``body``, the question. All parameters but ``valid_for`` and
-    ``kwargs`` are templated; an empty value counts as left out.
+    The task returns the result document of a dry run and these keys: ``asks``, whether a user is asked for approval;
+    ``proposal``, id of the proposal; ``subject`` and ``body``, text of the question. All parameters but ``valid_for``
+    and ``kwargs`` are templated; an empty value counts as left out.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
-    :param action: the action: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``, ``force_stop``,
-        ``resume``, ``resend_to_sink``, ``keep_sink`` or ``move``
-    :param partition: for rewind and resend_to_sink: the source partition
+    :param action: name of the action: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``,
+        ``force_stop``, ``resume``, ``resend_to_sink``, ``keep_sink`` or ``move``
+    :param partition: for rewind and resend_to_sink: name of the source partition
     :param to_position: for rewind and resend_to_sink: first position to read again
     :param to_time: for rewind: time (ISO 8601) whose checkpoint to return to
     :param batches: for release, skip and replay_dead_letters: batches (``partition#seq``); for skip at least one, for
         the others empty means all
     :param error_types: for replay_dead_letters: replay only dead letters of these error types
-    :param stop_at: for replay_dead_letters: replay at most this many
+    :param stop_at: for replay_dead_letters: largest number of dead letters to replay
     :param valid_for: time for which the proposal can be approved and carried out
     :param reason: reason of the action, stored in the audit log
     :param dry_run: preview only, and propose nothing
@@ -115,7 +115,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Compute the requested action, store it in the ledger as a proposal, and return the preview.
 
-        :param context: ledger, pipeline, actor and reason
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
         """
         from airflow_provider_ckpt.core.proposals import Proposal
         from airflow_provider_ckpt.operators._markdown import approval_body
@@ -143,10 +143,11 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         }
 
     def _empty_preview(self, context: ActionContext, unsettled: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the preview if there is nothing to do.
+        """Return the document of a preview that found nothing to do.
 
-        :param context: ledger, pipeline, actor and reason
-        :param unsettled: for a recovery, the ranges and alarms that stay open
+        :param context: ledger, pipeline, actor and reason of the action
+        :param unsettled: for a recovery, the ranges that are not read again (``left``) and the alarms that are not
+            ended (``alarms``)
         """
         from airflow_provider_ckpt.operators._markdown import unsettled_sections
 

@@ -1,4 +1,4 @@
-"""``CkptRecoverOperator``: find records that no receipt accounts for, and have them read again."""
+"""``CkptRecoverOperator``: find records that no receipt accounts for, and have the next run read them again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 class CkptRecoverOperator(CkptActionOperator):
     """Find records above the low watermark that no receipt accounts for, and have the next run read them again.
 
-    Returns the ranges that are missing, those that are read again, and those that are left to a user. With an append
-    sink, records that appeared late in a range that has a receipt are only listed, since reading the range again would
-    double its other records. With an upsert sink, the pipeline is rewound to the low watermark (``rewinds_to``), so
-    that the sink receives everything after it in order.
+    The task returns the ranges that are missing, those that are read again, and those that are left to a user. With an
+    append sink, records that appeared late in a range that has a receipt are only listed, since reading the range again
+    would duplicate its other records. With an upsert sink, the pipeline is rewound to the low watermark (key
+    ``rewinds_to``), so that the sink receives everything after it in order.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
@@ -27,7 +27,7 @@ class CkptRecoverOperator(CkptActionOperator):
     """
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Find the missing records, have them read again, and return the result document."""
+        """Find the missing records, have the next run read them again, and return the result document."""
         from airflow_provider_ckpt.replication.actions.fenced_actions import recover
 
         setup = context.setup()

@@ -1,4 +1,4 @@
-"""``CkptReplayDeadLettersOperator``: have parked dead letters sent again."""
+"""``CkptReplayDeadLettersOperator``: have the next run send dead letters again."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.core.dead_letter_index import Selection
+    from airflow_provider_ckpt.core.dead_letter_selection import Selection
     from airflow_provider_ckpt.replication.actions.actions import ActionContext
 
 
 class CkptReplayDeadLettersOperator(CkptActionOperator):
     """Have the next run send dead letters again, transformed by the pipeline as it is declared then.
 
-    The dead letters are sent in batches of their own, apart from the source's order. Records that fail again are parked
-    again. Replaying the same dead letters twice delivers them once. Without a selection, all parked dead letters are
-    replayed. The result also has the key ``records``, their number.
+    The dead letters are sent in batches of their own, apart from the source's order. A record that fails again becomes
+    a dead letter again. Replaying the same dead letters twice delivers them once. Without a selection, all dead letters
+    that were neither replayed nor discarded are replayed. The result document also has the key ``records``, their
+    number.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param error_types: replay only dead letters of these error types
     :param batches: replay only dead letters of these batches (``partition#seq``)
     :param since: replay only records dead-lettered at this time or later (ISO 8601; UTC without a zone)
-    :param until: replay only records dead-lettered before this time
+    :param until: replay only records dead-lettered before this time (ISO 8601; UTC without a zone)
     :param query: replay only dead letters that contain this text in error, bytes or headers; ``null`` is an ordinary
         text here
-    :param stop_at: replay at most this many
+    :param stop_at: largest number of dead letters to replay
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
     :param actor: actor to name in the audit log in place of the DAG run's user
@@ -74,7 +75,7 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
         self.stop_at = stop_at
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Have the selected dead letters sent again, and return the result document."""
+        """Have the next run send the selected dead letters again, and return the result document."""
         from airflow_provider_ckpt.core.actions import ActionKind
         from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters
 

@@ -55,10 +55,10 @@ class CkptReplicateOperator(CkptOperator):
 
 
 def held_message(pipeline: str, summary: dict[str, Any]) -> str:
-    """Return the message for the log or an error that says how many batches of a run are held.
+    """Return a message for the log or an error that says how many batches of a pipeline are held.
 
     :param pipeline: name of the pipeline
-    :param summary: the run's summary
+    :param summary: summary of the run, as its task returns it
     """
     count = summary["batches_by_state"].get("held", 0)
     return (

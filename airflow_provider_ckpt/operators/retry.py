@@ -1,5 +1,5 @@
-"""The task group's ``retry`` task: run the later rounds, each at its time, and then choose branches as the task
-``route`` does.
+"""The task group's ``retry`` task: run the later rounds, each at its time, then choose the next tasks as ``route``
+does.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class CkptRetryOperator(CkptBranchOperator):
-    """Run the batches that wait for another round, settle them, release the lease, and branch on the whole run.
+    """Run the batches that wait for another round, settle them, release the lease, and choose the next tasks.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
-    :param branches: task id of each route
+    :param branches: id of the task to run for each :class:`Route`, that is, each possible outcome of the run
     :param deferrable: wait between rounds in the triggerer and not in a worker slot; either way the lease is renewed.
         By default as Airflow's ``[operators] default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
@@ -56,10 +56,10 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._run_rounds(context, self.previous_state(context))
 
     def execute_complete(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-        """Continue after the triggerer has waited for the next round.
+        """Continue after the triggerer has waited until the next round is due.
 
         :param context: the task's context
-        :param event: the trigger's event
+        :param event: event of :class:`CkptNextRoundTrigger`
         :param before: state of the run before the wait
         :raises AirflowFailException: if another run has taken over the lease meanwhile
         """
@@ -68,8 +68,11 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._run_rounds(context, before)
 
     def _run_rounds(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
-        """Run the rounds that are due; then defer until the next one, or choose the next tasks and return the run's
-        state.
+        """Run the rounds that are due; then defer until the next one, or choose the next tasks and return the state of
+        the run.
+
+        :param context: the task's context
+        :param state: state of the run before these rounds
         """
         due: datetime | None = None
         with self.continue_run(context, state) as (setup, run):
@@ -84,7 +87,10 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._branch(context, new_state)
 
     def _is_early(self, due: datetime | None) -> bool:
-        """Return whether a round is so far away that the task defers until it is due."""
+        """Return whether a round is due so late that the task defers until then.
+
+        :param due: time of the next round; None if there is none
+        """
         if not self.deferrable or due is None:
             return False
         from airflow_provider_ckpt.triggers.next_round import SHORTEST_WAIT
@@ -92,10 +98,10 @@ class CkptRetryOperator(CkptBranchOperator):
         return due > datetime.now(UTC) + SHORTEST_WAIT
 
     def _wait(self, due: datetime, setup: PipelineContext, state: dict[str, Any]) -> None:
-        """Defer this task until the next round is due.
+        """Defer this task until the next round is due; the triggerer renews the lease meanwhile.
 
         :param due: time of the next round
-        :param setup: the pipeline's setup
+        :param setup: the pipeline's setup, with the owner of the lease
         :param state: state of the run, which :meth:`execute_complete` gets back
         """
         from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
@@ -112,7 +118,13 @@ class CkptRetryOperator(CkptBranchOperator):
         self.defer(trigger=trigger, method_name="execute_complete", kwargs={"before": state})
 
     def _branch(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
-        """Emit the event of the pipeline's asset, choose the next tasks, and return the state of the run."""
+        """Emit the event of the pipeline's asset, choose the next tasks, and return the state of the run.
+
+        If batches still wait for a round, because the run's time is used up, they are left to the next run.
+
+        :param context: the task's context
+        :param state: state of the run, whose summary names the routes
+        """
         emit_event(context, state["summary"])
         chosen = [Route(name) for name in state["summary"]["route"]]
         if Route.RETRY in chosen:

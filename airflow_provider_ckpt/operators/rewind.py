@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class CkptRewindOperator(CkptActionOperator):
-    """Move a pipeline's checkpoint back by starting a new generation; unresolved batches of the old one are superseded.
+    """Move a pipeline's checkpoint back by starting a new generation; unresolved batches of the old one are not sent
+    any more.
 
     Needs a ``reason`` and exactly one of ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows
     from that position on twice.
@@ -24,7 +25,7 @@ class CkptRewindOperator(CkptActionOperator):
     :param to_position: first position to read again
     :param to_time: time whose checkpoint to return to (ISO 8601; UTC without a zone)
     :param to_batch: first batch to read again (``partition#seq``), found by its receipt in the sink
-    :param partition: source partition; may be left out if there is only one, or with ``to_time``
+    :param partition: name of the source partition; may be left out if there is only one, or with ``to_time``
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
     :param actor: actor to name in the audit log in place of the DAG run's user

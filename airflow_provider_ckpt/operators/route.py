@@ -19,7 +19,7 @@ class CkptRouteOperator(CkptBranchOperator):
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
-    :param branches: task id of each route
+    :param branches: id of the task to run for each :class:`Route`, that is, each possible outcome of the run
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """

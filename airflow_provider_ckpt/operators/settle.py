@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class CkptSettleOperator(CkptStepOperator):
-    """Settle the batches that ``submit`` left open: read the sink's receipts, and move the checkpoint past them.
+    """Settle the batches that ``submit`` left open: read their receipts from the sink, and move the checkpoint past
+    them.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
@@ -20,7 +21,7 @@ class CkptSettleOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Settle open batches by the sink's receipts, and return the state of the run."""
+        """Settle the open batches by the sink's receipts, and return the state of the run."""
         before = self.previous_state(context)
         with self.continue_run(context, before) as (_, run):
             run.settle()

@@ -79,7 +79,12 @@ class NoMeter:
         """Do nothing."""
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
-        """Do nothing."""
+        """Do nothing.
+
+        :param metric: ignored
+        :param value: ignored
+        :param partition: ignored
+        """
 
     def timing(self, metric: Metric, seconds: float) -> None:
         """Do nothing."""

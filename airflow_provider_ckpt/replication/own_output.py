@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def refuse_own_output(pipeline: Pipeline, source: Source, sink: Sink) -> None:
     """Raise an error if the source reads a place that the sink writes to.
 
-    :param pipeline: the pipeline
+    :param pipeline: declaration of the pipeline
     :param source: its source, whose ``check`` has passed
     :param sink: its sink, whose ``check`` has passed
     :raises ConfigError: naming the configuration key of the source and the place

@@ -11,6 +11,7 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.replication.delivery_guarantee import refuse_unsupported_delivery
 from airflow_provider_ckpt.replication.metrics import NO_METER, Meter
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 
@@ -78,7 +79,7 @@ class PipelineContext:
 class OpenConnectors:
     """Source and sink of a pipeline, which are opened with this object.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     """
 
     def __init__(self, setup: PipelineContext) -> None:
@@ -87,19 +88,14 @@ class OpenConnectors:
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
         self.sink = setup.open_sink()
 
-    def check(self, *, create: bool = True) -> None:
-        """Check that source and sink can do what the pipeline asks for, before anything starts.
+    def check(self) -> None:
+        """Check that source and sink can do what the pipeline asks for, before anything starts; change nothing.
 
-        :param create: whether the sink creates its receipt tables or topics
         :raises ConfigError: if the sink cannot deliver exactly once and the pipeline requires it
         """
-        if self._pipeline.delivery == "exactly_once" and not self.sink.exactly_once:
-            raise ConfigError(
-                f"delivery: exactly_once is more than a {self._pipeline.sink.type} sink can promise.",
-                hint="Write at_least_once, or name another sink.",
-            )
+        refuse_unsupported_delivery(self._pipeline, self.sink)
         self.source.check()
-        self.sink.check(create=create)
+        self.sink.check()
         self.refuse_own_output()
 
     def refuse_own_output(self) -> None:
@@ -125,7 +121,9 @@ def stored_pipeline(ledger: Ledger, name: str, *, instead: str) -> Pipeline:
     document = ledger.status(name)["declaration"]
     if document is None:
         raise ConfigError(
-            "the ledger holds no declaration: it never ran.", pipeline=name, hint=f"Name its file with {instead}."
+            "the ledger holds no declaration of the pipeline, because it has never run.",
+            pipeline=name,
+            hint=f"Name its file with {instead}.",
         )
     return build(document, f"the stored declaration of {name} ({instead} replaces it)")
 

@@ -45,7 +45,9 @@ class CkptDeadLettersSensor(CkptSensor):
         self.error_types = error_types
 
     def condition(self) -> Condition:
-        """Return the condition that the pipeline has ``at_least`` parked dead letters, of the given error types."""
+        """Return the condition that the pipeline has ``at_least`` dead letters of the given types, neither replayed nor
+        discarded.
+        """
         from airflow_provider_ckpt.replication.actions.actions import parse_error_types
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
@@ -54,12 +56,12 @@ class CkptDeadLettersSensor(CkptSensor):
 
 
 class CkptHeldBatchesSensor(CkptSensor):
-    """Wait until a pipeline has held batches: they block the checkpoint until a user releases or skips them.
+    """Wait until a pipeline has held batches. They block the checkpoint until a user releases or skips them.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param at_least: number of held batches to wait for, at least 1 (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
-        ``[operators] default_deferrable``
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
+        default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
@@ -86,8 +88,9 @@ class CkptHeldBatchesSensor(CkptSensor):
 
 
 def _positive_number(value: object) -> int:
-    """Return ``at_least`` as a whole number.
+    """Return the parameter ``at_least`` of a sensor as a whole number.
 
+    :param value: value of the parameter, or the text that a template rendered
     :raises ConfigError: if the value is less than 1 or not a whole number
     """
     found = _templates.whole_number("at_least", value)

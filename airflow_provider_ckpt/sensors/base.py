@@ -1,4 +1,4 @@
-"""Base class of the sensors: wait for a condition on one pipeline, in a worker or in the triggerer."""
+"""Base class of the sensors, which wait for a condition on one pipeline, in a worker or in the triggerer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CkptSensor(CkptNamedOperator, BaseSensorOperator):
-    """Base of the sensors; each returns the values that its condition was met with, such as the lag.
+    """Base of the sensors. Each returns the values at which its condition was met, such as the lag.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
@@ -57,8 +57,9 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         """
 
     def execute(self, context: Context) -> Any:
-        """Wait for the condition in the worker, or check once and defer to the triggerer; return the observed
-        values.
+        """Wait for the condition, and return the observed values.
+
+        A deferrable sensor checks the condition once in the worker, and then waits in the triggerer.
         """
         if not self.deferrable:
             return super().execute(context)
@@ -78,7 +79,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         """Return the values that the triggerer observed when the condition was met.
 
         :param context: the task's context
-        :param event: the trigger's event
+        :param event: event of :class:`CkptConditionTrigger`
         :raises AirflowFailException: if the condition can never be met, since the configuration is invalid
         """
         if "wrong" in event:
@@ -86,11 +87,11 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         return {"pipeline": self.pipeline_name, **event["seen"]}
 
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
-        """Return the pipeline's setup, with which the condition reads the source."""
+        """Return the pipeline's setup (declaration, connections), with which the condition reads the source."""
         return self.setup(context, ledger, self.resolve_pipeline(ledger))
 
     def _wait(self) -> None:
-        """Defer this task until the trigger finds the condition met."""
+        """Defer this task until the trigger finds that the condition is met."""
         from airflow_provider_ckpt.triggers.condition import CkptConditionTrigger
 
         with self.translate_errors():
@@ -105,7 +106,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
 
 
 def _as_text(observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a check has observed for the log, with positions in the form that users see."""
+    """Return the values that a check has observed in a form for the log, with positions as users see them."""
     shown = dict(observed)
     if "checkpoint" in shown:
         shown["checkpoint"] = {name: position_text(position) for name, position in shown["checkpoint"].items()}

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class CkptCheckpointSensor(CkptSensor):
-    """Wait until the checkpoint has reached a position, so that all records before it have a verdict.
+    """Wait until the checkpoint has reached a position, so that all records before this position have a verdict.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
-    :param position: position that every source partition must reach; or a dict of partition to position, for those
-        partitions only (templated)
-    :param partition: the only source partition that must reach ``position`` (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
-        ``[operators] default_deferrable``
+    :param position: position that every source partition must reach; or a dict of positions by source partition, if
+        only these must reach them (templated)
+    :param partition: name of the only source partition that must reach ``position``; by default all must (templated)
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
+        default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
@@ -46,7 +46,7 @@ class CkptCheckpointSensor(CkptSensor):
         self.partition = partition
 
     def condition(self) -> Condition:
-        """Return the condition that the checkpoint of the given source partitions has reached its position."""
+        """Return the condition that the checkpoint of each chosen source partition has reached its position."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         if isinstance(self.position, Mapping):
@@ -57,8 +57,10 @@ class CkptCheckpointSensor(CkptSensor):
 
 
 def _required_number(name: str, value: object) -> int:
-    """Return a parameter as a whole number.
+    """Return a parameter of a sensor as a whole number.
 
+    :param name: name of the parameter, for the error message
+    :param value: value of the parameter, or the text that a template rendered
     :raises ConfigError: if the value is empty or not a whole number
     """
     found = _templates.whole_number(name, value)

@@ -20,18 +20,18 @@ class CkptLagSensor(CkptSensor):
     """Wait until the pipeline's lag is at least, or at most, a number of positions; give one of the two.
 
     The lag is the distance between the checkpoint and the end of the source, which each check reads from the source.
-    Positions are Kafka offsets, bytes of text files, rows of Parquet files, or values of a table's cursor. A partition
-    of a table whose first batch has no verdict yet has no known lag: it counts as more than any number.
+    Positions are Kafka offsets, bytes of text files, rows of Parquet files, or values of a table's cursor. The lag of a
+    table is not known before its first batch has a verdict; it then counts as larger than any number.
 
-    Returns ``{"pipeline", "lag", "total", "not_begun"}``: the lag by partition (None if not known), the sum of what is
-    known, and the partitions for which it is not.
+    The task returns ``{"pipeline", "lag", "total", "not_begun"}``: the lag by source partition (None if not known), the
+    sum of the known lags, and the partitions whose lag is not known.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param at_least: wait until the lag is at least this many positions (templated)
     :param at_most: wait until the lag is at most this many positions (templated)
-    :param partition: measure this source partition only; by default the sum of all (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
-        ``[operators] default_deferrable``
+    :param partition: name of the only source partition to measure; by default the sum of all is measured (templated)
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
+        default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """

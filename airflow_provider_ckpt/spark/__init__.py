@@ -1,1 +1,3 @@
-"""Code that runs in Spark: the driver's loop, lanes and the transform. It imports neither Airflow nor ``ledger``."""
+"""Code that runs in Spark: the driver's loop, the lanes and the transform. It imports neither Airflow nor the package
+``ledger``.
+"""

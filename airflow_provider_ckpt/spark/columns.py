@@ -1,8 +1,9 @@
-"""Control columns that travel beside the data from a lane's reader through the transform to delivery.
+"""Names of the control columns, which accompany a record's data from the lane's reader through the transform to
+delivery.
 
-Each record carries its batch and its position. Each batch ends with one marker row, so that an empty batch arrives too
-and the number of its records can be checked. There are few control columns, because every column costs Spark time for
-every record.
+Each record carries the number of its batch and its source position. Each batch ends with one marker row, so that an
+empty batch arrives at delivery too and the number of its records can be checked. There are few control columns, because
+every column costs Spark time for every record.
 """
 
 from __future__ import annotations
@@ -10,38 +11,45 @@ from __future__ import annotations
 from airflow_provider_ckpt.connectors.source_protocol import POSITION
 
 BATCH = "__batch"
-"""bigint: the lane's index in its wave in the upper 32 bits, the batch's index in its lane in the lower 32 bits."""
+"""Column of type bigint: the lane's index in its wave in the upper 32 bits, the batch's index in its lane in the lower
+32 bits.
+"""
 
 MARKER = "__mark"
-"""string: null on records; on a marker row a JSON object with the number of records ``read``, the ``failure`` that
-ended reading (an :class:`ErrorInfo`, or null), and position and size of the ``large`` records that were left out.
+"""Column of type string: null on a record. On a marker row it is a JSON object: ``read``, the number of records that
+were read; ``failure``, the :class:`ErrorInfo` that ended reading, or null; and ``large``, the position and size of the
+records that were left out because they are too large.
 """
 
 FLAT_JSON = "__plain"
-"""struct, only where records are decoded from JSON: the fields of a record that the reader has decoded, else null. See
-``plain_json.py``.
+"""Column of type struct, present only if readers decode flat JSON records: the fields of a record that the reader has
+decoded, else null. See ``plain_json.py``.
 """
 
 CORRUPT = "__corrupt"
-"""string, the last field of a decoded record: the record's text if Spark's parser could not parse it."""
+"""Field of type string, the last one of a decoded record: the record's text if Spark's parser could not parse it, else
+null.
+"""
 
 VERDICT = "__verdict"
-"""string, after the transform: null for a record to deliver, ``filtered``, or for a rejected record the error type, a
-space and the message.
+"""Column of type string, added by the transform: null for a record to deliver, ``filtered`` for a record that
+``transform.where`` excludes, and for a rejected record the error type, a space and the message.
 """
 
 ORIGINAL = "__original"
-"""The source's columns of a record, as ``original_columns.py`` packs them, or a placeholder. They are present on
-rejected records, and on all records of a source that Spark reads.
+"""Column with the source's columns of a record, as ``original_columns.py`` packs them, or a placeholder. It is filled
+for rejected records, and for all records of a source that Spark itself reads.
 """
 
 OUTCOME = "outcome"
-"""string: the only column of a wave's result; each row is one :class:`Outcome`, or one deferred batch, as JSON."""
+"""Column of type string, the only one of a wave's result. Each row holds as JSON either one :class:`Outcome` or one
+deferred batch, which the driver must examine before the batch is run again.
+"""
 
 FILTERED = "filtered"
 
 NOT_ATTEMPTED = -1
-"""Sentinel read count of a batch that was not attempted."""
+"""Number of read records on the marker row of a batch that was not attempted; real numbers are never negative."""
 
 CONTROL = (BATCH, POSITION, MARKER)
 
@@ -49,14 +57,17 @@ _LANE = 32
 
 
 def batch_number(lane: int, index: int) -> int:
-    """Return the value of :data:`BATCH` for a batch.
+    """Return the value of the control column :data:`BATCH` for the records of a batch.
 
-    :param lane: index of its lane in the wave
-    :param index: index of the batch in its lane
+    :param lane: index of the batch's lane in the wave, from 0
+    :param index: index of the batch in its lane, from 0
     """
     return lane << _LANE | index
 
 
 def lane_and_index(number: int) -> tuple[int, int]:
-    """Return the lane's index and the batch's index that a value of :data:`BATCH` encodes."""
+    """Return the lane's index in the wave and the batch's index in the lane; inverse of :func:`batch_number`.
+
+    :param number: a value of the control column :data:`BATCH`
+    """
     return number >> _LANE, number & (1 << _LANE) - 1

@@ -9,22 +9,26 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 
 
 def to_error_info(error: Exception, *, traced: bool, otherwise: ErrorType = ErrorType.GENERIC) -> ErrorInfo:
-    """Return an exception as :class:`ErrorInfo`.
+    """Convert an exception to :class:`ErrorInfo`, the form in which errors are sent to the run and stored.
 
-    An exception that is no :class:`CkptError` gets its class name in the message. By default its type is ``Generic``,
-    which halts the pipeline.
+    The information of a :class:`CkptError` is kept. The message of any other exception begins with its class name.
 
     :param error: the exception
-    :param traced: add the traceback. It has frames and exception types, but no message of a causing exception, since
-        that may contain a secret
-    :param otherwise: type of an exception that is no :class:`CkptError`
+    :param traced: add the traceback. It has frames and exception types, but not the messages of the causing exceptions,
+        since they may contain a secret
+    :param otherwise: error type for an exception that is no :class:`CkptError`; the default, ``Generic``, halts the
+        pipeline
     """
     info = error.info if isinstance(error, CkptError) else ErrorInfo(otherwise, f"{type(error).__name__}: {error}")
     return replace(info, trace=_format_traceback(error, info)) if traced else info
 
 
 def _format_traceback(error: BaseException, info: ErrorInfo) -> str:
-    """Return the traceback of an error and of its causes, without the messages of the causes."""
+    """Return the traceback of an exception and of its causes, as text without the causes' messages.
+
+    :param error: the exception
+    :param info: the exception as :class:`ErrorInfo`, whose message ends the text
+    """
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in chain:

@@ -1,8 +1,8 @@
 """Read a wave of a JDBC source with Spark itself: one query per batch, in lane order.
 
-Each batch is one partition of Spark's read and is sorted by position. The partitions of a lane are put together without
-a shuffle, which keeps their order. The next step adds its batch to each row and a marker row to each batch, as the
-lanes of other sources do while they read.
+Each batch is one partition of Spark's JDBC read and is sorted by position. The partitions of a lane are concatenated
+without a shuffle (``coalesce``), which keeps their order. A function in each lane then adds the control columns and the
+marker rows, which the readers of other sources add while they read.
 """
 
 from __future__ import annotations
@@ -34,25 +34,31 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _SLOT = "__slot"
-"""int: the partition of Spark's read that a row is from; lane ``n`` has ``slots`` partitions, from ``n * slots`` on."""
+"""Column of type int: number of the partition of Spark's JDBC read that a row comes from. If ``slots`` is the number of
+batches in the longest lane, the partitions of lane ``n`` begin at ``n * slots``; shorter lanes are padded with empty
+ones.
+"""
 
 _UNCONVERTIBLE = "__wrong"
-"""string: column name and value, if the row has a value that Spark cannot convert to a date or time; else null."""
+"""Column of type string: name and text of the first value of a row that Spark cannot convert to a date or time; null if
+there is none.
+"""
 
 _FETCH_SIZE = "5000"
-"""Rows per fetch of the driver; without a limit some drivers hold a whole table in memory."""
+"""Number of rows that the JDBC driver fetches at a time; without a limit some drivers hold a whole table in memory."""
 
 _READ_INSTRUCTIONS = frozenset({Instruction.DELIVER, Instruction.REJECT})
 
 
 def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> DataFrame | None:
-    """Return a data frame of a wave's records with their control columns; None if no batch of the wave needs a query.
+    """Return a data frame that reads a wave's records, with their control columns; None if no batch of the wave needs a
+    query.
 
-    :param spark: the session
-    :param job: the run
+    :param spark: the session that reads
+    :param job: description of the run, with the JDBC connection
     :param wave: the batches to read, by lane
-    :param schema: the control columns and the source's columns
-    :raises ConfigError: if Spark or the driver cannot read the table
+    :param schema: columns of the data frame: the control columns, then the source's columns
+    :raises ConfigError: if Spark or the JDBC driver cannot read the table
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -93,12 +99,12 @@ def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) ->
 
 
 def driver_error(job: Job, error: Exception) -> ErrorInfo:
-    """Return the JDBC driver's error that made Spark give up a wave.
+    """Return the error of the JDBC driver that made a Spark job fail.
 
-    :param job: the run
-    :param error: the exception that Spark raised
-    :raises ConfigError: if Spark does not find the driver's classes
-    :raises Exception: ``error`` itself, if the driver did not cause it
+    :param job: description of the run
+    :param error: the exception that Spark raised for the job of a wave
+    :raises ConfigError: if Spark does not find the JDBC driver's classes
+    :raises Exception: ``error`` itself, if the JDBC driver did not cause it
     """
     absent = missing_class(error)
     if absent is not None:
@@ -118,7 +124,14 @@ def driver_error(job: Job, error: Exception) -> ErrorInfo:
 def _read_lane(
     job: Job, wave: Wave, slots: int, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the lane that this task runs, with a marker row after each batch (for ``mapInArrow``)."""
+    """Yield the records of the lane that this Spark task runs, with a marker row after each batch (for ``mapInArrow``).
+
+    :param job: description of the run
+    :param wave: the batches, by lane
+    :param slots: number of partitions of Spark's JDBC read that belong to each lane
+    :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
+    :param batches: rows of the JDBC read for this lane
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -133,11 +146,12 @@ def _read_lane(
 
 
 class SlotStream:
-    """Stream of a lane's rows, which arrive slot by slot; a slot has the rows of one batch.
+    """Stream of a lane's rows, divided into slots. A slot is one partition of Spark's JDBC read and has the rows of one
+    batch.
 
-    :param batches: rows from Spark
-    :param first: the lane's first slot
-    :param slots: number of the lane's slots
+    :param batches: the lane's rows from Spark, in the order of their slots; the first column is the number of the slot
+    :param first: number of the lane's first slot among the slots of all lanes
+    :param slots: number of slots of the lane
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], first: int, slots: int) -> None:
@@ -146,10 +160,10 @@ class SlotStream:
         self._rest: pa.RecordBatch | None = None
 
     def of(self, slot: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a slot of the lane; rows of earlier slots are skipped.
+        """Yield the rows of one slot; rows of earlier slots are skipped, since rows can be read once only.
 
         :param slot: the slot's index in the lane, from 0
-        :raises SourceError: if the rows are out of order or of another lane, since some would be lost then
+        :raises SourceError: if rows arrive out of order or belong to another lane, since some would then be lost
         """
         import numpy as np
 
@@ -157,7 +171,11 @@ class SlotStream:
         while (batch := self._take()) is not None:
             slots = batch.column(0).to_numpy()
             if slots[0] < self._first or slots[-1] >= self._end or (np.diff(slots) < 0).any():
-                raise SourceError("Spark gave a lane the rows of another lane, or its batches in another order.")
+                raise SourceError(
+                    "Spark returned rows of another lane, or rows in another order than that of the batches; nothing "
+                    "of them was sent.",
+                    hint="This is a defect of this package or of Spark; please report it.",
+                )
             start, end = (int(edge) for edge in np.searchsorted(slots, [wanted, wanted + 1]))
             self._rest = batch.slice(end) if end < batch.num_rows else None  # before yielding: the caller may stop here
             if start < end:
@@ -166,7 +184,9 @@ class SlotStream:
                 return
 
     def _take(self) -> pa.RecordBatch | None:
-        """Return the next Arrow batch with rows: the rest of the last one, or one from Spark; None at the end."""
+        """Return the next non-empty Arrow batch: the unused rest of the last one, or one from Spark; None at
+        the end.
+        """
         if self._rest is not None:
             rest, self._rest = self._rest, None
             return rest
@@ -174,11 +194,13 @@ class SlotStream:
 
 
 class _LaneReader:
-    """Reader of a lane (:class:`~.source_protocol.Reader`): passes Spark's rows of a batch to the job's reader, and
-    yields its records.
+    """Reader of a lane (:class:`~.source_protocol.Reader`) whose rows Spark has already read.
 
+    It passes Spark's rows of each batch to the connector's reader, which converts them to records.
+
+    :param job: description of the run, which creates the connector's reader
     :param tasks: the lane's batches, in the order in which their rows arrive
-    :param stream: Spark's rows for the lane
+    :param stream: Spark's rows for the lane, one slot per batch
     """
 
     def __init__(self, job: Job, tasks: Sequence[BatchTask], stream: SlotStream) -> None:
@@ -189,20 +211,20 @@ class _LaneReader:
         self._stream = stream
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a batch, from Spark's rows."""
+        """Yield the records of a batch, which the connector's reader makes of Spark's rows."""
         cast("SparkFedReader", self._reader).accept(task, self._records(task))
         return self._reader.read(task)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return dead-letter headers that say where a record came from."""
+        """Return the dead-letter headers that name the source of the record at a position."""
         return self._reader.origin(task, position)
 
     def close(self) -> None:
-        """Close the job's reader."""
+        """Close the connector's reader."""
         self._reader.close()
 
     def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield Spark's rows of a batch as position and source columns, after checking them."""
+        """Check Spark's rows of a batch, and yield them with their position and the source's columns."""
         import pyarrow as pa
 
         for rows in self._stream.of(self._slots[task.key]):
@@ -210,7 +232,9 @@ class _LaneReader:
             yield pa.RecordBatch.from_arrays([rows.column(POSITION), *rows.columns[3:]], self._names)
 
     def _check(self, task: BatchTask, rows: pa.RecordBatch) -> None:
-        """Raise :class:`SourceError` for a value that Spark could not convert, or a row outside the batch's range."""
+        """Raise :class:`SourceError` if Spark could not convert a value of the rows, or if a row is outside the batch's
+        range.
+        """
         import pyarrow.compute as pc
 
         wrong = rows.column(_UNCONVERTIBLE).drop_null()
@@ -231,20 +255,22 @@ class _LaneReader:
 
 
 def _recipe(task: BatchTask) -> ReadQuery | None:
-    """Return the query for a batch; None for a replay, and for a batch that needs no query."""
+    """Return the query that reads a batch; None if the batch replays dead letters or needs no query."""
     found = None if is_replay(task) else task.detail.get(query.TASK_KEY)
     return ReadQuery.from_json(found) if found else None
 
 
 def _connection(job: Job) -> Connection:
-    """Return the connection of the JDBC source."""
+    """Return the connection of the run's JDBC source."""
     name = job.pipeline.source.connection
     assert name is not None
     return require_connection(job.connections[name])
 
 
 def _properties(connection: Connection, read_query: ReadQuery) -> dict[str, str]:
-    """Return the properties of Spark's JDBC read and of the driver, except the URL. They contain the password."""
+    """Return the options of Spark's JDBC read and the properties of the JDBC driver, without the URL; one is the
+    password.
+    """
     at = "bigint" if read_query.kind is CursorKind.NUMBER else "string"
     columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(read_query.columns)]
     properties = {
@@ -258,11 +284,12 @@ def _properties(connection: Connection, read_query: ReadQuery) -> dict[str, str]
 
 
 def _value_sql(number: int, spark: str, read_as: str) -> str:
-    """Return SQL of a query's column in the type that the source declares; null for a value that cannot be converted.
+    """Return Spark SQL that converts a column of the query to the type that the source declares, or to null if it
+    cannot.
 
-    :param number: the column's number in the query, from 0
-    :param spark: Spark SQL type that the source declares
-    :param read_as: Spark SQL type in which Spark reads the column
+    :param number: index of the column in the query, from 0
+    :param spark: Spark SQL type that the source declares for the column
+    :param read_as: Spark SQL type in which Spark's JDBC read returns the column
     """
     name = f"ckpt_{number}"
     return f"{name} AS {name}" if spark == read_as else f"try_cast({name} AS {spark}) AS {name}"
@@ -272,7 +299,9 @@ def _position_sql(kind: CursorKind) -> str:
     """Return Spark SQL that converts a row's cursor value to its position, such as microseconds since 1970 for a
     timestamp.
 
-    The position is null if the value cannot be converted.
+    The SQL yields null for a value that cannot be converted.
+
+    :param kind: type of the cursor column, which decides the conversion
     """
     at = query.CURSOR_ALIAS
     return {
@@ -286,9 +315,9 @@ def _position_sql(kind: CursorKind) -> str:
 
 
 def _unconvertible_sql(read_query: ReadQuery) -> str:
-    """Return Spark SQL of name and text of a row's first value that Spark cannot convert, such as ``day 0000-00-00``.
+    """Return Spark SQL that yields column name and text of a row's first value that Spark cannot convert.
 
-    It is null if all values of the row can be converted.
+    An example is ``day 0000-00-00``. The SQL yields null if all values of the row can be converted.
     """
     cursor = f"coalesce(CAST({query.CURSOR_ALIAS} AS string), 'NULL')"
     branches = [

@@ -1,4 +1,4 @@
-"""Description of a run that is sent to Spark once, before the first wave. It contains passwords."""
+"""Description of a run, which the lease holder sends to Spark once, before the first wave. It contains passwords."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from airflow_provider_ckpt.spark.transform.user_modules import imported_for
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.raw_copy_protocol import RawCopy
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run, as the driver and the lanes see it.
+    """Description of one run for the driver and the lanes.
 
     :param document: the pipeline's declaration (:meth:`Pipeline.document`)
-    :param context: ledger, pipeline and epoch, which are part of every key in the sink
-    :param shape: columns that the source's readers yield
+    :param context: ledger, pipeline and epoch of the run; receipts and other keys in the sink contain ledger and
+        pipeline
+    :param shape: names and types of the columns that the source's readers yield
     :param connections: connections by connection id, passwords included; never logged
-    :param function: the transform's Python function as :func:`~.python_function.pack` serialized it, if a task passed
-        one
+    :param function: the transform's Python function as :func:`~.python_function.pack` serialized it, if the operator
+        was given a function; None if the declaration names it, or if there is none
     """
 
     document: Mapping[str, Any]
@@ -39,30 +41,43 @@ class Job:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline's declaration as a model."""
+        """The pipeline's declaration, parsed from ``document``."""
         from airflow_provider_ckpt.config.pipeline import Pipeline
 
         return Pipeline.model_validate(self.document)
 
     def reader(self) -> Reader:
-        """Open a reader for one lane, which reads the source and, for a replay, the sink's dead letters."""
+        """Open a reader for one lane. It reads the source and, for batches that replay dead letters, the sink's dead
+        letters.
+        """
         pipeline = self.pipeline
         reader = registry.open_reader(pipeline, self._connection(pipeline.source.connection), self.shape)
         return ReplayReader(reader, self._sink, self.shape)
 
     def writer(self) -> Writer:
-        """Open a writer for one lane."""
+        """Open a writer to the sink and its dead letter store for one lane."""
         pipeline = self.pipeline
         dead_letters = self._connection(pipeline.dead_letter_connection)
         return registry.open_writer(pipeline, self._connection(pipeline.sink.connection), self.context, dead_letters)
 
+    def raw_copy(self) -> RawCopy | None:
+        """Create an object that copies rows from source to sink in one lane without decoding them into records.
+
+        Return None if source, sink or transform need decoded records.
+        """
+        pipeline = self.pipeline
+        source, sink = self._connection(pipeline.source.connection), self._connection(pipeline.sink.connection)
+        return registry.open_raw_copy(pipeline, source, sink, self.context, self.shape)
+
     def committer(self) -> Committer | None:
-        """Open the committer of a two-phase sink, for the driver; return None for other sinks."""
+        """Open the committer, with which the driver commits the batches that lanes staged; None if the sink needs no
+        commit.
+        """
         pipeline = self.pipeline
         return registry.open_committer(pipeline, self._connection(pipeline.sink.connection), self.context)
 
     def transform_function(self) -> Function | None:
-        """Return the transform's Python function, or None if it has none.
+        """Return the transform's Python function, or None if the transform has none.
 
         :raises InvalidTransformError: if the function cannot be imported
         """
@@ -95,7 +110,7 @@ class Job:
         )
 
     def _sink(self) -> Sink:
-        """Open the sink, from which a reader gets the dead letters of a replay."""
+        """Open the sink, from which a reader gets the dead letters to replay."""
         pipeline = self.pipeline
         dead_letters = self._connection(pipeline.dead_letter_connection)
         return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context, dead_letters)

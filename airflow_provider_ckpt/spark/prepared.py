@@ -1,8 +1,8 @@
-"""Plans that Spark has analysed, optimized and compiled once, kept for the next waves and runs of a pipeline.
+"""Query plans that Spark has analysed, optimized and compiled once, kept for later waves and runs of a pipeline.
 
 A plan depends on the declaration, the source's columns and the number of lanes. The run, the batches and the passwords
-differ from wave to wave and are not part of a plan: each lane reads them from a file of the run directory, whose path
-Spark passes to the lane's task. On a cluster, where lanes do not see that file, each wave has a plan of its own.
+differ from wave to wave and are not part of a plan: the driver writes them to a file of the run directory, whose path
+Spark passes to each lane's task. On a cluster, where lanes cannot read that file, each wave has a plan of its own.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _PROPERTY = "ckpt.wave"
-"""Local property of Spark jobs: path of the pickle file with the run's :class:`Job` and the wave."""
+"""Local property of a Spark job: path of the pickle file with the run's :class:`Job` and the wave."""
 
 
 class PreparedWaves:
-    """Spark session with the plans that it has prepared for one declaration; it serves one run at a time.
+    """A Spark session and the query plans that it has prepared for one declaration. It serves one run at a time.
 
-    :param spark: classic session
+    :param spark: a classic session (no Spark Connect)
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -38,9 +38,9 @@ class PreparedWaves:
         self._frames: dict[tuple[int, bool], DataFrame] = {}
 
     def check_transform(self, job: Job) -> list[tuple[str, str]]:
-        """Check the transform, and return name and Spark SQL type of each output column.
+        """Check the transform of a run, and return the name and the Spark SQL type of each column that it outputs.
 
-        The SQL part is checked at the first call only, the Python function at each call.
+        The first call checks the SQL part and keeps the columns; later calls check the Python function only.
 
         :raises ConfigError: if the transform cannot be used
         """
@@ -51,11 +51,11 @@ class PreparedWaves:
         return self._columns
 
     def run_wave(self, job: Job, wave: Wave, directory: Path) -> list[Outcome]:
-        """Run a wave by a prepared plan where possible, and return an outcome for each of its batches.
+        """Run a wave, with a prepared plan where possible, and return an outcome for each of its batches.
 
-        :param job: the run
+        :param job: description of the run
         :param wave: the batches to run, by lane
-        :param directory: the run directory
+        :param directory: the run directory, where the file with job and wave is written while the wave runs
         """
 
         def collect(spark: SparkSession, job: Job, wave: Wave, fast_path: bool) -> Sequence[Row]:
@@ -66,7 +66,14 @@ class PreparedWaves:
         return waves.run_wave(self.spark, job, wave, collect)
 
     def _collect(self, job: Job, wave: Wave, directory: Path, *, fast_path: bool) -> Sequence[Row]:
-        """Execute a wave's lanes by a prepared plan, which get the wave from a file; return one row for each batch."""
+        """Execute a wave with a prepared plan, whose lanes read job and wave from a file; return the result rows as
+        JSON.
+
+        :param job: description of the run
+        :param wave: the batches to run, by lane
+        :param directory: the run directory, where the file is written and deleted afterwards
+        :param fast_path: whether lanes read and deliver without Spark SQL (see ``lane/fast_path.py``)
+        """
         shape = (len(wave.lanes), fast_path)
         if shape not in self._frames:
             self._frames[shape] = waves.wave_frame(self.spark, job, len(wave.lanes), _work_of_task, fast_path=fast_path)
@@ -83,7 +90,7 @@ class PreparedWaves:
 
 
 def _work_of_task() -> tuple[Job, Wave]:
-    """Return run and wave of the Spark task that calls this function, from the file that the task's property names."""
+    """Return the job and the wave of the current Spark task, from the file that a local property of the task names."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

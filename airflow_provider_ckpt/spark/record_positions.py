@@ -1,7 +1,7 @@
-"""Map record numbers to source positions; several records may share a position.
+"""Map the numbers of a batch's records to source positions; several records may share a position.
 
 A record's number is its index, from 0, among the batch's records in the order in which they were read. Records that
-share a position come in the same order when they are read again. So a record can be identified by its position and its
+share a position come in the same order when they are read again, so a record can be identified by its position and its
 index among the records of that position.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class RecordPositions:
     """Source positions of a batch's records, by record number.
 
-    :param positions: positions of all records that were read, in ascending order
+    :param positions: int64 position of every record that was read, in ascending order
     """
 
     def __init__(self, positions: pa.ChunkedArray) -> None:
@@ -26,15 +26,21 @@ class RecordPositions:
 
     @property
     def all(self) -> npt.NDArray[np.int64]:
-        """Positions of all records, in ascending order."""
+        """Position of every record, in ascending order."""
         return self._positions
 
     def position(self, number: int) -> int:
-        """Return the source position of the record with this number."""
+        """Return the source position of a record.
+
+        :param number: the record's index in its batch, from 0
+        """
         return int(self._positions[number])
 
     def position_and_index(self, number: int) -> tuple[int, int]:
-        """Return the position of the record with this number, and its index among the records of that position."""
+        """Return the source position of a record, and its index among the records of that position.
+
+        :param number: the record's index in its batch, from 0
+        """
         position = self.position(number)
         return position, number - int(self._positions.searchsorted(position))
 

@@ -6,24 +6,26 @@ import logging
 import re
 
 NEVER_RAISING = ("upper", "lower", "trim", "ltrim", "rtrim", "length")
-"""Spark SQL functions that raise no error, whatever the argument."""
+"""Spark SQL functions that raise no error for any argument."""
 
 _NAME = "([A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)"
 _SAFE = re.compile(rf"\s*(?:{_NAME}|(?:{'|'.join(NEVER_RAISING)})\s*\(\s*{_NAME}\s*\))\s*", re.IGNORECASE)
 _FUNCTIONS_WITHOUT_PARENTHESES = frozenset(
     {"current_date", "current_timestamp", "current_user", "localtimestamp", "user", "session_user"}
 )
-"""Names that Spark takes for functions although no parentheses follow."""
+"""Names that Spark SQL parses as function calls although no parentheses follow."""
 
 
 def cannot_raise(expression: str) -> bool:
-    """Return whether a SQL expression is just a column name, or a :data:`NEVER_RAISING` function of a column."""
+    """Return whether a SQL expression is known to raise no error: a column name, or a :data:`NEVER_RAISING` function of
+    one.
+    """
     found = _SAFE.fullmatch(expression)
     return found is not None and (found[1] or found[2]).lower() not in _FUNCTIONS_WITHOUT_PARENTHESES
 
 
 def is_column_name(expression: str) -> bool:
-    """Return whether a SQL expression is just the name of a column."""
+    """Return whether a SQL expression consists of the name of a column only."""
     found = _SAFE.fullmatch(expression)
     return found is not None and (found[1] or "").lower() not in {"", *_FUNCTIONS_WITHOUT_PARENTHESES}
 
@@ -34,12 +36,15 @@ def quote(name: str) -> str:
 
 
 def enclosed(expression: str) -> str:
-    """Return a SQL expression in parentheses, so that it can be part of another; a comment at its end stays inside."""
+    """Return a SQL expression in parentheses, so that it can be part of another one.
+
+    The closing parenthesis is on a line of its own, outside a comment with which the expression may end.
+    """
     return f"({expression}\n)"
 
 
 def literal(text: str) -> str:
-    """Return a text as a SQL literal. ``${x}`` is escaped, because Spark would replace it by a variable."""
+    """Return a text as a SQL string literal. ``${x}`` is escaped, because Spark would substitute a variable for it."""
     escaped = str(text).replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\{")
     return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r") + "'"
 
@@ -49,13 +54,15 @@ _JVM_ERROR_PREFIX = "An error occurred while calling "
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first informative line of an error's text; in Spark's errors, that line has error class and reason."""
+    """Return the first informative line of an error's text; in Spark's errors this line has the error class and the
+    reason.
+    """
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_JVM_ERROR_PREFIX)]
     return lines[0].strip(": ") if lines else type(error).__name__
 
 
 def silence_client_logs() -> None:
-    """Stop PySpark from logging each error with Spark's stack trace; callers report errors themselves."""
+    """Stop PySpark from logging each error with Spark's stack trace; the callers of Spark report errors themselves."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):

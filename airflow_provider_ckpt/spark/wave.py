@@ -35,17 +35,19 @@ if TYPE_CHECKING:
 
 
 WaveWork = Callable[[], tuple["Job", Wave]]
-"""Function that a lane calls to get its run and its wave; it is serialized for the Python workers."""
+"""Function that a lane calls to get the run's job and the wave; Spark serializes it for the Python workers."""
 
 WaveCollector = Callable[["SparkSession", "Job", Wave, bool], Sequence["Row"]]
-"""Function that executes a wave's lanes and returns an outcome row for each batch; like :func:`collect`."""
+"""Function that executes a wave's lanes and returns their result rows (see :data:`~.columns.OUTCOME`), such as
+:func:`collect`.
+"""
 
 
 def collect(spark: SparkSession, job: Job, wave: Wave, fast_path: bool) -> Sequence[Row]:
-    """Execute a wave's lanes by a new data frame, and return an outcome row for each batch.
+    """Execute a wave's lanes with a new data frame, and return one row for each batch (see :data:`~.columns.OUTCOME`).
 
     :param spark: the session
-    :param job: the run
+    :param job: description of the run
     :param wave: the batches, by lane
     :param fast_path: whether lanes read and deliver without Spark SQL (see ``lane/fast_path.py``)
     """
@@ -55,13 +57,13 @@ def collect(spark: SparkSession, job: Job, wave: Wave, fast_path: bool) -> Seque
 def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector = collect) -> list[Outcome]:
     """Run a wave, commit its batches if the sink commits in two phases, and return the outcomes.
 
-    :param spark: a classic or a Connect session
-    :param job: the run
+    :param spark: a classic or a Spark Connect session
+    :param job: description of the run
     :param wave: the batches to run, by lane
-    :param collect: executes the lanes and returns their outcome rows
+    :param collect: function that executes the lanes and returns one result row for each batch
     :return: one outcome for every batch of the wave
     :raises ConfigError: if the transform cannot be used; nothing was sent
-    :raises pyspark.errors.PySparkException: if Spark lost a task; whether batches were delivered is unknown then
+    :raises pyspark.errors.PySparkException: if Spark lost a task; it is then unknown which batches were delivered
     """
     outcomes = _run_lanes(spark, job, wave, collect, fast_path=_can_use_fast_path(spark, job))
     committer = job.committer()
@@ -73,13 +75,15 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector =
 
 
 def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, *, fast_path: bool) -> list[Outcome]:
-    """Run all lanes; evaluate deferred batches on the driver and run them again; return an outcome for each batch.
+    """Execute the lanes of a wave, and return one outcome for each batch.
+
+    The driver examines each batch that a lane deferred, then runs these batches again without the fast path.
 
     :param spark: the session
-    :param job: the run
+    :param job: description of the run
     :param wave: the batches, by lane
-    :param collect: executes the lanes and returns their outcome rows
-    :param fast_path: whether lanes read and deliver without Spark SQL; batches that need it are deferred
+    :param collect: function that executes the lanes and returns one result row for each batch
+    :param fast_path: whether lanes read and deliver without Spark SQL; they defer a batch that needs it
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -100,7 +104,9 @@ def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector
 
 
 def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
-    """Return whether lanes can use the fast path: only flat JSON is decoded, and Spark SQL has nothing else to do."""
+    """Return whether lanes can read and deliver without Spark SQL: at most, flat JSON is decoded, which a lane can do
+    itself.
+    """
     takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
     if job.pipeline.source.read_by_spark or not takes_nulls:
         return False
@@ -112,13 +118,18 @@ def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
 def _run_batches_alone(
     spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, error: ErrorInfo
 ) -> list[Outcome]:
-    """Run each batch of a wave alone, after an error of the source ended the wave; return the outcomes.
+    """Run each batch of a wave in a Spark job of its own, after an error of the source ended the wave; return the
+    outcomes.
 
+    One batch may have caused the error. Alone, it fails without the others, which are delivered; a batch that the wave
+    had already delivered has a receipt. If the source as a whole failed, the wave has only one batch, or delivery is
+    at_most_once, nothing is run again and all batches fail.
+
+    :param spark: the session
+    :param job: description of the run
+    :param wave: the batches, by lane
+    :param collect: function that executes the lanes and returns one result row for each batch
     :param error: the source's error that ended the wave
-
-    One batch may have caused the error. Each batch gets a Spark job of its own, so the error fails that batch only and
-    the others are delivered; batches that had been delivered before have a receipt. The batches are not run again, and
-    all of them fail, if the source as a whole failed or delivery is at_most_once.
     """
     if error.is_outage or len(wave.tasks) == 1 or job.pipeline.delivery == "at_most_once":
         return [Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error) for task in wave.tasks]
@@ -137,7 +148,7 @@ def _run_batches_alone(
 
 
 def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
-    """Check a run's transform, and return name and Spark SQL type of each output column.
+    """Check the transform of a run, and return the name and the Spark SQL type of each column that it outputs.
 
     :raises ConfigError: if the transform cannot be used
     """
@@ -162,16 +173,16 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
 def wave_frame(
     spark: SparkSession, job: Job, lanes: int, work: WaveWork, wave: Wave | None = None, *, fast_path: bool
 ) -> DataFrame:
-    """Return the data frame that runs a wave's lanes and has one row for each batch.
+    """Return the data frame that runs a wave's lanes and has one row for each batch (see :data:`~.columns.OUTCOME`).
 
-    Its plan depends on the pipeline's declaration, the source's columns and the number of lanes, unless Spark itself
-    reads the source.
+    Its plan can serve other waves, because it depends on the declaration, the source's columns and the number of lanes
+    only. The exception is a source that Spark itself reads, whose plan contains the batches' queries.
 
     :param spark: the session
-    :param job: the run
-    :param lanes: number of lanes
-    :param work: called in a lane, returns its run and wave
-    :param wave: the wave, needed if Spark itself reads the source
+    :param job: description of the run
+    :param lanes: number of lanes of the wave
+    :param work: function that returns job and wave; each lane calls it
+    :param wave: the batches, by lane; needed only if Spark itself reads the source
     :param fast_path: whether lanes read and deliver without Spark SQL
     """
     numbers = spark.range(0, lanes, 1, lanes)
@@ -205,18 +216,18 @@ def wave_frame(
 
 
 def _given(job: Job, wave: Wave) -> tuple[Job, Wave]:
-    """Return the arguments: a :data:`WaveWork` that carries run and wave with it when it is serialized."""
+    """Return the arguments. A partial of this function is a :data:`WaveWork` that is serialized with job and wave."""
     return job, wave
 
 
 def _in_lane(
     function: Callable[..., Iterator[pa.RecordBatch]], work: WaveWork, *arguments: Any
 ) -> Iterator[pa.RecordBatch]:
-    """Call a lane's function with its run and wave, and return the rows that it yields (for ``mapInArrow``).
+    """Call a function that does the work of a lane, and return the rows that it yields (for ``mapInArrow``).
 
     :param function: :func:`~.fast_path.run_lane`, :func:`~.read.read_lane` or :func:`~.deliver.deliver_lane`
-    :param work: returns run and wave
-    :param arguments: the function's other arguments
+    :param work: function that returns job and wave, the first two arguments of ``function``
+    :param arguments: the other arguments of ``function``
     """
     return function(*work(), *arguments)
 
@@ -226,10 +237,11 @@ def _with_column_names(
     deliver: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Rename the columns of the transform's output, which Spark passed as ``_0``, ``_1`` …, and deliver the batches.
+    """Restore the names of the transform's output columns, which Spark passed as ``_0``, ``_1`` …, and deliver the
+    rows.
 
-    :param names: names of the columns
-    :param deliver: delivers the batches and yields outcome rows
+    :param names: names of the columns, in order
+    :param deliver: function that delivers the rows and yields one result row for each batch
     :param batches: the transform's output
     """
     import pyarrow as pa
@@ -249,10 +261,10 @@ def reader_schema(spark: SparkSession, job: Job) -> StructType:
 
 
 def _fast_path_schema(schema: pa.Schema, flat_decoder: FlatJsonDecoder | None) -> pa.Schema:
-    """Return the Arrow schema of the rows that lanes deliver without Spark SQL: the position, then the output columns.
+    """Return the Arrow schema of the rows that lanes deliver without Spark SQL: the position, then the sink's columns.
 
-    :param schema: Arrow schema of :func:`reader_schema`
-    :param flat_decoder: decoder of flat JSON records, None if nothing is decoded
+    :param schema: Arrow schema of the rows that readers yield (:func:`reader_schema`)
+    :param flat_decoder: decoder of flat JSON records, whose fields become the columns; None if nothing is decoded
     """
     import pyarrow as pa
 

@@ -1,1 +1,1 @@
-"""Airflow task group ``replication.CkptReplicationTaskGroup``: a run as separate tasks."""
+"""Airflow task group ``replication.CkptReplicationTaskGroup``: the steps of a run as separate tasks."""

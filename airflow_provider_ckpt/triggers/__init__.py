@@ -1,1 +1,3 @@
-"""Airflow triggers: wait in the triggerer for a retry round, for a condition, or for work."""
+"""Airflow triggers: wait in the triggerer for a retry round, for a condition on a pipeline, or for records to
+replicate.
+"""

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 class CkptConditionTrigger(BaseTrigger):
-    """Fire with ``{"seen"}`` once the condition is met, or with ``{"wrong"}`` if the configuration is invalid.
+    """Fire with ``{"seen": observed values}`` once a condition is met, or with ``{"wrong": error message}`` if it never
+    can be.
 
-    While the ledger, the source or the secrets backend cannot be reached, the trigger keeps trying. Airflow stores a
-    trigger's arguments. They hold no password of a connection, but all of the declaration, so also secrets that it
-    contains in ``run.conf`` or through an expanded environment variable.
+    The latter is the case if the configuration is invalid. While the ledger, the source or the secrets backend cannot
+    be reached, the trigger keeps trying. Airflow stores a trigger's arguments. They contain no password of a
+    connection, but the whole declaration, and so any secret in its ``run.conf`` or from an expanded environment
+    variable.
 
     :param pipeline: name of the pipeline
     :param declaration: declaration of the pipeline; None to use the one that its newest run stored
@@ -48,12 +50,14 @@ class CkptConditionTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the path of the class and its arguments, as Airflow stores them."""
+        """Return the import path of the class and the arguments of this trigger, which Airflow stores."""
         names = ("pipeline", "declaration", "condition", "ckpt_conn_id", "every")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the condition until it is met; first after 10 s, when Airflow has noticed that the worker ended."""
+        """Check the condition until it is met, the first time after 10 s, when Airflow has noticed that the task's
+        worker ended.
+        """
         await asyncio.sleep(SHORTEST_WAIT.total_seconds())
         while True:
             try:
@@ -72,7 +76,11 @@ class CkptConditionTrigger(BaseTrigger):
             await asyncio.sleep(self.every)
 
     def _read(self, ledger: Ledger, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
-        """Check the condition; return whether it is met, and the observed values."""
+        """Check the condition; return whether it is met, and the observed values.
+
+        :param ledger: the open ledger
+        :param setup: function that returns the pipeline's setup, with which the condition reads the source
+        """
         from airflow_provider_ckpt.replication.observe.conditions import Condition
 
         return Condition.from_json(self.condition).check(ledger, self.pipeline, setup)

@@ -20,9 +20,11 @@ before that, Airflow treats it as killed (apache/airflow issue 72716)."""
 
 
 class CkptNextRoundTrigger(BaseTrigger):
-    """Fire with ``{"due"}`` when the next round is due, or with ``{"stale"}`` if another run has taken over the lease.
+    """Fire with ``{"due": time}`` when the next round is due, or with ``{"stale": message}`` if the run has lost its
+    lease.
 
-    If the ledger cannot be reached, only the renewal is delayed. The arguments that Airflow stores hold no secret.
+    The lease is renewed meanwhile. If the ledger cannot be reached, only the renewal is delayed. The arguments that
+    Airflow stores contain no secret.
 
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
@@ -44,19 +46,21 @@ class CkptNextRoundTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the path of the class and its arguments, as Airflow stores them."""
+        """Return the import path of the class and the arguments of this trigger, which Airflow stores."""
         names = ("pipeline", "epoch", "owner", "ckpt_conn_id", "moment", "every")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait, and renew the lease at the start, regularly, and at the end, so that the task has time to resume."""
+        """Wait until the round is due. Renew the lease at the start, regularly, and at the end, so that the task has
+        time to resume.
+        """
         earliest = datetime.now(UTC) + SHORTEST_WAIT
         event = await self._wait(max(self.moment, earliest))
         await asyncio.sleep(_seconds_until(earliest))
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
-        """Cancel the run's open attempts and release its lease, after a user ended the waiting task.
+        """Cancel the run's open attempts and release its lease, after a user has ended the deferred task.
 
         If the ledger does not answer, the lease expires, and the next run settles the attempts by the sink's receipts.
         """
@@ -70,7 +74,11 @@ class CkptNextRoundTrigger(BaseTrigger):
             )
 
     async def _wait(self, moment: datetime) -> dict[str, Any]:
-        """Renew the lease until a time is reached, and return the event to fire with."""
+        """Renew the lease regularly until a time is reached or the lease is lost; return the payload of the event to
+        fire.
+
+        :param moment: the time, with time zone
+        """
         while True:
             try:
                 await asyncio.to_thread(self._renew)
@@ -87,7 +95,7 @@ class CkptNextRoundTrigger(BaseTrigger):
 
     def _renew(self) -> None:
         # The ledger is opened for each renewal, so that a wait of minutes keeps no connection open.
-        """Renew the lease in the ledger."""
+        """Renew the lease in the ledger; raise :class:`StaleEpochError` if another run has taken it over."""
         with open_ledger(self.ckpt_conn_id) as ledger:
             ledger.attach(self.pipeline, self.epoch, self.owner)
 

@@ -1,4 +1,6 @@
-"""Read a pipeline's state from a trigger; the ledger is opened each time, so that a long wait keeps none open."""
+"""Read a pipeline's state from a trigger. The ledger is opened for each read, so that a long wait keeps no connection
+open.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ def call_with_ledger(
     declaration: Mapping[str, Any] | None,
     read: Callable[[Ledger, Callable[[], PipelineContext]], _Seen],
 ) -> _Seen:
-    """Open the ledger, call ``read`` with it, and close it again.
+    """Open the ledger, call a function with it, close it again, and return the function's result.
 
     :param ckpt_conn_id: Airflow connection of the ledger
     :param pipeline: name of the pipeline
     :param declaration: declaration of the pipeline; None to use the one that its newest run stored
-    :param read: function to call with the ledger and with a function that returns the pipeline's setup, which opens the
-        source
+    :param read: function to call, with the open ledger and a second function that returns the pipeline's setup, by
+        which the source can be read
     :return: the result of ``read``
     :raises CkptError: if ledger or source cannot be reached, or the ledger does not know the pipeline
     """

@@ -1,6 +1,7 @@
 """``CkptWorkTrigger``: start a pipeline's DAG when its lag is large enough, or when records have waited long enough.
 
-It is meant for an asset watcher: a DAG that is scheduled on the watched asset runs each time the trigger fires.
+The trigger is meant for an asset watcher: a DAG that is scheduled on the watched asset runs each time the trigger
+fires.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class TriggerReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LagReading:
-    """State of a pipeline at one check.
+    """State of a pipeline that one check has observed.
 
     :param lag: distance between checkpoint and end of the source, by source partition
-    :param epoch: epoch of the newest run, 0 if there is none
+    :param epoch: epoch of the newest run; 0 if the pipeline has never run
     :param running: whether a run holds the lease
     """
 
@@ -47,18 +48,19 @@ class LagReading:
 
 @dataclass(slots=True)
 class FiringRule:
-    """Rule that decides when the trigger starts a run, from the pipeline's lag at each check.
+    """Rule that decides, from the pipeline's lag at each check, when the trigger starts a run.
 
     The trigger fires if at least ``at_least`` positions are new, or if there is any lag and ``longest_wait`` has passed
-    since lag was first observed. After that it does not fire again until the run that it started has ended, or until
-    ``longest_wait`` has passed without such a run. The lag that a run leaves, such as held batches, is not new.
+    since lag was first observed. It then does not fire again until the run that it started has ended, or until
+    ``longest_wait`` has passed without such a run. Lag that a run leaves behind, as for held batches, does not count as
+    new.
 
     :param at_least: number of new positions that is worth a run
-    :param longest_wait: longest time in seconds that any new record waits for a run
-    :ivar lag_since: time at which the present lag was first observed, None without lag
-    :ivar lag_left: number of positions of lag that the newest run left
-    :ivar fired_at: time of the last event, until its run has ended
-    :ivar fired_epoch: epoch of the newest run at the last event
+    :param longest_wait: longest time in seconds that a new record waits for a run
+    :ivar lag_since: time at which the present lag was first observed; None without lag
+    :ivar lag_left: number of positions of lag that the newest run left behind
+    :ivar fired_at: time at which the trigger last fired; None once the run that it started has ended
+    :ivar fired_epoch: epoch of the newest run when the trigger last fired
     """
 
     at_least: int
@@ -69,9 +71,10 @@ class FiringRule:
     fired_epoch: int = 0
 
     def due(self, reading: LagReading, now: float) -> TriggerReason | None:
-        """Return the reason to start a run now, or None; remember a firing for later calls.
+        """Return the reason to start a run now, or None. If there is a reason, later calls take it that the trigger has
+        fired.
 
-        :param reading: the pipeline's state now
+        :param reading: state of the pipeline now
         :param now: time in seconds on a monotonic clock
         """
         total = sum(part.distance for part in reading.lag.values())
@@ -99,17 +102,16 @@ class FiringRule:
 
 
 class CkptWorkTrigger(BaseEventTrigger):
-    """Fire repeatedly with ``{"pipeline", "reason", "lag"}``; ``reason`` is ``enough`` or ``waited``.
+    """Fire repeatedly, with ``{"pipeline", "reason", "lag"}``, each time when a run of the pipeline is due.
 
-    ``lag`` is the number of positions by source partition, None for one that has not begun.
+    ``reason`` is ``enough`` (the lag is large enough) or ``waited`` (records have waited long enough). ``lag`` is the
+    number of positions by source partition, None for one whose lag is not known. After a restart the triggerer does not
+    know when the trigger last fired, so it may start a run that finds nothing new.
 
-    After a restart the triggerer does not know when the trigger last fired, so it may start a run that finds nothing
-    new.
-
-    :param pipeline: name of the pipeline in the ledger, or its declaration as a dict; with a declaration it need not
-        have run before
+    :param pipeline: name of the pipeline in the ledger, or its declaration as a dict; with a declaration, the pipeline
+        need not have run before
     :param at_least: number of new positions, over all source partitions, that is worth a run
-    :param longest_wait: longest time (a timedelta, or seconds) that any new record waits for a run
+    :param longest_wait: longest time (a timedelta, or seconds) that a new record waits for a run
     :param every: time between checks (a timedelta, or seconds), longer than 0
     :param ckpt_conn_id: Airflow connection of the ledger
     :raises ConfigError: if ``every`` is not positive
@@ -136,12 +138,14 @@ class CkptWorkTrigger(BaseEventTrigger):
         self.ckpt_conn_id = ckpt_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the path of the class and its arguments, as Airflow stores them."""
+        """Return the import path of the class and the arguments of this trigger, which Airflow stores."""
         names = ("pipeline", "at_least", "longest_wait", "every", "ckpt_conn_id")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the pipeline's lag without end, and yield an event when a run is due; log and repeat a failed check."""
+        """Check the pipeline's lag without end, and yield an event when a run is due. A check that fails is logged and
+        repeated.
+        """
         rule = FiringRule(self.at_least, self.longest_wait)
         loop = asyncio.get_running_loop()
         declaration = self.pipeline if isinstance(self.pipeline, dict) else None
@@ -160,7 +164,11 @@ class CkptWorkTrigger(BaseEventTrigger):
 
     @staticmethod
     def _read(ledger: Ledger, setup: Callable[[], PipelineContext]) -> LagReading:
-        """Return the pipeline's lag, from ledger and source, and the state of its newest run, from the ledger."""
+        """Return the pipeline's lag, and whether a run is in progress.
+
+        :param ledger: the open ledger, which knows the newest run
+        :param setup: function that returns the pipeline's setup, with which the lag is read from the source
+        """
         from airflow_provider_ckpt.replication.observe.lag import lag
         from airflow_provider_ckpt.replication.owner import is_held
 

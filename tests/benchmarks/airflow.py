@@ -37,7 +37,7 @@ from typing import Any
 from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.airflow import AirflowServices
-from tests.services.postgres import PostgresServer, sqlalchemy_url
+from tests.services.postgres import LARGE_WAL, PostgresServer, sqlalchemy_url
 from tests.services.spark_connect import SparkConnectServer
 from tests.services.tables import execute, scalar
 from tests.services.warm_spark import WarmSpark
@@ -198,7 +198,7 @@ def run(rounds: int) -> dict[str, Any]:
     """
     with (
         tempfile.TemporaryDirectory(prefix="ckpt-bench-") as name,
-        PostgresServer() as server,
+        PostgresServer(LARGE_WAL) as server,
         SparkConnectServer() as connect,
     ):
         home = Path(name)

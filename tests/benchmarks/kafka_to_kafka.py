@@ -21,7 +21,7 @@ from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, producer
 from tests.services.kafka import KafkaBroker, jars
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import LARGE_WAL, PostgresServer
 from tests.services.replication import Replication, make_ledger
 from tests.services.spark import local_session
 
@@ -163,7 +163,11 @@ def run(rounds: int, messages: int) -> dict[str, Any]:
     classes = ",".join(str(jar) for jar in sorted(jars("spark-kafka-4.2.0").iterdir()))
     spark = local_session({"spark.jars": classes}, cores=LANES)
     try:
-        with PostgresServer() as server, KafkaBroker(_BROKER) as broker, make_ledger(server.new_database()) as ledger:
+        with (
+            PostgresServer(LARGE_WAL) as server,
+            KafkaBroker(_BROKER) as broker,
+            make_ledger(server.new_database()) as ledger,
+        ):
             source = broker.new_topic(PARTITIONS, {"retention.ms": "-1"})
             say(f"making {messages:,} messages")
             bench = Bench(broker, spark, ledger, messages, source, fill(broker, source, messages))

@@ -26,16 +26,16 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourcePartition
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.recovery import RangeReading, UnreadRecords
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from tests.assurance import is_whole, record
 from tests.benchmarks.history import PIPELINE, SPAN, fill, size
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import LARGE_WAL, PostgresServer
 
 RESULT = Path("build/bench/ledger.json")
 SMALL = 10_000
@@ -219,7 +219,7 @@ def growth(url: str) -> dict[str, Any]:
 
 @contextmanager
 def _postgres() -> Iterator[Callable[[], str]]:
-    with PostgresServer() as server:
+    with PostgresServer(LARGE_WAL) as server:
         yield server.new_database
 
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import LARGE_WAL, PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
 from tests.services.spark import local_session
 from tests.services.tables import execute, make_source, make_target, scalar
@@ -127,7 +127,7 @@ def run(rounds: int, rows: int) -> dict[str, Any]:
     :param rounds: counted rounds
     :param rows: rows of the source
     """
-    with PostgresServer() as server:
+    with PostgresServer(LARGE_WAL) as server:
         dsn = server.new_database()
         say(f"making {rows:,} rows")
         make_source(dsn, SOURCE, rows)

@@ -21,7 +21,7 @@ from tests.formal.coverage import guards
 SUMMARY = Path("build/formal/summary.json")
 HOLDS = "holds"
 _SMALL_THEMES = frozenset({"spread", "lower positions", "receipt_after_commit", "done_without_a_look"})
-"""Configurations and mutants of the specification that stand for all of them in a small proof."""
+"""Configurations and mutants of the specification that represent all of them in a small proof."""
 
 
 def prove(*, small: bool = False) -> dict[str, Any]:
@@ -31,15 +31,15 @@ def prove(*, small: bool = False) -> dict[str, Any]:
     """
     from tests.formal import tlc, tlc_models
 
-    _tell("\nThe core, searched")
-    found = search.search_all(SMALL if small else LARGE, tell=_tell)
-    _tell("\nThe protocol, by TLC")
+    _log("\nThe core, searched")
+    found = search.search_all(SMALL if small else LARGE, log=_log)
+    _log("\nThe protocol, by TLC")
     models = [model for model in tlc_models.MODELS if not small or model.theme in _SMALL_THEMES]
     broken = [mutant for mutant in tlc_models.MUTANTS if not small or mutant.model.theme in _SMALL_THEMES]
-    checked = tlc.run_all(models, broken, tell=_tell)
-    _tell("\nMutants")
+    checked = tlc.run_all(models, broken, log=_log)
+    _log("\nMutants")
     chosen = [mutant for mutant in mutants.MUTANTS if not small or mutant.configuration]
-    caught = mutants.run_all(chosen[:: len(chosen) // 3] if small else chosen, tell=_tell)
+    caught = mutants.run_all(chosen[:: len(chosen) // 3] if small else chosen, log=_log)
     reached = [{"name": name, "reached": met} for name, met in guards(one.met for one in found)]
     return {
         "search": search.summary(found),
@@ -75,7 +75,7 @@ def table(summary: dict[str, Any], seconds: float) -> str:
 
 
 def figures(summary: dict[str, Any], failed: list[str]) -> dict[str, Any]:
-    """The figures that stand for a proof.
+    """Return the figures of a proof.
 
     :param failed: what :func:`failures` found
     """
@@ -100,16 +100,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary["guards"] = []
     SUMMARY.parent.mkdir(parents=True, exist_ok=True)
     SUMMARY.write_text(json.dumps(summary, indent=2) + "\n")
-    _tell(table(summary, time.monotonic() - started))
+    _log(table(summary, time.monotonic() - started))
     found = failures(summary)
     if not options.small:
         record("formal", figures(summary, found))
     for line in found:
-        _tell(f"  FAILED {line}")
+        _log(f"  FAILED {line}")
     return int(bool(found))
 
 
-def _tell(line: str) -> None:
+def _log(line: str) -> None:
     print(line, flush=True)
 
 

@@ -19,45 +19,47 @@ _ASIDE = frozenset({ActionKind.HOLD, ActionKind.SKIP, ActionKind.DRAIN})
 SMALL: Mapping[str, Bounds] = {
     "delivery": Bounds(positions=3, sizes=(1, 2), batches=2),
     "failures": Bounds(positions=1, batches=1, failures=True, gives_up=True, deaths=True),
-    "people": Bounds(positions=2, batches=2, epochs=1, acts=_ON_BATCHES),
-    "phases": Bounds(positions=2, batches=2, attempts=1, acts=_ON_PHASES | {ActionKind.HOLD}),
-    "restored": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, backup=True, acts=_SKIP),
+    "people": Bounds(positions=2, batches=2, epochs=1, actions=_ON_BATCHES),
+    "phases": Bounds(positions=2, batches=2, attempts=1, actions=_ON_PHASES | {ActionKind.HOLD}),
+    "restored": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, backup=True, actions=_SKIP),
     "restored, rewound": Bounds(
-        positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActionKind.REWIND})
+        positions=2, batches=2, attempts=1, generations=3, backup=True, actions=frozenset({ActionKind.REWIND})
     ),
-    "adopted": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, adopts=True, acts=_ASIDE),
+    "adopted": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, adopts=True, actions=_ASIDE),
     "sink set back": Bounds(positions=2, batches=2, attempts=1, epochs=3, sink_backup=True),
-    "generations": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=_GENERATIONS),
+    "generations": Bounds(positions=2, batches=2, attempts=1, generations=2, actions=_GENERATIONS),
     "at most once": Bounds(positions=2, batches=2, at_most_once=True),
 }
 """All of them in seconds."""
 
 LARGE: Mapping[str, Bounds] = {
-    "people, three batches": Bounds(attempts=1, acts=_ON_BATCHES),
+    "people, three batches": Bounds(attempts=1, actions=_ON_BATCHES),
     "three runs": Bounds(sizes=(1, 2), epochs=3),
-    "generations, all acts": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=frozenset(ActionKind)),
+    "generations, all actions": Bounds(
+        positions=2, batches=2, attempts=1, generations=2, actions=frozenset(ActionKind)
+    ),
     "restored, rewound": Bounds(
-        positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActionKind.REWIND})
+        positions=2, batches=2, attempts=1, generations=3, backup=True, actions=frozenset({ActionKind.REWIND})
     ),
-    "adopted": Bounds(sizes=(1, 2), attempts=1, adopts=True, acts=_SKIP),
-    "phases, two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1, epochs=3, acts=_ON_PHASES),
-    "people": Bounds(positions=2, batches=2, gives_up=True, acts=_ON_BATCHES),
+    "adopted": Bounds(sizes=(1, 2), attempts=1, adopts=True, actions=_SKIP),
+    "phases, two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1, epochs=3, actions=_ON_PHASES),
+    "people": Bounds(positions=2, batches=2, gives_up=True, actions=_ON_BATCHES),
     "three generations": Bounds(
-        positions=2, batches=2, attempts=1, generations=3, acts=frozenset({ActionKind.REWIND, ActionKind.REPLAY})
+        positions=2, batches=2, attempts=1, generations=3, actions=frozenset({ActionKind.REWIND, ActionKind.REPLAY})
     ),
-    "phases": Bounds(positions=2, batches=2, acts=_ON_PHASES | {ActionKind.HOLD}),
-    "adopted, all acts": Bounds(
-        positions=2, sizes=(1, 2), batches=2, attempts=1, gives_up=True, adopts=True, acts=_ON_BATCHES | _ON_PHASES
+    "phases": Bounds(positions=2, batches=2, actions=_ON_PHASES | {ActionKind.HOLD}),
+    "adopted, all actions": Bounds(
+        positions=2, sizes=(1, 2), batches=2, attempts=1, gives_up=True, adopts=True, actions=_ON_BATCHES | _ON_PHASES
     ),
     "restored": Bounds(sizes=(1, 2), attempts=1, backup=True),
     "sink set back": Bounds(
-        positions=2, batches=2, epochs=3, generations=2, sink_backup=True, acts=frozenset({ActionKind.REWIND})
+        positions=2, batches=2, epochs=3, generations=2, sink_backup=True, actions=frozenset({ActionKind.REWIND})
     ),
-    "restored, skipped": Bounds(sizes=(1, 2), batches=2, attempts=1, backup=True, acts=_SKIP),
+    "restored, skipped": Bounds(sizes=(1, 2), batches=2, attempts=1, backup=True, actions=_SKIP),
     "failures": Bounds(positions=2, batches=2, epochs=1, failures=True, gives_up=True),
     "two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1),
     "deaths": Bounds(positions=2, batches=2, deaths=True),
-    "generations": Bounds(positions=2, batches=2, attempts=1, epochs=3, generations=2, acts=_GENERATIONS),
-    "at most once": Bounds(epochs=3, at_most_once=True, acts=frozenset({ActionKind.HOLD, ActionKind.RELEASE})),
+    "generations": Bounds(positions=2, batches=2, attempts=1, epochs=3, generations=2, actions=_GENERATIONS),
+    "at most once": Bounds(epochs=3, at_most_once=True, actions=frozenset({ActionKind.HOLD, ActionKind.RELEASE})),
 }
 """The slowest first, so that two processes end at about the same time."""

@@ -67,7 +67,7 @@ class Met:
         """Note the kinds of events."""
         self.kinds.update(event.kind for event in events)
 
-    def look(self, seen: Seen) -> None:
+    def observe(self, seen: Seen) -> None:
         """Note what a question has shown."""
         self.happened(seen.events)
         passed = {batch.key.seq: batch for batch in seen.after.passed}

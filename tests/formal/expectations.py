@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import RESOLVED
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, STEP_CHECKS, Violation
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.receipt import Receipt
 from tests.formal import questions as q
 from tests.formal.memory import TOLD
@@ -67,10 +67,10 @@ def _unsettled(part: Partition, receipts: Sequence[Receipt]) -> Iterator[Violati
 
 
 def misdirected(partitions: Mapping[str, Partition], keys: Sequence[BatchKey]) -> Iterator[Violation]:
-    """Batches of a generation that has ended, which an act was applied to.
+    """Batches of a generation that has ended, to which an action was applied.
 
     :param partitions: as they were before
     """
     for key in keys:
         if key.generation != partitions[key.partition].generation:
-            yield Violation(OWN_GENERATION, key.partition, f"an act for {key} was applied to a later generation")
+            yield Violation(OWN_GENERATION, key.partition, f"an action for {key} was applied to a later generation")

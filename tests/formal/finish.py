@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.invariants import Violation
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal import questions as q
 from tests.formal.expectations import CAN_FINISH
 from tests.formal.moves import Moves, once

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState, SinkState, differences
 from airflow_provider_ckpt.core.invariants import Violation
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.store.receipted_batches import ReceiptedBatches, with_receipts
 
@@ -56,7 +56,7 @@ class Memory(NamedTuple):
     def lost(self, sink: frozenset[Receipt]) -> list[Violation]:
         """The receipts that the ledger has taken and the sink does not hold."""
         return [
-            Violation(TOLD, receipt.key.partition, f"{receipt.key} was delivered and is gone, and a run goes on")
+            Violation(TOLD, receipt.key.partition, f"{receipt.key} was delivered and is lost, and a run goes on")
             for receipt in self.settled - sink
         ]
 

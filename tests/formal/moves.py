@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.invariants import Violation
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt, Verdict
-from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal import questions as q
 from tests.formal.expectations import ONCE
 from tests.formal.foreign import foreign
@@ -52,7 +52,7 @@ class Moves:
         self._probed: set[int] = set()
         self._runs: dict[tuple[int, int, int], list[tuple[Move, int, int, bool]]] = {}
         self._claims: dict[tuple[int, int], list[tuple[Move, int]]] = {}
-        self._acts: dict[tuple[int, int], list[tuple[Move, int]]] = {}
+        self._actions: dict[tuple[int, int], list[tuple[Move, int]]] = {}
 
     def first(self) -> World:
         """The world in which the first run has just acquired, and nothing was ever sent."""
@@ -75,7 +75,7 @@ class Moves:
         if stage >= Stage.FRESH:
             yield from self._held(world)
         if stage == Stage.FREE and epoch < self.bounds.epochs:  # under an epoch of their own
-            for move, after in self.acts(machine, stage):
+            for move, after in self.actions(machine, stage):
                 yield move, World(after, epoch + 1, stage, outside, saved)
         if self.bounds.backup:
             yield from self._backups(world)
@@ -89,7 +89,7 @@ class Moves:
         machine, epoch, stage, outside, saved = world
         for move, after, beyond, started in self._run(machine, epoch, outside):
             yield move, World(after, epoch, Stage.RUNNING if started else stage, beyond, saved)
-        for move, after in self.acts(machine, stage):
+        for move, after in self.actions(machine, stage):
             yield move, World(after, epoch, stage, outside, saved)
         yield ("release", epoch), World(machine, epoch, Stage.FREE, outside, saved)
 
@@ -105,7 +105,7 @@ class Moves:
             self.leases.check(world.epoch, held, outside.fence)
         for place in self.machines[world.machine].parts:
             self.pool.check(place, world.epoch)
-            if not outside.memory.lost(outside.sink):  # of a loss the next run has to tell; see _admits
+            if not outside.memory.lost(outside.sink):  # the next run has to report a loss; see _admits
                 self.pool.account(place, outside.sink)
             if place not in self._probed:
                 self._probed.add(place)
@@ -139,7 +139,7 @@ class Moves:
     def _admits(self, world: World) -> bool:
         """Return whether a run that has the lease continues, or reports that the sink was set back.
 
-        :raises BrokenError: if it goes on though something is gone
+        :raises BrokenError: if it goes on though something is lost
         """
         if not self.bounds.sink_backup:
             return True
@@ -213,9 +213,9 @@ class Moves:
 
     # People, and backups
 
-    def acts(self, number: int, stage: int) -> list[tuple[Move, int]]:
-        """The acts that change something, and what they make of the pipeline."""
-        known = self._acts.get((number, stage))
+    def actions(self, number: int, stage: int) -> list[tuple[Move, int]]:
+        """Return the actions that change something, each with the resulting pipeline."""
+        known = self._actions.get((number, stage))
         if known is None:
             known = []
             machine = self.machines[number]
@@ -223,7 +223,7 @@ class Moves:
                 after = self.pool.action(machine, deed)
                 if after is not None and after != machine:
                     known.append(((deed.kind.value, deed[1:]), self.machines.number(after)))
-            self._acts[number, stage] = known
+            self._actions[number, stage] = known
         return known
 
     def _backups(self, world: World) -> Iterator[tuple[Move, World]]:

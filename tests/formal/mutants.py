@@ -72,12 +72,12 @@ class _Sandboxes:
                 return False
 
 
-def run_all(mutants: Sequence[Mutant], *, tell: Callable[[str], None], processes: int = 2) -> dict[str, str | None]:
+def run_all(mutants: Sequence[Mutant], *, log: Callable[[str], None], processes: int = 2) -> dict[str, str | None]:
     """Try every mutant; by name, what caught each, None if nothing did or it could not be tried.
 
     The tests that are to catch them must also pass on the package as it is; one that does not catches nothing.
 
-    :param tell: told one line about each mutant
+    :param log: called with one line about each mutant
     :param processes: how many are tried at a time
     """
     caught: dict[str, str | None] = {}
@@ -85,22 +85,22 @@ def run_all(mutants: Sequence[Mutant], *, tell: Callable[[str], None], processes
         sandboxes = _Sandboxes(Path(parent), processes)
         tests = list(dict.fromkeys(mutant.test for mutant in mutants if mutant.test))
         whole = pool.submit(sandboxes.sound, *tests) if tests else None
-        for mutant, (found, told) in zip(mutants, pool.map(sandboxes.attempt, mutants), strict=True):
+        for mutant, (found, detail) in zip(mutants, pool.map(sandboxes.attempt, mutants), strict=True):
             caught[mutant.name] = mutant.catcher if found else None
-            tell(f"{'caught' if found else 'SURVIVED'}: {mutant.name}; {mutant.catcher}; {told}")
+            log(f"{'caught' if found else 'SURVIVED'}: {mutant.name}; {mutant.catcher}; {detail}")
         if whole is not None and not whole.result():
             sound = dict(zip(tests, pool.map(sandboxes.sound, tests), strict=True))
             for mutant in mutants:
                 if not sound.get(mutant.test, True):
                     caught[mutant.name] = None
-                    tell(f"UNPROVEN: {mutant.name}; {mutant.test} does not pass without the defect")
+                    log(f"UNPROVEN: {mutant.name}; {mutant.test} does not pass without the defect")
     return caught
 
 
 def main(*names: str) -> int:
     """Try all mutants, or those named; 1 if one survives."""
     chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
-    caught = run_all(chosen, tell=lambda line: print(line, flush=True))
+    caught = run_all(chosen, log=lambda line: print(line, flush=True))
     print(f"{sum(found is not None for found in caught.values())} of {len(caught)} caught")
     return int(None in caught.values())
 

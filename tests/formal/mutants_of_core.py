@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_PARTITION = "core/batch_transitions.py"
+_PARTITION = "core/partition.py"
+_ATTEMPTS = "core/attempts.py"
+_ACKNOWLEDGEMENTS = "core/acknowledgements.py"
 _CHECKPOINT = "core/checkpoint.py"
 _PASSABLE = "batch.state in RESOLVED and (watermark is None or seq < watermark) and batch.range.end > committed"
 _UNIT = "tests/unit/core"
@@ -41,8 +43,8 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a failure moves the checkpoint",
-        _PARTITION,
-        "Partition.fail",
+        _ATTEMPTS,
+        "AttemptingPartition.fail",
         "event = self._event('failed', batch.key.seq, error=error.to_json(), next_round=next_round)",
         "self.committed = max(self.committed, batch.range.end)\n"
         "event = self._event('failed', batch.key.seq, error=error.to_json(), next_round=next_round)",
@@ -63,8 +65,8 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "the cancellation watermark is cleared when another batch begins",
-        _PARTITION,
-        "Partition.begin",
+        _ATTEMPTS,
+        "AttemptingPartition.begin",
         "events = [self._event('begun', batch.key.seq, attempt=batch.attempts + 1, epoch=epoch, state=state.value)]",
         "self.batches = {seq: replace(b, cancelled=False) for seq, b in self.batches.items()}\n"
         "events = [self._event('begun', batch.key.seq, attempt=batch.attempts + 1, epoch=epoch, state=state.value)]",
@@ -82,8 +84,8 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a late receipt is refused",
-        _PARTITION,
-        "Partition.ack",
+        _ACKNOWLEDGEMENTS,
+        "AcknowledgingPartition.ack",
         "batch.state is BatchState.SUPERSEDED or not batch.started",
         "batch.state is not BatchState.IN_FLIGHT",
         "delivery",
@@ -91,8 +93,8 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a second receipt is accepted",
-        _PARTITION,
-        "Partition.ack",
+        _ACKNOWLEDGEMENTS,
+        "AcknowledgingPartition.ack",
         "batch.state is not BatchState.SENT",
         "not batch.started",
         "delivery",
@@ -118,8 +120,8 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "at most once, begin does not resolve the batch",
-        _PARTITION,
-        "Partition.begin",
+        _ATTEMPTS,
+        "AttemptingPartition.begin",
         "BatchState.SENT if at_most_once else BatchState.IN_FLIGHT",
         "BatchState.IN_FLIGHT",
         "at most once",
@@ -127,8 +129,8 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a batch is begun before its time",
-        _PARTITION,
-        "Partition.begin",
+        _ATTEMPTS,
+        "AttemptingPartition.begin",
         "now < batch.not_before",
         "now > batch.not_before",
         "failures",
@@ -138,23 +140,23 @@ OF_CORE: Sequence[Mutant] = (
         "work is planned while draining",
         _PARTITION,
         "Partition.plan",
-        "self.phase is not Phase.RUNNING",
-        "self.phase is Phase.STOPPED",
+        "not self.phase.accepts_work",
+        "self.phase == 'stopped'",
         "phases",
         "NoPlanAfterDrain",
     ),
     Mutant(
         "work is begun while draining",
-        _PARTITION,
-        "Partition.begin",
-        "self.phase is not Phase.RUNNING",
-        "self.phase is Phase.STOPPED",
+        _ATTEMPTS,
+        "AttemptingPartition.begin",
+        "not self.phase.accepts_work",
+        "self.phase == 'stopped'",
         "phases",
         "DrainMeansNoNewSending",
     ),
     Mutant(
         "a stop is allowed while work is in flight",
-        "core/pipeline_phases.py",
+        "core/drain_and_stop.py",
         "PipelineState.stop",
         "self.in_flight",
         "self.in_flight and self._phase is Phase.RUNNING",
@@ -163,7 +165,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forced stop moves the checkpoint",
-        "core/pipeline_phases.py",
+        "core/drain_and_stop.py",
         "PipelineState.force_stop",
         "events += partition.abandon(partition.in_flight_ticket(seq))[1]",
         "events += partition.abandon(partition.in_flight_ticket(seq))[1]\n"
@@ -173,7 +175,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forced stop leaves attempts open",
-        "core/pipeline_phases.py",
+        "core/drain_and_stop.py",
         "PipelineState.force_stop",
         "partition.in_flight",
         "sorted(partition.in_flight)[1:]",
@@ -262,7 +264,7 @@ OF_CORE: Sequence[Mutant] = (
         "PartitionOrderKept",
     ),
     Mutant(
-        "an act for a generation that has ended is applied",
+        "an action for a generation that has ended is applied",
         "core/actions.py",
         "_batch_step",
         "key.generation != partition.generation",
@@ -271,7 +273,7 @@ OF_CORE: Sequence[Mutant] = (
         "AnActIsForItsOwnGeneration",
     ),
     Mutant(
-        "an act on several batches is carried out by halves",
+        "an action on several batches is carried out in part",
         "core/actions.py",
         "_act_on_batches",
         "steps = [_batch_step(pipeline_state, action.kind, key, reason) for key in dict.fromkeys(keys)]\n"
@@ -282,7 +284,7 @@ OF_CORE: Sequence[Mutant] = (
         "RefusalChangesNothing",
     ),
     Mutant(
-        "a rewind leaves a replay of letters whose records it reads again",
+        "a rewind leaves a replay of dead letters whose records it reads again",
         "core/actions.py",
         "_take_back",
         "list(partition.blocking.values())",
@@ -291,8 +293,8 @@ OF_CORE: Sequence[Mutant] = (
         "[10-rewind]",
     ),
     Mutant(
-        "a replay that waits is not told from one that is done when its records are read again",
-        "core/dead_letter_index.py",
+        "a replay that waits is not distinguished from one that is done when its records are read again",
+        "core/dead_letter_selection.py",
         "replaying_within",
         "entry.state is DeadLetterState.REPLAYING",
         "entry.state is DeadLetterState.REPLAYED",
@@ -352,11 +354,11 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an error that halts ends in a drop when its attempts are used up",
-        "core/error_policy.py",
+        "core/retry_policy.py",
         "decide",
         "error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT",
         "error.type in _HALT_WHEN_EXHAUSTED",
-        test=f"{_UNIT}/test_error_policy.py::test_no_override_turns_a_halt_into_a_drop",
+        test=f"{_UNIT}/test_retry_policy.py::test_no_override_turns_a_halt_into_a_drop",
     ),
     Mutant(
         "the sink's fence is not compared with the ledger's",

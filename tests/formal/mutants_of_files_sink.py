@@ -35,7 +35,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
         test=f"{_FILES}::TestInterruptions::test_a_batch_killed_anywhere_is_settled_by_the_next_run[os-link-False]",
     ),
     Mutant(
-        "files: receipts are told before their rows are seen",
+        "files: receipts are reported before their rows are seen",
         "connectors/files/sink.py",
         "FilesSink.receipts",
         "roll_forward(self._target, self._receipts)",
@@ -51,7 +51,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
         test=f"{_HELD_UP}[os-link]",
     ),
     Mutant(
-        "files: a late fence does not look again",
+        "files: a late fence does not read again",
         "connectors/files/fence.py",
         "fence",
         "try:\n    refuse_if_fenced(target, epoch)\nexcept FencedError:\n    _remove_directory(own)\n    raise",
@@ -86,7 +86,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
         test=f"{_FILES}::TestInterruptions::test_a_batch_killed_anywhere_is_settled_by_the_next_run[os-link-True]",
     ),
     Mutant(
-        "files: a receipt counts though its file is gone",
+        "files: a receipt counts though its file is missing",
         "connectors/files/restored_target.py",
         "receipts_without_file",
         "entry.file not in there",
@@ -94,7 +94,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
         test=f"{_FILES}::TestInterruptions::test_what_is_cleaned_after_a_lane_died_is_not_taken_for_delivered",
     ),
     Mutant(
-        "files: which files are gone is not told, though their receipts are left out",
+        "files: missing files are not reported, though their receipts are left out",
         "connectors/files/sink.py",
         "FilesSink.claims",
         "frozenset(entry.receipt.key for entry in vanished)",

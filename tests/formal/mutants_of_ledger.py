@@ -52,7 +52,7 @@ OF_LEDGER: Sequence[Mutant] = (
         test=f"{_LEDGER}/test_settle.py::test_the_cancellation_watermark_survives_a_takeover[sqlite]",
     ),
     Mutant(
-        "a settlement does not look at what others have resolved",
+        "a settlement ignores what others have resolved",
         "ledger/store/batches.py",
         "load_some",
         "sa.or_(_BATCH.state.in_([state.value for state in RESOLVED]), _BATCH.cancelled)",
@@ -61,12 +61,12 @@ OF_LEDGER: Sequence[Mutant] = (
         "::test_the_checkpoint_moves_over_what_other_commands_have_resolved[sqlite]",
     ),
     Mutant(
-        "an act is applied behind the back of the run that holds the lease",
-        "ledger/commands/admin.py",
-        "AdminCommands._apply_or_store",
-        "lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)",
-        "lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=True)",
-        test=f"{_HERE}::test_an_act_waits_for_the_run_that_holds_the_lease",
+        "an action is applied behind the back of the run that holds the lease",
+        "ledger/commands/apply_or_store.py",
+        "apply_or_store",
+        "lease_store.acquire(connection, pipeline, actor, ACTION_TTL, 0, is_dead, force=False)",
+        "lease_store.acquire(connection, pipeline, actor, ACTION_TTL, 0, is_dead, force=True)",
+        test=f"{_HERE}::test_an_action_waits_for_the_run_that_holds_the_lease",
     ),
     Mutant(
         "a rewind is applied without a fence and a new epoch",

@@ -1,4 +1,4 @@
-"""Defects in what is decoded without Spark SQL, and in doing again what could not be."""
+"""Defects in the fast path: decoding without Spark SQL, raw copy, and the return to records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tests.formal.mutant import Mutant
 
 _LANES = "tests/integration/spark/test_fast_path.py"
+_RAW = "tests/integration/connectors/postgres/test_raw_copy.py"
 _AGAIN = f"{_LANES}::test_a_batch_with_another_record_is_done_again_and_every_record_arrives_once"
 _ALIKE = f"{_LANES}::test_what_arrow_makes_of_a_plain_record_is_what_spark_makes_of_it"
 
@@ -85,5 +86,45 @@ OF_PLAIN: Sequence[Mutant] = (
         '[^"\\x00-\\x1f\\x7f]*"',
         test="tests/unit/spark/transform/test_plain_json.py::test_whatever_might_be_wrong_is_not",
         text=True,
+    ),
+    Mutant(
+        "numbers with more decimals than the target keeps are copied raw",
+        "connectors/postgres/raw_copy.py",
+        "_is_same_type",
+        "theirs.modifier in (-1, ours.modifier)",
+        "True",
+        test=f"{_RAW}::test_another_type_or_a_rule_sends_records[id int8, name text, cost numeric(10, 1)-statements1]",
+    ),
+    Mutant(
+        "raw data goes into a target that has rules",
+        "connectors/postgres/raw_copy.py",
+        "PostgresRawCopy._is_same",
+        "if target.behaviour.inserts_only:\n    return False",
+        "",
+        test=f"{_RAW}::test_another_type_or_a_rule_sends_records[id int8, name text-statements6]",
+    ),
+    Mutant(
+        "raw data is committed without counting what the target got",
+        "connectors/postgres/raw_copy.py",
+        "PostgresRawCopy._deliver",
+        'f"{CHECK_CONSTRAINTS}; {writing.unaltered_check} {count.check}; COMMIT"',
+        'f"{CHECK_CONSTRAINTS}; {writing.unaltered_check} COMMIT"',
+        test=f"{_RAW}::test_a_trigger_that_swallows_rows_is_reported",
+    ),
+    Mutant(
+        "a batch that could not be copied raw is not delivered as records",
+        "spark/lane/fast_path.py",
+        "_deliver",
+        "if outcome is not None:\n    return outcome",
+        "return outcome",
+        test=f"{_RAW}::test_a_row_that_the_target_refuses_becomes_a_dead_letter_and_the_others_arrive_once",
+    ),
+    Mutant(
+        "positions of times are counted from 2000 in the receipts of raw data",
+        "connectors/postgres/raw_copy.py",
+        "_to_positions",
+        "return values + _MICROSECONDS_TO_2000",
+        "return values",
+        test=f"{_RAW}::test_receipts_are_those_of_records[timestamp-values4]",
     ),
 )

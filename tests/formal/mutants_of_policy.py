@@ -1,4 +1,4 @@
-"""Defects in the delivery policy and in places for dead letters; most are caught by tests that need no service."""
+"""Defects in the delivery policy and in dead letter stores; most are caught by tests that need no service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ELSEWHERE = "tests/integration/replication/test_dead_letter_store.py"
 
 OF_POLICY: Sequence[Mutant] = (
     Mutant(
-        "a batch is claimed whose letters are not kept",
+        "a batch is claimed whose dead letters are not stored",
         "connectors/dead_letter_store.py",
         "WriterWithDeadLetterStore.deliver",
         "store_dead_letters(store, dead_letters[first:], task, self._queue, refusal=CkptError)",
@@ -20,15 +20,15 @@ OF_POLICY: Sequence[Mutant] = (
         test=f"{_BOXES}::test_letters_are_kept_before_the_claim_and_the_sink_gets_their_number",
     ),
     Mutant(
-        "a letter that cannot be kept is dropped after the last try",
-        "connectors/dead_letter_store.py",
+        "a dead letter that cannot be stored is dropped after the last try",
+        "connectors/dead_letter_retries.py",
         "store_dead_letters",
         "return store()",
         "return store() if retries < queue.max_dlq_retries else None",
         test=f"{_BOXES}::test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed",
     ),
     Mutant(
-        "what the sink refuses has no letter elsewhere",
+        "what the sink refuses has no dead letter in another store",
         "connectors/dead_letter_store.py",
         "WriterWithDeadLetterStore.deliver",
         "first = stored if latest is task else 0",
@@ -36,7 +36,7 @@ OF_POLICY: Sequence[Mutant] = (
         test=f"{_BOXES}::test_what_the_sink_refuses_is_kept_too_and_the_rest_is_claimed_after_that",
     ),
     Mutant(
-        "letters of attempts that came to nothing are found",
+        "dead letters of attempts that came to nothing are found",
         "connectors/postgres/dead_letter_store.py",
         "PostgresDeadLetterStore.dead_letters",
         "AND seq = {{4}}::bigint AND attempt = {{5}}::int AND epoch = {{6}}::bigint",
@@ -61,7 +61,7 @@ OF_POLICY: Sequence[Mutant] = (
         test=f"{_KEYS}::test_the_checkpoint_moves_while_a_wave_runs[cadence]",
     ),
     Mutant(
-        "what was settled in mid-wave loses its letters' types",
+        "what was settled in mid-wave loses its dead letters' types",
         "replication/run/settle.py",
         "WaveSettlement.settle",
         "if types:\n    self._run.ledger.set_error_types(self._pipeline.name, types)",
@@ -87,17 +87,17 @@ OF_POLICY: Sequence[Mutant] = (
     Mutant(
         "a pipeline skips a record at whose error it has to halt",
         "core/error_policy.py",
-        "DeliveryPolicy.action",
+        "choose_action",
         "chosen in (ErrorAction.SKIP_AND_LOG, ErrorAction.DEAD_LETTER)",
         "chosen is ErrorAction.DEAD_LETTER",
-        test="tests/unit/core/test_error_policy.py::test_no_override_turns_a_halt_into_a_drop_of_a_record",
+        test="tests/unit/core/test_retry_policy.py::test_no_override_turns_a_halt_into_a_drop_of_a_record",
     ),
     Mutant(
-        "a whole batch is dropped for one record that nobody could tell",
-        "core/error_policy.py",
+        "a whole batch is dropped for one record that nobody could identify",
+        "core/retry_policy.py",
         "decide",
         "action is ErrorAction.SKIP_AND_LOG and (not about_records)",
         "action is ErrorAction.SKIP_AND_LOG",
-        test="tests/unit/core/test_error_policy.py::test_a_batch_is_not_let_go_for_a_record_that_nobody_could_tell",
+        test="tests/unit/core/test_retry_policy.py::test_a_batch_is_not_let_go_for_a_record_that_nobody_could_tell",
     ),
 )

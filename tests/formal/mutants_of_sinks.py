@@ -37,7 +37,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: the receipt is committed on its own, before the rows",
         "connectors/postgres/claim.py",
-        "begin_with_claim",
+        "claim_script",
         'f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {settings}; {claim}"',
         'f"BEGIN; SELECT {settings}; {claim}; COMMIT; BEGIN; SELECT {settings}"',
         test=_BARRIER,
@@ -228,7 +228,7 @@ OF_SINKS: Sequence[Mutant] = (
         test=f"{_TABLE}::test_a_fence_refuses_whoever_has_an_older_epoch[delta]",
     ),
     Mutant(
-        "delta: a commit does not look at the fence",
+        "delta: a commit does not check the fence",
         "connectors/two_phase/committer.py",
         "TableCommitter._settle_committed",
         "if wave.waiting:\n    version.refuse_unless_current(self._context.epoch)",
@@ -284,7 +284,7 @@ OF_SINKS: Sequence[Mutant] = (
         test=f"{_LOST_NODE}::test_is_cut_off_once_a_person_accepts_and_newer_receipts_stay[unlink-delta]",
     ),
     Mutant(
-        "delta: a receipt that is lost is taken for one that stands",
+        "delta: a receipt that is lost is taken for one that counts",
         "connectors/two_phase/receipts.py",
         "ReceiptChain.receipted",
         "epoch < newest and node.contains(key)",

@@ -14,21 +14,21 @@ from airflow_provider_ckpt.core import actions
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.drain_and_stop import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.invariants import Violation, state_violations, step_violations
-from airflow_provider_ckpt.core.pipeline_phases import PipelineState
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range, subtract
 from airflow_provider_ckpt.core.receipt import Receipt, Verdict
-from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal.coverage import Met
 from tests.formal.expectations import ACCOUNTED, REFUSAL, disappointments, misdirected
 from tests.formal.observation import Seen
 from tests.formal.questions import Question
 
 _ANY_EPOCH = 1_000_000
-"""Beyond every epoch: which one the lease stands at is checked world by world."""
+"""Beyond every epoch: the lease's epoch is checked world by world."""
 
 
 class BrokenError(Exception):
@@ -61,7 +61,7 @@ class Machine(NamedTuple):
 
 
 class Deed(NamedTuple):
-    """A person's act, as a value that can be remembered.
+    """A user's action, as a value that can be stored.
 
     :param positions: for rewind, as in :class:`Act`
     :param ranges: for replay, as in :class:`Act`
@@ -76,7 +76,7 @@ class Deed(NamedTuple):
 class Pool:
     """Places and answers.
 
-    :param met: told of everything that was asked and answered
+    :param met: gets every question and its answer
     """
 
     def __init__(self, met: Met) -> None:
@@ -188,7 +188,7 @@ class Pool:
             raise BrokenError(
                 [Violation(REFUSAL, seen.before.id, f"{seen.name} was refused and changed the partition")]
             )
-        self.met.look(seen)
+        self.met.observe(seen)
 
     def _move(self, before: Place, seen: Seen) -> int:
         part = seen.after
@@ -200,7 +200,7 @@ class Pool:
             passed = tuple(merge_receipts([*passed, *map(RangeReceipt.of, fresh)]))
             let_go = let_go.union(*map(_let_go, fresh))
         seen.passed = passed
-        self.met.look(seen)
+        self.met.observe(seen)
         part.passed = []
         return self._place(part, passed, let_go, step_violations(seen.before, part))
 

@@ -112,21 +112,21 @@ def _trace(came_by: Mapping[World, tuple[World, Move] | None], world: World) -> 
     return steps[::-1]
 
 
-def search_all(configurations: Mapping[str, Bounds], *, tell: Callable[[str], None], processes: int = 2) -> list[Found]:
+def search_all(configurations: Mapping[str, Bounds], *, log: Callable[[str], None], processes: int = 2) -> list[Found]:
     """Search several configurations at once.
 
-    :param tell: told of each as it ends
+    :param log: called with the result of each
     """
     found: dict[str, Found] = {}
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         for done in as_completed(pool.submit(search, *item) for item in configurations.items()):
             one = done.result()
             found[one.name] = one
-            tell("\n".join([str(one), *_told(one)]))
+            log("\n".join([str(one), *_lines(one)]))
     return [found[name] for name in configurations]
 
 
-def _told(found: Found) -> list[str]:
+def _lines(found: Found) -> list[str]:
     steps = [f"  {number:2} {step}" for number, step in enumerate(found.trace, 1)]
     return steps + [f"  BROKEN {name}: {message}" for name, message in found.broken.items()]
 
@@ -149,7 +149,7 @@ def missed(found: list[Found]) -> list[str]:
 def main(size: str, *names: str) -> int:
     """Search; 1 if a property is broken, or, of all configurations of a size together, something was not reached."""
     chosen = {"small": SMALL, "large": LARGE}[size]
-    found = search_all({name: chosen[name] for name in names or chosen}, tell=lambda line: print(line, flush=True))
+    found = search_all({name: chosen[name] for name in names or chosen}, log=lambda line: print(line, flush=True))
     lacking = [] if names else missed(found)
     for name in lacking:
         print(f"never reached: {name}")

@@ -1,6 +1,6 @@
 """Named situations that the search must have been in: a property that was never put to the test proves nothing.
 
-Each stands for the property that it would break if the core were wrong there.
+Each belongs to the property that it would break if the core were wrong there.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
-from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal.observation import Seen
 
 
@@ -21,7 +21,7 @@ class Situation(NamedTuple):
     """A situation.
 
     :param tests: the property that it puts to the test
-    :param on: it can only come about with one of these: a question, an act, or a kind of event
+    :param on: it can only come about with one of these: a question, an action, or a kind of event
     :param met: how to know it
     """
 
@@ -44,7 +44,7 @@ def _on(*names: str) -> frozenset[str]:
 
 
 def _keys(seen: Seen) -> Sequence[BatchKey]:
-    """The batches that an act names."""
+    """Return the batches that an action names."""
     return getattr(seen.arguments, "batches", ())
 
 
@@ -310,13 +310,13 @@ SITUATIONS: Sequence[Situation] = (
         lambda seen: seen.after.committed == seen.after.limit,
     ),
     Situation(
-        "an act is refused because its generation has ended",
+        "an action is refused because its generation has ended",
         "AnActIsForItsOwnGeneration",
         _on("hold", "skip", "release", "cancel"),
         lambda seen: seen.refused and any(key.generation < seen.before.generation for key in _keys(seen)),
     ),
     Situation(
-        "an act on several batches is refused for one of them",
+        "an action on several batches is refused for one of them",
         "RefusalChangesNothing",
         _on("hold", "skip", "release", "cancel"),
         lambda seen: seen.refused and len(_keys(seen)) > 1 and bool(seen.before.blocking),

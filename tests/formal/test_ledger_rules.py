@@ -1,4 +1,4 @@
-"""Rules of the ledger that the core cannot keep for it: whose outcomes count, who may act when, what a lock is for."""
+"""Rules of the ledger that are not in the core: whose outcomes count, who may act when, what a lock protects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from tests.integration.ledger.ledger_driver import NOW, TTL, Acts, delivered, failed
@@ -24,7 +24,7 @@ def test_an_outcome_of_an_older_epochs_attempt_is_ignored(acts: Acts) -> None:
     assert [event["seq"] for event in acts.events("outcome_ignored")] == [0]
 
 
-def test_an_act_waits_for_the_run_that_holds_the_lease(acts: Acts) -> None:
+def test_an_action_waits_for_the_run_that_holds_the_lease(acts: Acts) -> None:
     (batch,) = acts.plan(10)
 
     result = acts.ledger.action("orders", Action(ActionKind.HOLD, (batch.key,)), actor="ann", reason="looks odd")

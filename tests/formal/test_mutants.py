@@ -47,12 +47,12 @@ def test_what_is_to_catch_it_exists(mutant: Mutant) -> None:
 
 
 def test_one_of_each_kind_is_caught() -> None:
-    told: list[str] = []
+    lines: list[str] = []
 
-    caught = run_all([BY_NAME[name] for name in ONE_OF_EACH], tell=told.append)
+    caught = run_all([BY_NAME[name] for name in ONE_OF_EACH], log=lines.append)
 
     assert caught == {name: BY_NAME[name].catcher for name in ONE_OF_EACH}
-    assert [line.split(":")[0] for line in told] == ["caught"] * 3
+    assert [line.split(":")[0] for line in lines] == ["caught"] * 3
 
 
 def test_what_is_no_defect_survives(tmp_path: Path) -> None:
@@ -76,13 +76,13 @@ def test_what_is_no_defect_survives(tmp_path: Path) -> None:
 def test_one_that_cannot_be_applied_is_told_and_the_others_are_tried() -> None:
     known = BY_NAME[ONE_OF_EACH[0]]
     misplaced = replace(known, name="misplaced", old="no_such_name + 1")
-    told: list[str] = []
+    lines: list[str] = []
 
-    caught = run_all([misplaced, known], tell=told.append)
+    caught = run_all([misplaced, known], log=lines.append)
 
     assert caught == {"misplaced": None, known.name: known.catcher}
-    assert "could not be tried" in told[0]
-    assert "holds 0 times" in told[0]
+    assert "could not be tried" in lines[0]
+    assert "holds 0 times" in lines[0]
 
 
 def test_a_test_that_cannot_be_run_is_no_catch(tmp_path: Path) -> None:

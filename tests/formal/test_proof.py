@@ -1,4 +1,4 @@
-"""What the whole proof says at its end: every way to fail is told, and nothing else."""
+"""Tests of the proof's summary: every kind of failure is reported, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def test_a_proof_in_which_all_went_well_has_no_failures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "change", "told"),
+    ("part", "change", "message"),
     [
         ("guards", {"reached": False}, "never reached: a stop is refused"),
         ("mutants", {"caught_by": None}, "survived: a held batch does not block"),
     ],
 )
-def test_what_was_not_reached_or_not_caught_is_a_failure(part: str, change: dict[str, Any], told: str) -> None:
+def test_what_was_not_reached_or_not_caught_is_a_failure(part: str, change: dict[str, Any], message: str) -> None:
     found = summary()
     found[part] = [found[part][0] | change]
 
-    assert failures(found) == [told]
+    assert failures(found) == [message]
 
 
 @pytest.mark.parametrize("part", ["search", "tlc"])
@@ -46,9 +46,9 @@ def test_a_property_that_does_not_hold_is_a_failure(part: str) -> None:
     assert f"{part}: NoDoubleComplete: p#1 was delivered and became rejected" in failures(found)
 
 
-def test_the_table_tells_the_sizes() -> None:
-    told = table(summary(), 61.4)
+def test_the_table_shows_the_sizes() -> None:
+    message = table(summary(), 61.4)
 
-    assert "1,000 states" in told
-    assert "1 caught" in told
-    assert "61 s, build/formal/summary.json" in told
+    assert "1,000 states" in message
+    assert "1 caught" in message
+    assert "61 s, build/formal/summary.json" in message

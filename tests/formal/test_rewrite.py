@@ -45,7 +45,7 @@ def test_a_piece_of_a_literal_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "old", "new", "told"),
+    ("scope", "old", "new", "message"),
     [
         ("Till", "self.total + item", "0", "holds 2 times"),
         ("Till.add", "self.total * item", "0", "holds 0 times"),
@@ -54,8 +54,8 @@ def test_a_piece_of_a_literal_is_replaced() -> None:
         ("Till.add", "self.total + item", "self.total +", "does not compile"),
     ],
 )
-def test_what_cannot_be_done_is_an_error(scope: str, old: str, new: str, told: str) -> None:
-    with pytest.raises(RewriteError, match=told):
+def test_what_cannot_be_done_is_an_error(scope: str, old: str, new: str, message: str) -> None:
+    with pytest.raises(RewriteError, match=message):
         rewrite(SOURCE, scope, old, new)
 
 

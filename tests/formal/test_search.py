@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, PlannedTicket
 from tests.formal.configurations import LARGE, SMALL
 from tests.formal.coverage import guards
@@ -34,11 +34,11 @@ def test_every_situation_state_event_and_transition_was_reached(searched: Mappin
 
 
 def test_the_summary_names_every_property_and_what_came_of_it(searched: Mapping[str, Found]) -> None:
-    told = summary(list(searched.values()))
+    summed = summary(list(searched.values()))
 
-    assert told["properties"] == [{"name": name, "result": "holds"} for name in PROPERTIES]
-    assert told["states"] == sum(found.states for found in searched.values())
-    assert set(told["bounds"]) == set(SMALL)
+    assert summed["properties"] == [{"name": name, "result": "holds"} for name in PROPERTIES]
+    assert summed["states"] == sum(found.states for found in searched.values())
+    assert set(summed["bounds"]) == set(SMALL)
 
 
 def test_a_defect_is_found_by_the_shortest_way_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_a_defect_is_found_by_the_shortest_way_to_it(monkeypatch: pytest.MonkeyP
 def test_the_large_configurations_let_everything_happen_too() -> None:
     small, large = (
         {name for bounds in sizes.values() for name, on in bounds.to_json().items() if on is True}
-        | {action for bounds in sizes.values() for action in bounds.acts}
+        | {action for bounds in sizes.values() for action in bounds.actions}
         for sizes in (SMALL, LARGE)
     )
     assert small <= large

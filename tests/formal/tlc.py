@@ -33,7 +33,7 @@ _VIOLATED = re.compile(r"(?:Invariant|Action property) (\w+) is violated")
 _UNNAMED = "Temporal properties were violated"
 _REACHED = re.compile(r'<<"reached", "(\w+)">>')
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class TlcError(Exception):
@@ -70,16 +70,14 @@ class Checked:
         return self.violated == name or (self.violated == _UNNAMED and name in LIVE)
 
 
-def run_all(
-    models: Sequence[Model] = MODELS, mutants: Sequence[Mutant] = MUTANTS, tell: Tell = print
-) -> dict[str, Any]:
+def run_all(models: Sequence[Model] = MODELS, mutants: Sequence[Mutant] = MUTANTS, log: Log = print) -> dict[str, Any]:
     """Check every configuration, then try every mutant, two at a time.
 
     :raises TlcError: if TLC cannot be run, or does not understand the specification
     """
     with ThreadPoolExecutor(PROCESSES) as pool:
-        checked = list(pool.map(lambda model: _told(check(model), tell), models))
-        tried = list(pool.map(lambda mutant: (mutant, _told(check(mutant.model), tell)), mutants))
+        checked = list(pool.map(lambda model: _logged(check(model), log), models))
+        tried = list(pool.map(lambda mutant: (mutant, _logged(check(mutant.model), log)), mutants))
     return {
         "bounds": {found.model.name: bounds(found.model) for found in checked},
         "states": sum(found.states for found in checked),
@@ -203,13 +201,13 @@ def _value(value: Constant) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _told(found: Checked, tell: Tell) -> Checked:
+def _logged(found: Checked, log: Log) -> Checked:
     mutant = found.model.constants["MUTANT"] != "none"
     verdict = f"{found.violated} is violated" if found.violated else "holds"
     name = ("mutant " if mutant else "") + found.model.name
-    tell(f"  {name}: {verdict}, {found.states:,} states, {found.seconds:.0f} s")
+    log(f"  {name}: {verdict}, {found.states:,} states, {found.seconds:.0f} s")
     if found.violated and not mutant:
-        tell(found.trace)
+        log(found.trace)
     return found
 
 

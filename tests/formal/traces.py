@@ -20,13 +20,14 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.rewind import rewind
-from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, Phase, PlannedTicket
+from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
 from airflow_provider_ckpt.ledger.store import partitions
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 

@@ -16,11 +16,11 @@ ON_PHASES = (ActionKind.DRAIN, ActionKind.STOP, ActionKind.FORCE_STOP, ActionKin
 
 
 def deeds(bounds: Bounds, pool: Pool, machine: Machine, *, leave: Set[ActionKind]) -> Iterator[Deed]:
-    """Every act that the configuration knows.
+    """Return every action of the configuration.
 
     :param leave: but for these
     """
-    chosen = bounds.acts - leave
+    chosen = bounds.actions - leave
     for kind in ON_PHASES:
         if kind in chosen:
             yield Deed(kind)
@@ -37,7 +37,7 @@ def deeds(bounds: Bounds, pool: Pool, machine: Machine, *, leave: Set[ActionKind
 
 
 def _on_batches(bounds: Bounds, pool: Pool, machine: Machine) -> Iterator[Deed]:
-    kinds = [kind for kind in ON_BATCHES if kind in bounds.acts]
+    kinds = [kind for kind in ON_BATCHES if kind in bounds.actions]
     if not kinds:
         return
     keys: list[BatchKey] = []

@@ -1,7 +1,7 @@
 """A world: a pipeline's ledger, its lease, the sink, and the lanes that may still claim a receipt there.
 
 The ledger is the real core (see ``pool.py``). The sink is what every fence promises: a lane's claim has its effect only
-while the fence stands at the lane's epoch, and the first claim of a batch wins.
+while the fence is at the lane's epoch, and the first claim of a batch wins.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Lane(NamedTuple):
 class Outside(NamedTuple):
     """The state outside the ledger.
 
-    :param fence: the epoch that the sink's fence stands at
+    :param fence: the epoch of the sink's fence
     :param sink: all receipts that were ever claimed
     :param lanes: those that the fence does not shut out and whose batch has no receipt, in order
     :param memory: what the ledger remembers of the sink; kept only where the sink may be set back
@@ -99,7 +99,7 @@ class Bounds:
     :param attempts: of each batch, at most
     :param epochs: granted, at most
     :param generations: at most
-    :param acts: what people may do
+    :param actions: the actions that users may take
     :param failures: whether failures are counted, by rounds, and wait; otherwise they only give the batch back
     :param gives_up: whether policy may reject or hold a batch after an attempt
     :param deaths: whether executors may die of a batch
@@ -115,7 +115,7 @@ class Bounds:
     attempts: int = 2
     epochs: int = 2
     generations: int = 1
-    acts: frozenset[ActionKind] = frozenset()
+    actions: frozenset[ActionKind] = frozenset()
     failures: bool = False
     gives_up: bool = False
     deaths: bool = False
@@ -127,4 +127,4 @@ class Bounds:
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict of what bounds it."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return values | {"acts": sorted(self.acts), "sizes": list(self.sizes)}
+        return values | {"actions": sorted(self.actions), "sizes": list(self.sizes)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.chaos.crash_points.driver_process import PRELOADED
 from tests.chaos.crash_points.servers import Servers
 from tests.formal.traces import complaints, recording
 from tests.services.jdbc import H2Server, drivers
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A warm local session of two cores, set up as a pipeline's driver is; it has the JDBC drivers, too."""
-    session = local_session({"spark.jars": ",".join(drivers())})
+    session = local_session({"spark.jars": ",".join(drivers()), **PRELOADED})
     yield session
     session.stop()
 

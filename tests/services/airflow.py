@@ -138,14 +138,7 @@ class AirflowServices:
         process.wait()
 
     def stop(self) -> None:
-        """End every service: TERM, and after 20 s KILL to all that it has started."""
-        for process in self._processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-        deadline = time.monotonic() + 20
-        for process in self._processes.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, deadline - time.monotonic()))
+        """Kill every service and all that it has started."""
         for session in self._sessions:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(session, signal.SIGKILL)

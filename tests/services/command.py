@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,12 +24,16 @@ class CkptCommand:
 
     :param home: AIRFLOW_HOME; made if it is not there
     :param connections: Airflow connections by id, as URIs
+    :param airflow: the program; by default a new Python that imports Airflow
     """
 
-    def __init__(self, home: Path, connections: Mapping[str, str]) -> None:
+    def __init__(
+        self, home: Path, connections: Mapping[str, str], *, airflow: Sequence[str] = (sys.executable, "-m", "airflow")
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         self.home = home
+        self._airflow = airflow
         self.env = {
             **inherited,
             **_SETTINGS,
@@ -47,7 +51,7 @@ class CkptCommand:
         :param log: where its log goes
         """
         return subprocess.Popen(
-            [sys.executable, "-m", "airflow", "ckpt", *arguments],
+            [*self._airflow, "ckpt", *arguments],
             env={**self.env, **({TOKEN: token} if token else {})},
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -61,7 +65,7 @@ class CkptCommand:
         :param seconds: how long it may take
         """
         return subprocess.run(
-            [sys.executable, "-m", "airflow", "ckpt", *arguments],
+            [*self._airflow, "ckpt", *arguments],
             env=self.env,
             stdin=subprocess.DEVNULL,
             capture_output=True,

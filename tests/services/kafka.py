@@ -30,6 +30,9 @@ USER = "ckpt"
 PASSWORD = "ckpt-test"
 """Of the listener that asks for SASL; the plain one takes anybody."""
 
+_STALL_SECONDS = 60.0
+"""How long the broker of a busy machine may answer nothing before a test fails."""
+
 _CLUSTER = "Y2twdC10ZXN0cy1rYWZrYQ"
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -193,14 +196,14 @@ class KafkaBroker:
         topic = NewTopic(name, partitions, 1, config=dict(config or {}))
         _until(lambda: _create(admin, topic), f"topic {name} could not be created: the broker stayed fenced", 60)
         # Made is not yet known everywhere: a client may still be told that there is no such topic.
-        _until(lambda: name in admin.list_topics(timeout=10).topics, f"topic {name} did not appear")
+        _until(lambda: name in admin.list_topics(timeout=_STALL_SECONDS).topics, f"topic {name} did not appear")
         return name
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until no client sees it any more."""
         admin = self.admin()
         admin.delete_topics([name])[name].result(30)
-        _until(lambda: name not in admin.list_topics(timeout=10).topics, f"topic {name} did not go")
+        _until(lambda: name not in admin.list_topics(timeout=_STALL_SECONDS).topics, f"topic {name} did not go")
 
     def copy_log(self, topic: str, to: Path, partition: int = 0) -> None:
         """Copy a partition's log as it is on disk; the broker must be stopped."""
@@ -302,7 +305,7 @@ def _create(admin: AdminClient, topic: NewTopic) -> bool:
     try:
         admin.create_topics([topic])[topic.topic].result(10)
     except TimeoutError:
-        return topic.topic in admin.list_topics(timeout=10).topics
+        return topic.topic in admin.list_topics(timeout=_STALL_SECONDS).topics
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return True  # the client asked again, for the answer had got lost

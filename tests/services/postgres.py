@@ -34,12 +34,15 @@ _SETTINGS = {
     "max_connections": "100",
     "max_prepared_transactions": "20",
     "shared_buffers": "256MB",
-    "max_wal_size": "4GB",
+    "max_wal_size": "1GB",
     "log_line_prefix": "'%m [%p] %q%a %x '",
     "log_statement": "none",
     "logging_collector": "off",
     "timezone": "'UTC'",
 }
+
+LARGE_WAL = {"max_wal_size": "4GB"}
+"""Settings with which no checkpoint disturbs a benchmark."""
 
 
 def binaries() -> Path:

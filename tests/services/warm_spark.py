@@ -46,14 +46,14 @@ class WarmSpark:
             yield
 
     def states(self) -> list[dict[str, Any]]:
-        """What each driver tells of itself."""
+        """Return the state that each driver reports."""
         if not self.directory.exists():
             return []
         with self.found(), StandingDrivers(create=False) as drivers:
             return [state.told for state in drivers.states() if state.told is not None]
 
     def state(self) -> dict[str, Any]:
-        """What the only driver tells of itself."""
+        """Return the state that the only driver reports."""
         (found,) = self.states()
         return found
 

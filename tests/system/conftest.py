@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.services.postgres import PostgresServer
-from tests.system.machine import Machine
+from tests.system.machine import Machine, machine_at
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Machine:
+def machine(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Machine]:
     """A machine for all tests of a module; each has a pipeline of its own."""
     databases = {name: postgres_server.new_database() for name in ("shop", "store")}
-    return Machine(tmp_path_factory.mktemp("any input"), databases)
+    with machine_at(tmp_path_factory.mktemp("any input"), databases) as machine:
+        yield machine

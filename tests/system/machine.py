@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.services.command import CkptCommand, write_pipeline
 from tests.services.postgres import PASSWORD
+from tests.services.warm_airflow import airflow_in
+from tests.services.warm_spark import WarmSpark
 
 
 class Machine:
     """An AIRFLOW_HOME with a ledger, two databases, and a directory for files.
 
+    :param here: the directory
     :param databases: a dsn by connection id
+    :param command: ``airflow ckpt`` with these databases as connections
     """
 
-    def __init__(self, here: Path, databases: Mapping[str, str]) -> None:
+    def __init__(self, here: Path, databases: Mapping[str, str], command: CkptCommand) -> None:
         self.here = here
         self.databases = databases
-        locked = databases["shop"].replace(PASSWORD, "not-it")
-        self.command = CkptCommand(here / "home", {**databases, "locked": locked})
-        self.command.migrate()
+        self.command = command
 
     def run(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """One run that ends well; its summary, of which the sum is checked."""
@@ -52,6 +55,21 @@ class Machine:
         assert done.returncode == 0, done.stderr
         status: dict[str, Any] = json.loads(done.stdout)
         return status
+
+
+@contextmanager
+def machine_at(here: Path, databases: Mapping[str, str]) -> Iterator[Machine]:
+    """Set up a machine on which the command's runs share a warm Spark, as they do by default.
+
+    :param here: the directory
+    :param databases: a dsn by connection id
+    """
+    connections = {**databases, "locked": databases["shop"].replace(PASSWORD, "not-it")}
+    command = CkptCommand(here / "home", connections, airflow=[str(here / "airflow")])
+    with WarmSpark(here / "runtime") as spark, airflow_in(here, command.env):
+        command.env |= spark.environment
+        command.migrate()
+        yield Machine(here, databases, command)
 
 
 def failed(done: subprocess.CompletedProcess[str]) -> str:

@@ -38,7 +38,7 @@ def on_a_full_disk(
     arguments = [sys.executable, "-m", "airflow", "ckpt", "run", str(pipeline), "-o", "json"]
     subprocess.run(
         [*namespace, "sh", "-c", ON_A_FULL_DISK, "sh", what, *arguments],
-        env=command.env,
+        env={**command.env, "AIRFLOW__CKPT__WARM_SPARK": "False"},  # it would outlive the namespace's processes
         cwd=place,
         stdin=subprocess.DEVNULL,
         timeout=400,

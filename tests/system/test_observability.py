@@ -1,8 +1,9 @@
-"""What a real Airflow tells of a run: metrics, lineage, notices; and where its tasks and triggers find the ledger."""
+"""Tests of a real Airflow's reports of a run: metrics, lineage, notices; tasks and triggers find the ledger."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -68,6 +69,18 @@ class Scene:
     def lines(self, name: str) -> list[Any]:
         """The JSON lines of a file that tasks have written."""
         return [json.loads(line) for line in (self.data / name).read_text().splitlines()]
+
+    def completed_lineage(self) -> Any:
+        """Wait for the lineage event of the one completed task with outputs; Airflow sends it as the process ends."""
+        deadline = time.monotonic() + 30
+        while True:
+            events = self.lines("lineage.jsonl")
+            found = [event for event in events if event["eventType"] == "COMPLETE" and event["outputs"]]
+            if found or time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+        [event] = found
+        return event
 
     def run(self, dag_id: str) -> tuple[str, str]:
         """Run a DAG to its end: its state, and what its one task has logged."""
@@ -148,7 +161,7 @@ def test_a_run_tells_its_numbers_its_lineage_and_a_person(scene: Scene) -> None:
     assert (newest[Metric.LAG], newest[Metric.IN_FLIGHT], newest[Metric.PARKED]) == (0, 0, 3)
     assert {sample.tags["partition"] for sample in samples if sample.name == Metric.LAG} == {"files"}
 
-    [told] = [event for event in scene.lines("lineage.jsonl") if event["eventType"] == "COMPLETE" and event["outputs"]]
+    told = scene.completed_lineage()
     [source], [sink] = told["inputs"], told["outputs"]
     assert (source["namespace"], source["name"]) == ("file", f"{scene.data}/in")
     assert (sink["namespace"], sink["name"]) == ("file", f"{scene.data}/out")

@@ -16,25 +16,6 @@ from tests.services.terminal import Terminal
 ROWS = 1_000_000
 INSTALL = "$ pip install airflow-provider-ckpt\n"
 SERVER = "PGHOST=localhost PGPORT=5432 PGUSER=ann PGPASSWORD=secret"
-OWN_TABLE = {
-    "shop": "depot",
-    "SHOP": "DEPOT",
-    "warehouse": "archive",
-    "WAREHOUSE": "ARCHIVE",
-    "visits": "parcels",
-    "cursor: id": "cursor: scanned",
-    "select: {id: id, page: page, seconds: cast(seconds as int), at: at}": "select: {code: code, kilos: weight}",
-    "DISTINCT id": "DISTINCT code",
-    "999999": "1000000",
-    "999,999": "1,000,000",
-}
-"""What the tutorial's last chapter says of another table: names change, and no record of this one is bad."""
-OWN_SQL = {
-    "depot.sql": "CREATE TABLE parcels (code text, weight numeric(8, 3), note text, scanned timestamptz);"
-    "INSERT INTO parcels SELECT md5(i::text), i / 1000.0, 'fragile', '2026-01-01Z'::timestamptz + i * interval '7 ms'"
-    f" FROM generate_series(1, {ROWS}) AS i;",
-    "archive.sql": "CREATE TABLE parcels (code text, kilos numeric(8, 3));",
-}
 
 
 @pytest.fixture
@@ -74,7 +55,7 @@ def follow(terminal: Terminal, here: Path, blocks: list[Block], target: str, tab
 
 
 def count(terminal: Terminal, database: str, table: str) -> int:
-    """How many rows a table has."""
+    """Return the number of rows in a table."""
     status, output = terminal.type(f"psql -At {database} -c 'SELECT count(*) FROM {table}'")
     assert status == 0, output
     return next(int(line) for line in output.splitlines() if line.isdecimal())  # the shell may tell of a job, too
@@ -85,15 +66,3 @@ def test_the_tutorial_as_it_is_written(terminal: Terminal, tmp_path: Path, postg
 
     # The bad record is a dead letter, and one row came last.
     assert count(terminal, "warehouse", "visits") == count(terminal, "shop", "visits") - 1 == ROWS
-
-
-def test_the_tutorial_with_a_table_of_ones_own(
-    terminal: Terminal, tmp_path: Path, postgres_server: PostgresServer
-) -> None:
-    blocks = [block.replacing(OWN_TABLE) for block in tutorial(postgres_server)]
-    recovered = next(number for number, block in enumerate(blocks) if "--against-sink" in block.text)
-    mine = [block.replacing({block.text: OWN_SQL.get(block.caption, block.text)}) for block in blocks[: recovered + 1]]
-
-    follow(terminal, tmp_path, mine, "archive", "parcels")
-
-    assert count(terminal, "archive", "parcels") == count(terminal, "depot", "parcels") == ROWS

@@ -1,4 +1,4 @@
-"""What the pages say of connections, options, classes and metrics is so, and says it of all of them."""
+"""The documentation of connections, options, classes and metrics is correct and complete."""
 
 from __future__ import annotations
 

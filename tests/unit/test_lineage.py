@@ -1,4 +1,4 @@
-"""What OpenLineage is told of a task: its own names for datasets, and rows."""
+"""Tests of a task's OpenLineage events: datasets under OpenLineage's names, and row counts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[1]
 
 
 class Item:
-    """What the hook asks of a collected test."""
+    """Stand-in for a collected test, with the attributes that the hook uses."""
 
     def __init__(self, path: str, *markers: str) -> None:
         self.path = TESTS / path

@@ -85,8 +85,8 @@ def _restored_to(path: Path, version: int, bounds: dict[str, Any]) -> int:
     moment = next((found for name in _BOUNDS[1:] if (found := _parse_time(bounds.get(name))) is not None), None)
     if moment is None:
         raise SinkError(
-            f"version {version} of {path} is a RESTORE, and its entry in the log does not say to which version or "
-            f"time, in a known form: {json.dumps(bounds)}.",
+            f"version {version} of {path} was created by RESTORE, and its log entry names the restored version or time "
+            f"in an unknown form: {json.dumps(bounds)}.",
             is_outage=True,
             hint="Restore the table again to the intended version, by number: RESTORE TABLE … TO VERSION AS OF ….",
         )

@@ -57,7 +57,7 @@ class DeltaSink:
         """Address of the table, such as ``delta:///data/orders``; see :attr:`Sink.location`."""
         return f"delta://{self._layout.table}"
 
-    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
+    def check(self) -> None:
         """Raise an error if the table is not writable or not supported, or its directory has files of another kind."""
         path = self._layout.table
         for directory in (path, self._layout.dead_letters.directory):
@@ -76,6 +76,9 @@ class DeltaSink:
                 f"sink.path: {path} is not a Delta table and holds other files, such as {foreign[0]}.",
                 hint="Name a Delta table, or a directory that is empty or does not exist yet.",
             )
+
+    def create_bookkeeping(self) -> None:
+        """Create nothing: the first fence creates the directory for it; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
         """Return the table's directory, and that of its dead letters, as places written to; see :class:`NamesOutputs`.
@@ -99,7 +102,7 @@ class DeltaSink:
         duplicates = [name for name, _ in columns if names[name.lower()] > 1]
         if duplicates:
             raise ConfigError(
-                f"columns {' and '.join(duplicates)} are the same to Delta, which ignores case",
+                f"columns {' and '.join(duplicates)} differ only in case, which Delta ignores",
                 pipeline=self._context.pipeline,
                 hint="Give one of them another name in transform.select, or leave it out.",
             )

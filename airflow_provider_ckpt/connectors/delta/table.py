@@ -136,7 +136,7 @@ def refuse_unsupported(table: DeltaTable, path: Path) -> None:
     if reasons:
         raise ConfigError(
             f"the delta sink cannot write to {path}: {'; '.join(reasons)}.",
-            hint="Write to a plain table and derive this one from it.",
+            hint="Write to a table without these features, and derive this one from it.",
         )
 
 

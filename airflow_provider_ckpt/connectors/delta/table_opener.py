@@ -44,13 +44,16 @@ class DeltaTableOpener:
         version.refuse_unless_current(self._epoch)
         if schema is None:
             raise ConfigError(
-                f"there is no Delta table at {self.target} yet, and no batch has columns to create it from.",
-                hint="Create the table, or let a batch with rows go first.",
+                f"there is no Delta table at {self.target} yet, and no batch has rows from which to create it.",
+                hint="Create the table, or deliver a batch with rows first.",
             )
         delta_table.create(self._layout.table, decode_schema(schema), {self._layout.epoch_app: self._epoch})
         version = self._version()
         if version.table is None:
-            raise SinkError(f"the Delta table {self.target} was removed while it was being written.")
+            raise SinkError(
+                f"the Delta table {self.target} was removed as soon as it was created; nothing was committed.",
+                hint="Find out what removes it, then run again: the batches are sent again.",
+            )
         return version
 
     def close(self) -> None:

@@ -95,12 +95,21 @@ class DeltaVersion(TableVersion):
         return [field for field in Schema.from_arrow(gets).fields if field.name not in known]
 
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Commit staged batches, epoch and head as the next version, or nothing; see :meth:`TableVersion.commit`."""
+        """Commit staged batches, epoch and head as the next version, or nothing; see :meth:`TableVersion.commit`.
+
+        :param added: staged batches
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: commit metadata for users
+        """
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction
 
         if self.table is None:
-            raise SinkError(f"there is no Delta table at {self.layout.table} to commit to.")
+            raise SinkError(
+                f"there is no Delta table at {self.layout.table} any more, so nothing was committed.",
+                hint="Restore the table, or run again: the next run names the commands to choose from.",
+            )
         actions = [
             AddAction(file["path"], file["size"], {}, file["modified"], True, file["stats"])
             for staged in added

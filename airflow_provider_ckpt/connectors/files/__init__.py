@@ -1,1 +1,1 @@
-"""Files as source, discovered once and recorded in a permanent order; and as sink, one file a batch."""
+"""Files connector: a source that reads each file once, in the order of discovery, and a sink with one file a batch."""

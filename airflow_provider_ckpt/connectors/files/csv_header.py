@@ -1,7 +1,4 @@
-"""Check the header line of a CSV file against the declared columns.
-
-CSV is decoded by position, so the order of the columns matters.
-"""
+"""Check that the header of a CSV file names the declared columns in order, since CSV is decoded by position."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 
 
 def has_header(pipeline: Pipeline) -> bool:
-    """Return whether the first record of each file names its columns."""
+    """Return whether the first record of each file is a header that names the columns."""
     return pipeline.transform.decode == "csv" and pipeline.source.header
 
 
@@ -57,15 +54,15 @@ def _split_columns(schema: str) -> list[tuple[str, str]]:
 def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:
     """Raise an error if a file's header does not name the declared columns in order; letter case is ignored.
 
-    The error does not quote the file: if there is no header, its first record is data.
+    The error does not quote the record: if the file has no header, that record is data.
 
-    :param pipeline: declares the columns
+    :param pipeline: ``transform.schema`` declares the columns
     :param path: the file, for the message
-    :param record: the file's first record, as bytes
+    :param record: the file's first record
     :raises SourceError: naming the file and the difference
     """
     if record == BOM:
-        return  # an empty file with a byte order mark
+        return  # the file is empty except for a byte order mark
     text = record.removeprefix(BOM).decode("utf-8", errors="replace")
     try:
         found = [name.strip().lower() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]

@@ -1,4 +1,4 @@
-"""Store dead letters as JSON lines in a separate directory, which several pipelines may share; works with any sink."""
+"""Dead letter store in a directory of JSON lines files, for any sink; several pipelines may share the directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ class _DeadLetterFilesInDirectory(DeadLetterFiles):
 
 
 class FilesDeadLetterStore:
-    """Dead letter store in a directory; see :class:`~.dead_letter_store.DeadLetterStore`."""
+    """Dead letter store in a directory; see :class:`~.dead_letter_store.DeadLetterStore`.
+
+    :param pipeline: ``dead_letter_queue.path`` names the directory
+    :param connection: its path is the base of a relative ``dead_letter_queue.path``
+    :param context: ledger, pipeline and epoch
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._path = local_path(pipeline.dead_letter_queue.path or "", "dead_letter_queue.path", connection)
@@ -37,15 +42,20 @@ class FilesDeadLetterStore:
         self._files = _DeadLetterFilesInDirectory(self._path, context.ledger, context.pipeline)
 
     def check(self) -> None:
-        """See :meth:`DeadLetterStore.check`."""
+        """Raise an error if the directory cannot be created or written; see :meth:`DeadLetterStore.check`."""
         check_writable(self._path, "dead_letter_queue.path")
 
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`."""
+        """Return the files of the pipeline's dead letters; see :class:`NamesOutputs`."""
         return [self._files.output("dead_letter_queue.path")]
 
-    def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all of it anew
-        """See :meth:`DeadLetterStore.store`; an attempt's file is replaced by a longer one."""
+    def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all are written again
+        """Write all dead letters of an attempt, replacing the attempt's file; see :meth:`DeadLetterStore.store`.
+
+        :param task: the batch and its attempt
+        :param dead_letters: all dead letters of the attempt so far
+        :param first: not used
+        """
         self._files.write(task, self._context, dead_letters)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:

@@ -1,7 +1,7 @@
-"""Discover the files of a files source: list them, order the new ones, and check the delivered ones once per run.
+"""Discover the files of a files source: list them, order the new ones, and detect changed and missing delivered ones.
 
-A file must appear under its final name complete: write it elsewhere or as ``name.tmp``, then rename it. A file that
-changes after it was recorded is an error, not new data.
+A file must be complete when it appears under its final name: write it elsewhere or as ``name.tmp``, then rename it. A
+file that changes after it was recorded is an error, not new data.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """Result of a discovery: the files of a source that are new, gone or refused.
+    """Result of a discovery: the files of a source that are new, missing or refused.
 
-    :param new: files that are not recorded yet, oldest first; their positions follow those of the recorded ones
+    :param new: files that are not recorded yet, oldest first; their positions follow those of the recorded files
     :param gone: recorded files that were delivered and no longer exist
-    :param refused: errors for delivered files that changed, and for what could not be listed or recorded
+    :param refused: errors for delivered files that changed, and for paths that could not be listed or recorded
     :param notices: warnings about probable mistakes, one sentence each
     """
 
@@ -42,13 +42,13 @@ def discover(
     follow_links: bool = False,
     look_again: bool = True,
 ) -> Discovery:
-    """List a files source and compare it with the known files.
+    """List a files source and compare it with the files that were discovered before.
 
-    :param path: directory (read without its subdirectories), glob pattern (``**`` crosses directories) or one file
+    :param path: directory (without its subdirectories), glob pattern (``**`` matches any number of directories) or file
     :param known: all files discovered before, in order
-    :param delivered: all positions before this one have their verdict
-    :param follow_links: whether to read the targets of symbolic links
-    :param look_again: whether to check the known files, too; if not, the result says nothing about them
+    :param delivered: end of the delivered positions: all positions before it have a verdict
+    :param follow_links: whether to follow symbolic links
+    :param look_again: whether to check the known files again; if not, the result does not cover them
     :raises SourceError: if the directory is missing or unreadable
     """
     check_path(path)
@@ -84,9 +84,13 @@ def discover(
 def _check_delivered(
     listing: Listing, known: Sequence[SourceFile], delivered: int
 ) -> tuple[list[SourceFile], list[SourceError], int]:
-    """Remove the known files from the listing, and check the delivered ones.
+    """Remove the known files from the listing, and compare the delivered ones with what was recorded.
 
-    :return: delivered files that are gone, errors for changed ones, and the number of copies
+    :param listing: the files that exist; the known ones are removed from it
+    :param known: all files discovered before, in order
+    :param delivered: end of the delivered positions
+    :return: delivered files that no longer exist, errors for those that changed, and the number of delivered files that
+        were replaced by files of the same size and time
     """
     missing: list[SourceFile] = []
     refused: list[SourceError] = []
@@ -108,14 +112,14 @@ def _check_delivered(
 
 
 def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
-    """Return whether a source has nothing but links left: of the recorded files, or of all that match."""
+    """Return whether only symbolic links match, and no files are known or one of them is a link now."""
     if listing.files or set(listing.left_out) != {LINK}:
         return False
     return not known or any(file.path in listing.links for file in known)
 
 
 def _only_links_error(path: Path, listing: Listing) -> SourceError:
-    """Return the error that fails a run whose source contains only links that are not followed."""
+    """Return the error for a source in which only symbolic links match, which are not followed."""
     count, first = listing.left_out.pop(LINK)
     return SourceError(
         f"source.path {path}: there is nothing but {_counted(count, LINK)}, such as {first!a}, and links are not "
@@ -125,10 +129,10 @@ def _only_links_error(path: Path, listing: Listing) -> SourceError:
 
 
 def changed_file_error(file: SourceFile, status: os.stat_result) -> SourceError:
-    """Return the error that fails a run because a delivered file was changed or replaced.
+    """Return the error for a delivered file that was changed or replaced.
 
     :param file: the file as it was recorded
-    :param status: status of the file that has its name now
+    :param status: status of the file that has this name now
     """
     was, now = FileIdentity.parse(file.etag), FileIdentity.of(status)
     if now.inode != was.inode:
@@ -141,17 +145,17 @@ def changed_file_error(file: SourceFile, status: os.stat_result) -> SourceError:
         change = "it was overwritten, or its time was set"
     path, new_name = quote(file.path), quote(_free_name(file.path))
     only_more = ""
-    if now.size > was.size == file.size:  # the recorded size of a Parquet file is a number of rows
+    if now.size > was.size == file.size:  # false for Parquet, where file.size is a number of rows
         only_more = (
             f". To deliver only what was appended: tail -c +{was.size + 1} {path} > {new_name}.tmp, "
             f"mv {new_name}.tmp {new_name}, and move {path} away"
         )
     return SourceError(
         f"{file.path} changed after it was delivered: {change}. It was {was.size} bytes and is {now.size} bytes now. "
-        "What it holds now is not delivered.",
+        "Its current content is not delivered.",
         position=file.base,
-        hint=f"To deliver all that it holds now, as a new file: mv {path} {new_name}{only_more}. If it is not to be "
-        "delivered, move it out of the source, or put the old file back as it was.",
+        hint=f"To deliver its whole current content as a new file: mv {path} {new_name}{only_more}. If it is not to be "
+        "delivered, move it out of the source, or restore the old file.",
     )
 
 

@@ -1,9 +1,9 @@
-"""Fence of the files sink: a receipt is linked out of its epoch's directory, which a takeover removes.
+"""Fence of the files sink: remove the directories of older epochs, from which receipts would be hard-linked.
 
-A writer prepares a receipt as a file in ``epochs/<its epoch>/`` and claims the batch with a hard link from there to the
-marker. The fence first creates its own directory, then empties and removes every older one. Linking from a missing file
-fails, and so does writing into a missing directory, however long a writer was delayed. So once the fence has returned,
-no receipt of an older epoch can be created any more.
+A writer writes a receipt as a file in ``epochs/<epoch>/`` and claims the batch by a hard link of that file to the
+batch's marker (see ``receipts.py``). The fence creates the directory of the new epoch, then empties and removes that of
+every older epoch. Linking a missing file fails, and so does writing into a missing directory, however long a writer was
+delayed. So once the fence has returned, no receipt of an older epoch can be created.
 """
 
 from __future__ import annotations
@@ -18,30 +18,36 @@ from airflow_provider_ckpt.core.errors import FencedError
 
 
 def newest_epoch(target: FilesLayout) -> int:
-    """Return the highest epoch fenced so far, 0 if none."""
+    """Return the epoch of the fence: the highest that has a directory, 0 if none."""
     return max(_epochs(target), default=0)
 
 
 def refuse_if_fenced(target: FilesLayout, epoch: int) -> None:
-    """Raise an error if the fence is at a newer epoch.
+    """Raise an error if the fence is at a newer epoch than the run.
 
+    :param target: paths of the sink
+    :param epoch: epoch of the run
     :raises FencedError: naming both epochs
     """
     fencing.refuse_if_fenced(newest_epoch(target), epoch, f"the directory {target.directory}", target.pipeline)
 
 
 def refuse_unless_current(target: FilesLayout, epoch: int) -> None:
-    """Raise an error unless the fence is at the writer's epoch.
+    """Raise an error unless the fence is at the run's epoch.
 
-    :raises FencedError: if it is at a newer epoch
-    :raises SinkError: if it was never raised, or was removed with the directory
+    :param target: paths of the sink
+    :param epoch: epoch of the run
+    :raises FencedError: if the fence is at a newer epoch
+    :raises SinkError: if the fence was not raised for the run, or was removed with the directory
     """
     fencing.refuse_unless_current(newest_epoch(target), epoch, f"the directory {target.directory}", target.pipeline)
 
 
 def fence(target: FilesLayout, epoch: int) -> None:
-    """Fence every older epoch; see the module.
+    """Shut out all older epochs: once this returns, no receipt of an older epoch can be created.
 
+    :param target: paths of the sink
+    :param epoch: the new epoch
     :raises FencedError: if the fence is at a newer epoch
     :raises IoError: if the file system fails
     """
@@ -59,12 +65,12 @@ def fence(target: FilesLayout, epoch: int) -> None:
     try:
         refuse_if_fenced(target, epoch)
     except FencedError:
-        _remove_directory(own)  # a newer fence was raised before this directory existed
+        _remove_directory(own)  # a newer fence was raised before this directory was created
         raise
 
 
 def _remove_directory(directory: Path) -> None:
-    """Empty and remove a directory while others may still write into it."""
+    """Empty and remove a directory into which other processes may still write."""
     while True:
         try:
             for file in directory.iterdir():

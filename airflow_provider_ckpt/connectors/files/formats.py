@@ -21,9 +21,9 @@ _NOT_IN_PARQUET = ("interval", "variant")
 def refuse_types(columns: Sequence[tuple[str, str]], form: str) -> None:
     """Raise an error if a format cannot store some of the columns.
 
-    :param columns: name and Spark SQL type
+    :param columns: name and Spark SQL type of each column
     :param form: ``jsonl``, ``csv`` or ``parquet``
-    :raises ConfigError: naming these columns
+    :raises ConfigError: naming the unsuitable columns
     """
     refused = {"csv": _NOT_IN_CSV, "parquet": _NOT_IN_PARQUET}.get(form, ())
     found = [f"{name} is {kind}" for name, kind in columns if kind.startswith(tuple(refused))]
@@ -56,6 +56,8 @@ def write_rows(rows: pa.Table, form: str, file: BinaryIO) -> None:
 def count_rows(path: Path, form: str) -> int:
     """Return the number of rows in a file that :func:`write_rows` wrote.
 
+    :param path: the file
+    :param form: ``jsonl``, ``csv`` or ``parquet``
     :raises OSError: if the file system fails
     """
     if form == "parquet":
@@ -79,7 +81,7 @@ def _write_json_lines(rows: pa.Table, file: BinaryIO) -> None:
 
 
 def _write_csv(rows: pa.Table, file: BinaryIO) -> None:
-    """Write CSV: texts in quotes, an empty text as ``""``, a null as nothing, timestamps in ISO 8601 with a space."""
+    """Write CSV: texts in quotes, an empty text as ``""``, null as an empty field, times in ISO 8601 with a space."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -87,7 +89,7 @@ def _write_csv(rows: pa.Table, file: BinaryIO) -> None:
 
 
 def _readable_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return a column unchanged, or as text if Arrow would write some of its values in an unreadable form."""
+    """Return a column unchanged, or as text if Arrow would write some values in a form that CSV readers reject."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -100,7 +102,7 @@ def _readable_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _readable_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers unchanged, or as text if some are not finite: readers accept ``NaN`` and ``Infinity``."""
+    """Return numbers unchanged; as text if some are not finite, since readers accept ``NaN`` and ``Infinity``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,9 +1,9 @@
-"""Paths of the files sink at its target directory.
+"""Paths and file names of the files sink in its target directory.
 
 Visible: ``ckpt-<partition>-<marker>-<epoch>-<random>.<format>``, one file a batch. Hidden, in
 ``_ckpt/<ledger>/<pipeline>/``: ``epochs/<epoch>/`` (see ``fence.py``), ``receipts/`` and ``bundles/`` (see
-``receipts.py``), ``staged/`` (see ``staging.py``), ``replays/`` and ``files/`` (lists of source files). In ``_ckpt``
-itself, ``target`` contains the directory's id. Dead letters are beside the directory.
+``receipts.py``), ``staged/`` (see ``staging.py``), ``replays/`` and ``files/`` (lists of source files). The file
+``_ckpt/target`` contains the directory's id. Dead letters are stored beside the target directory.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
 
 DATA_PREFIX = "ckpt-"
+"""Prefix of the names of visible files."""
 
 _STAGED_SUFFIX = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
 class FilesLayout:
-    """Paths of one pipeline and ledger at one directory.
+    """Paths of one pipeline and ledger in one target directory.
 
     :param directory: the target directory
     :param ledger: id of the ledger
     :param pipeline: name of the pipeline
-    :param format: format of the visible files, also the last part of their names
-    :param files_may_go: whether readers may remove visible files
+    :param format: format of the visible files, which is also their file name extension
+    :param files_may_go: ``sink.files_may_go``: whether readers may remove visible files
     """
 
     directory: Path
@@ -46,7 +47,7 @@ class FilesLayout:
 
     @classmethod
     def of(cls, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> FilesLayout:
-        """Return the target that a pipeline names.
+        """Return the layout for the directory that a pipeline names.
 
         :param pipeline: ``sink.path`` names the directory
         :param connection: its path is the base of a relative ``sink.path``
@@ -58,17 +59,17 @@ class FilesLayout:
 
     @property
     def epochs(self) -> Path:
-        """Directory of receipts that are being written: one subdirectory an epoch."""
+        """Directory of receipts that are being written, with one subdirectory for each epoch."""
         return self._pipeline_directory / "epochs"
 
     @property
     def receipts(self) -> Path:
-        """Directory of the markers: receipts named by :func:`marker_name`, until they are bundled."""
+        """Directory of the markers, which are receipts named by :func:`marker_name`, until they are bundled."""
         return self._pipeline_directory / "receipts"
 
     @property
     def bundles(self) -> Path:
-        """Directory of the receipts of past epochs."""
+        """Directory of the bundles, which contain the receipts of past epochs."""
         return self._pipeline_directory / "bundles"
 
     @property
@@ -79,32 +80,32 @@ class FilesLayout:
     def staged_file(self, name: str) -> Path:
         """Return the path of a file until it becomes visible under this name.
 
-        A pattern for the format's ending does not match it.
+        The path has another extension, so a reader's pattern for the format does not match it.
         """
         return self.staged / f"{name}{_STAGED_SUFFIX}"
 
     def staged_names(self) -> list[str]:
-        """Return the future names of the files that are not visible yet."""
+        """Return the names under which the staged files will become visible."""
         return [path.stem for path in self.staged.iterdir()] if self.staged.is_dir() else []
 
     def visible_names(self) -> set[str]:
-        """Return the names of all visible files, including those of other pipelines at the directory."""
+        """Return the names of all visible files, including those of other pipelines in the directory."""
         entries = self.directory.iterdir() if self.directory.is_dir() else ()
         return {entry.name for entry in entries if entry.name.startswith(DATA_PREFIX)}
 
     @property
     def identity(self) -> Path:
-        """File with the directory's unique id, shared by all pipelines at the directory."""
+        """File with the directory's unique id, which all pipelines in the directory share."""
         return self.directory / BOOKKEEPING_DIRECTORY / "target"
 
     @property
     def replays(self) -> ReplayFiles:
-        """Replays of the side partitions: which dead letters they send again."""
+        """Stored replays: which dead letters each side partition sends again."""
         return ReplayFiles(self._pipeline_directory / "replays", self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
-        """Lists of source files."""
+        """Stored lists of source files."""
         return StoredFileLists(self._pipeline_directory / "files", self.pipeline)
 
     @property
@@ -113,7 +114,7 @@ class FilesLayout:
         return DeadLetterFiles(self.directory, self.ledger, self.pipeline)
 
     def ledgers(self) -> frozenset[str]:
-        """Return every ledger that ever fenced this pipeline here."""
+        """Return the ids of all ledgers that have raised a fence for this pipeline in this directory."""
         own = self.directory / BOOKKEEPING_DIRECTORY
         entries = own.iterdir() if own.is_dir() else ()
         return frozenset(unescape(ledger.name) for ledger in entries if (ledger / escape(self.pipeline)).is_dir())

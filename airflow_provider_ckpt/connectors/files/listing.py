@@ -1,7 +1,7 @@
-"""List the files that a files source's directory or pattern matches, without following symbolic links by default.
+"""List the files that match a files source's directory or glob pattern; symbolic links are not followed by default.
 
-Each directory is read once, and the size and time of each file are read once, unless the caller knows the file already:
-100,000 files of one directory take about a second.
+Each directory is read once, and so is the status of each file that the caller does not know already: listing 100,000
+files of one directory takes about a second.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 
 _UNFINISHED_SUFFIXES = (".tmp", ".inprogress", ".part")
 CROSSES = "**"
-"""The part of a pattern that stands for any number of directories."""
+"""Component of a pattern that matches any number of directories."""
 
 HIDDEN = (".", "_")
-"""Prefixes of file names that no pattern matches."""
+"""Prefixes of names of files and directories that are never read."""
 
 
 @dataclass(slots=True)
 class Listing:
-    """Contents of a files source's directory or pattern.
+    """Result of listing a files source.
 
-    :ivar files: status of every matching regular file, by path
-    :ivar left_out: matching paths that are not regular files: by kind, their number and the first of them
-    :ivar links: symbolic links among them
+    :ivar files: status of each matching regular file, by path
+    :ivar left_out: number and first path of the matching paths that are not regular files, by kind
+    :ivar links: those of them that are symbolic links
     :ivar others: number of files that do not match the pattern
-    :ivar refused: errors for what could not be listed
+    :ivar refused: errors for paths that could not be listed
     """
 
     files: dict[str, os.stat_result] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Listing:
     refused: list[SourceError] = field(default_factory=list)
 
     def leave_out(self, path: str, kind: str) -> None:
-        """Record a matching path that is not read."""
+        """Add a matching path that is not read to :attr:`left_out`."""
         count, first = self.left_out.get(kind, (0, path))
         self.left_out[kind] = (count + 1, first)
         if kind == LINK:
@@ -52,14 +52,14 @@ class Listing:
 
 
 def is_pattern(path: Path) -> bool:
-    """Return whether a path is a glob pattern, not an existing directory or file of that name."""
+    """Return whether a path is a glob pattern, and not an existing directory or file with wildcards in its name."""
     return has_magic(str(path)) and not path.exists()
 
 
 def check_path(path: Path) -> None:
     """Raise an error if the directory, the file, or the pattern's static parent is missing or unreadable.
 
-    :raises SourceError: naming it and the problem, such as a path that is not a directory
+    :raises SourceError: naming the path and the problem
     :raises ConfigError: if the pattern is malformed
     """
     existing = path
@@ -79,10 +79,10 @@ def check_path(path: Path) -> None:
 
 
 def list_files(path: Path, *, follow_links: bool = False, known: Collection[str] = ()) -> Listing:
-    """List a directory (without its subdirectories), a glob pattern (``**`` crosses directories) or one file.
+    """List a directory (without its subdirectories), a pattern (``**`` matches any number of directories) or one file.
 
-    :param path: absolute path
-    :param follow_links: whether to treat symbolic links to files as files, and to enter those to directories
+    :param path: the directory, pattern or file; absolute
+    :param follow_links: whether to follow symbolic links to files and directories
     :param known: paths to skip without reading their status
     :raises SourceError: if the directory itself cannot be listed
     :raises IoError: if the file system fails
@@ -102,11 +102,12 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
 
 
 def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequence[str]]]:
-    """Return the directories from which a pattern, or the rest of it, is to be matched, and that rest.
+    """Return pairs of a directory and the components of a pattern that are matched below it.
 
-    Without links to follow that is one directory, and the pattern itself.
+    If links are not followed, there is one pair: the pattern's static parent, and its components after that. If they
+    are, there is a pair for each directory in which :func:`list_files` matches components.
 
-    :param path: a directory, a pattern or a file; absolute
+    :param path: the directory, pattern or file; absolute
     :param follow_links: as for :func:`list_files`
     :raises IoError: if the file system fails
     """
@@ -121,7 +122,12 @@ def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequenc
 
 
 class _Walk:
-    """Recursive search through directories by the components of a pattern."""
+    """Recursive search through directories by the components of a pattern.
+
+    :param found: listing to which the results are added
+    :param known: paths to skip without reading their status
+    :param follow_links: as for :func:`list_files`
+    """
 
     def __init__(self, found: Listing, known: Collection[str], *, follow_links: bool) -> None:
         self._found = found
@@ -131,10 +137,10 @@ class _Walk:
         self._parents: list[str] = []
 
     def search(self, directory: str, parts: Sequence[str]) -> None:
-        """Add the files that match the components, starting at a directory."""
+        """Add the files below a directory that match the components."""
         real = os.path.realpath(directory) if self._follow_links else directory
         if (directory, parts) in self.visited or (parts[0] == CROSSES and real in self._parents):
-            return  # the same again, or a link that leads back
+            return  # searched already, or a link to a parent directory
         self.visited.add((directory, parts))
         first, rest = parts[0], parts[1:]
         if first == CROSSES:
@@ -170,7 +176,7 @@ class _Walk:
         try:
             leads_to_directory = entry.is_dir()
         except OSError:
-            return False  # a link to itself
+            return False  # a circular link
         if leads_to_directory and entry.is_symlink() and not self._follow_links:
             self._found.leave_out(entry.path, LINK)
             return False

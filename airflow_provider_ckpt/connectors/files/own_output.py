@@ -1,4 +1,4 @@
-"""Finds out whether a files source would read what its own pipeline's sink writes into a directory."""
+"""Detect that a files source would read the files that its own pipeline's sink writes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
-    """Return whether a source's directory or pattern names files that a sink writes.
+    """Return whether a source's directory or pattern matches files that a sink writes.
 
-    Directories are compared by device and inode, so that links and mounts lead nowhere unseen.
+    Directories are compared by device and inode, so that links and bind mounts are recognised.
 
-    :param path: absolute; exists, or is a pattern whose static parent does
-    :param output: what the sink writes; its directory need not exist yet
-    :param follow_links: whether the source follows symbolic links below that
+    :param path: the source's directory, file or pattern; absolute, and it or the pattern's static parent exists
+    :param output: files that the sink writes; their directory need not exist yet
+    :param follow_links: whether the source follows symbolic links
     """
     below = {
         (status.st_dev, status.st_ino): output.directory.relative_to(ancestor).parts
@@ -51,7 +51,12 @@ def _same(directory: Path, device: int, inode: int) -> bool:
 
 
 def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
-    """Return whether a pattern's directories can be the directories of these names, or nested ones below them."""
+    """Return whether the directory components of a pattern match a path, or also a path below it if ``nested``.
+
+    :param parts: components of the pattern without the last one, which matches files
+    :param names: components of the path
+    :param nested: whether directories below the path match, too
+    """
 
     @cache
     def leads(part: int, name: int) -> bool:
@@ -68,7 +73,7 @@ def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
 
 
 def _overlap(pattern: str, output: WrittenFiles) -> bool:
-    """Return whether some name of the output's files matches a pattern."""
+    """Return whether a pattern matches some file name that the output can have."""
     wanted = _TOKEN.findall(pattern)
     written = [*output.prefix, None, *output.suffix]
 

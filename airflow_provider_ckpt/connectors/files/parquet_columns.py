@@ -1,8 +1,8 @@
 """Determine the columns of a Parquet source, declared or from its oldest file, and check every other file against them.
 
-All records of one pipeline have the same columns. A column that a file lacks is null or an error, as
-``error_handling.missing_field_behavior`` says. Another type is an error unless it can be widened. An additional column
-is an error unless the pipeline declares its columns.
+All records of one pipeline have the same columns. If a file lacks a column, it is null or an error, as
+``error_handling.missing_field_behavior`` says. A column of another type is an error unless it can be widened. An
+additional column is an error unless the pipeline declares its columns.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 class RecordColumns:
     """Columns of a pipeline's records.
 
-    :param types: Spark SQL type by name, in order
-    :param origin: where they come from, for messages: a file, or ``transform.schema``
-    :param declared: whether the pipeline declares them
-    :param missing_is_null: whether a file may lack some
+    :param types: Spark SQL types by name, in order
+    :param origin: origin of the columns, for messages: a file, or ``transform.schema``
+    :param declared: whether the pipeline declares the columns
+    :param missing_is_null: whether a column that a file lacks is null
     """
 
     types: Mapping[str, str]
@@ -39,11 +39,11 @@ class RecordColumns:
     missing_is_null: bool
 
     def refuse_misfit(self, path: str, schema: pa.Schema) -> None:
-        """Raise an error if a file's records do not have these columns.
+        """Raise an error if a file's columns do not fit these columns.
 
-        :param path: the file, for messages
-        :param schema: its columns
-        :raises SourceError: naming the file, the column, and the origin of the expected one
+        :param path: the file, for the message
+        :param schema: columns of the file
+        :raises SourceError: naming the file, the column, and the origin of the expected columns
         """
         if len(set(schema.names)) < len(schema.names):
             duplicate = next(name for name in schema.names if schema.names.count(name) > 1)
@@ -54,23 +54,23 @@ class RecordColumns:
                 if not self.missing_is_null:
                     raise SourceError(
                         f"{path} has no column {name} ({kind}), which {self.origin} has.",
-                        hint="With error_handling.missing_field_behavior: null it is taken as null there.",
+                        hint="Set error_handling.missing_field_behavior: null to read it as null from such files.",
                     )
             elif not is_compatible(schema.field(at).type, kind):
                 raise SourceError(
                     f"{path}: column {name} is {_type_name(schema.field(at).type)}, but {kind} in {self.origin}.",
-                    hint="Give the file the same type, or declare one that holds both in transform.schema.",
+                    hint="Write the file with the same type, or declare in transform.schema a type that can hold both.",
                 )
         more = [name for name in schema.names if name not in self.types]
         if more and not self.declared:
             raise SourceError(
                 f"{path} has a column {more[0]}, which {self.origin} does not have.",
-                hint="Declare in transform.schema which columns are wanted; the others are then left out.",
+                hint="Declare in transform.schema the columns that are wanted; all others are then left out.",
             )
 
 
 def declared_columns(pipeline: Pipeline) -> RecordColumns | None:
-    """Return the columns in ``transform.schema``, if there is one.
+    """Return the columns that ``transform.schema`` declares; None if it is not set.
 
     :raises ConfigError: if it has a type that no Parquet file can store
     """
@@ -86,12 +86,12 @@ def declared_columns(pipeline: Pipeline) -> RecordColumns | None:
 
 
 def file_columns(pipeline: Pipeline, path: str, schema: pa.Schema) -> RecordColumns:
-    """Return the columns of one file.
+    """Return the columns of a file as those of the pipeline's records.
 
     :param pipeline: the pipeline
     :param path: the file, for messages
-    :param schema: its columns
-    :raises SourceError: naming the file and the column, if Spark has no type for it
+    :param schema: columns of the file
+    :raises SourceError: if Spark has no type for a column, or the name of a column is reserved
     """
     types = {}
     for field in schema:
@@ -108,7 +108,7 @@ def file_columns(pipeline: Pipeline, path: str, schema: pa.Schema) -> RecordColu
 
 
 def is_compatible(found: pa.DataType, kind: str) -> bool:
-    """Return whether all values of a file's column are values of a Spark SQL type."""
+    """Return whether a Spark SQL type can hold all values of a type of a file's column, so that it can be widened."""
     import pyarrow as pa
 
     has = _type_name(found)

@@ -1,4 +1,4 @@
-"""Read one Parquet file: its footer, and its rows in order, one range at a time."""
+"""Read one Parquet file: its footer, and ranges of its rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MAX_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """Contents of a file's footer.
+    """Footer of a file.
 
-    :param groups: rows and bytes (encoded, not compressed) of each row group
+    :param groups: number of rows, and size in bytes before compression, of each row group
     :param schema: columns of the file
     """
 
@@ -44,7 +44,7 @@ def read_footer(path: str, etag: str, *, follow_links: bool = False) -> Footer:
     :param path: the file
     :param etag: recorded identity of the file
     :param follow_links: whether the path itself may be a symbolic link
-    :raises SourceError: if the file has changed, is gone, or is not a Parquet file
+    :raises SourceError: if the file has changed, is missing, or is not a Parquet file
     """
     with _converted_errors(path, etag), open_recorded(path, etag, follow_links=follow_links) as handle:
         file = _open(handle)
@@ -56,7 +56,7 @@ def read_footer(path: str, etag: str, *, follow_links: bool = False) -> Footer:
 
 
 class RowReader:
-    """Rows of one open file; reading forward continues where the last read ended.
+    """Reader of the rows of one open file; a range that begins where the last one ended is read without a new seek.
 
     :param path: the file
     :param etag: recorded identity of the file
@@ -80,9 +80,11 @@ class RowReader:
         self._rest: pa.RecordBatch | None = None
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows ``[start, end)`` in order, each batch with the number of its first row.
+        """Yield rows ``[start, end)`` in order, in batches, each with the number of its first row.
 
-        :raises SourceError: if they cannot be read, or the file has changed
+        :param start: number of the first row, from 0
+        :param end: number after the last row
+        :raises SourceError: if the rows cannot be read, or the file has changed
         """
         verify(self.path, self.etag)
         with _converted_errors(self.path, self.etag, self._where):
@@ -105,10 +107,7 @@ class RowReader:
         self._handle.close()
 
     def _seek(self, row: int) -> None:
-        """Start reading at the row group that contains a row.
-
-        So a damaged group affects only reads of its own rows.
-        """
+        """Start to read at the row group that contains a row, so that damage of other row groups has no effect."""
         self._group_number = self._group(row)
         groups = [self._group_number]
         self._batches = self._file.iter_batches(MAX_ROWS, row_groups=groups, columns=self._columns, use_threads=False)
@@ -157,7 +156,7 @@ def _converted_errors(path: str, etag: str, where: Callable[[], str] = str) -> I
 
     :param path: the file
     :param etag: recorded identity of the file
-    :param where: function that returns the part of the file that is being read
+    :param where: function that returns the name of the part of the file that is being read; empty for none
     """
     import pyarrow as pa
 

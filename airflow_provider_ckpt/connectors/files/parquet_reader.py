@@ -1,4 +1,4 @@
-"""Reading side of the Parquet source: the rows of ranges of files, with the pipeline's columns and types."""
+"""Reading side of the Parquet source: read ranges of rows, and convert them to the pipeline's columns and types."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class ParquetReader:
-    """Reader of the ranges that :class:`ParquetSource` located; keeps the last batch's file open.
+    """Reader of the row ranges that :class:`ParquetSource` located; it keeps the last batch's file open.
 
     :param pipeline: the pipeline
     :param connection: not used, since a recorded file's path is absolute
-    :param shape: the columns that the source announced
+    :param shape: columns of the source
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002
@@ -37,9 +37,9 @@ class ParquetReader:
         self._rows: RowReader | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the task's range, each column with the type that the source announced.
+        """Yield the rows of the task's range, with the source's columns and types.
 
-        :raises SourceError: if a file is not what was recorded, or a value does not fit its column's type
+        :raises SourceError: if a file has changed since it was recorded, or a value does not fit its column's type
         :raises IoError: if the file system fails
         """
         for segment in task.detail["segments"]:
@@ -48,7 +48,7 @@ class ParquetReader:
                 yield self._records(batch, segment["base"] + first, rows)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return headers with the file and the number of the row in it, from 0."""
+        """Return dead letter headers with the record's file and the number of its row in the file, from 0."""
         return origin_headers(task, position)
 
     def close(self) -> None:
@@ -92,6 +92,6 @@ class ParquetReader:
 
 
 def _without_value(error: Exception) -> str:
-    """Return an Arrow error's first line without the value at its end, which is data."""
+    """Return the first line of an Arrow error without the value at its end: errors must not contain data."""
     message, lost, _ = str(error).splitlines()[0].partition(" would lose data")
     return message + lost

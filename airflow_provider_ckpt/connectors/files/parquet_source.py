@@ -1,6 +1,7 @@
-"""Planning side of the Parquet source: a position is a row of the virtual concatenation of all discovered files.
+"""Planning side of the Parquet source: discover files, and split them into ranges of rows.
 
-So the recorded size of a file is its number of rows. A batch is a range of rows of one file.
+A position is the number of a row in the virtual concatenation of all discovered files, so the recorded size of a file
+is its number of rows. A batch never spans files.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from airflow_provider_ckpt.connectors.source_protocol import Plan, PlanRequest, 
 from airflow_provider_ckpt.core.errors import SourceError
 
 _MAX_BATCH_ROWS = 100_000
-"""Approximate maximum of rows in a batch when the source chooses the size."""
+"""Approximate maximum number of rows in a batch if the pipeline does not set a batch size."""
 
 
 class ParquetSource(FilesSource):
-    """Source of the Parquet files of one directory or glob pattern; see the module."""
+    """Planning side of a Parquet source; see the module.
+
+    :param pipeline: ``source.path`` names the files, ``transform.schema`` may declare the columns
+    :param connection: its path is the base of a relative ``source.path``
+    """
 
     unit = "rows"
 
@@ -40,11 +45,14 @@ class ParquetSource(FilesSource):
         check_path(self._path)
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the only partition; its identity says that positions count rows, unlike those of text files."""
+        """Return the only partition; its identity differs from that of a text source, whose positions count bytes."""
         return [SourcePartition(PARTITION, f"{self._path} (rows of Parquet files)")]
 
     def shape(self) -> RecordShape:
-        """Return the columns of ``transform.schema``, or those of the oldest readable file."""
+        """Return the columns that ``transform.schema`` declares, else those of the oldest readable file.
+
+        :raises SourceError: if neither exists
+        """
         if self._columns is None:
             self._discover(())
         if self._columns is None:
@@ -56,7 +64,10 @@ class ParquetSource(FilesSource):
         return RecordShape(raw=False, columns=tuple(self._columns.types.items()))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """See :meth:`FilesSource.plan`; a file whose columns do not fit the others is refused before it is recorded."""
+        """Plan row ranges of the files; refuse a new file whose columns do not fit, before it is recorded.
+
+        See :meth:`FilesSource.plan`.
+        """
         for file in request.files:
             if self._columns is not None:
                 break
@@ -72,7 +83,7 @@ class ParquetSource(FilesSource):
         inspect: bool = True,  # noqa: ARG002
         look_again: bool = True,
     ) -> Discovery:
-        """See :meth:`FilesSource._discover`; every new file is inspected, since only its footer has its row count."""
+        """Discover files, and inspect each new one, since only its footer has its number of rows."""
         return super()._discover(known, delivered=delivered, look_again=look_again)
 
     def _inspect(self, file: SourceFile) -> int:
@@ -100,7 +111,10 @@ class ParquetSource(FilesSource):
 
 
 def _batch_edges(groups: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the row numbers where batches of a good size end: whole row groups together, or parts of a large one."""
+    """Return the row numbers at which batches end: after several small row groups, or after parts of a large one.
+
+    :param groups: number of rows and size in bytes of each row group
+    """
     bounds, at, size, rows = [], 0, 0, 0
     for count, width in groups:
         parts = max(min(max(-(-width // (2 * CHUNK_BYTES)), -(-count // _MAX_BATCH_ROWS)), count), 1)

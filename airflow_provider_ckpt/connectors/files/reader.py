@@ -1,7 +1,4 @@
-"""Reading side of the files source: the records of byte ranges as Arrow batches.
-
-Records are split in bulk, without a copy a record.
-"""
+"""Reading side of the files source: read byte ranges, and split them into records, without a copy of each record."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class FilesReader:
 
     :param pipeline: the pipeline
     :param connection: not used, since a recorded file's path is absolute
-    :param shape: the columns that the source announced
+    :param shape: columns of the source
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:
@@ -46,9 +43,9 @@ class FilesReader:
         self._header = has_header(pipeline)
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the task's range, without terminators, CSV header and byte order mark.
+        """Yield the records of the task's range, without line terminators, CSV header and byte order mark.
 
-        :raises SourceError: if a file is not what was recorded, before, while or after it is read
+        :raises SourceError: if a file has changed since it was recorded, or changes while it is read
         :raises IoError: if the file system fails
         """
         for segment in task.detail["segments"]:
@@ -60,7 +57,7 @@ class FilesReader:
                 raise read_error(segment["path"], segment["etag"], error) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return headers with the file and the byte at which the record begins."""
+        """Return dead letter headers with the record's file and the byte of the file at which it begins."""
         return origin_headers(task, position)
 
     def close(self) -> None:
@@ -90,11 +87,11 @@ class FilesReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield Arrow batches of the records that end at ``ends``.
 
-        :param data: the file's bytes, starting at ``at``
+        :param data: bytes of the file
         :param ends: offsets in ``data`` just after each record
         :param at: offset of ``data`` in the file
         :param segment: the byte range that is being read
-        :param ended: whether each record ends with a newline; the file's last one may not
+        :param ended: whether each record ends with a newline; the last one of a file may not
         """
         import numpy as np
         import pyarrow as pa
@@ -130,7 +127,11 @@ class FilesReader:
 
 
 def origin_headers(task: BatchTask, position: int) -> Mapping[str, str]:
-    """Return headers with the file that contains a position of a located task, and the offset in it."""
+    """Return dead letter headers with the file that contains a record, and the record's position in that file.
+
+    :param task: the record's batch, located
+    :param position: the record's position
+    """
     origin = {"source-partition": task.key.source, "source-position": str(position)}
     for segment in task.detail["segments"]:
         if segment["start"] <= position - segment["base"] < segment["end"]:

@@ -1,13 +1,13 @@
-"""Receipts of the files sink: a marker file for each batch, created if absent, and bundles of those of past epochs.
+"""Receipts of the files sink: a marker file for each batch, and bundles of the markers of past epochs.
 
-Creating the marker is the commit: the process that creates it has claimed the batch, and its content states the name
-under which the rows become visible. It appears with its full content, as a hard link to a file that is durable already
-(see ``fence.py``).
+Creating the marker is the commit: the process that creates it has claimed the batch, and the marker states the name
+under which the batch's rows become visible. The marker is created with its full content, as a hard link to a file that
+is durable already (see ``fence.py``); this fails if the marker exists.
 
 To avoid reading every marker in each run, the fence collects the markers of older epochs, which are final, in one
-bundle. A bundle also has, per generation and partition, the highest seq and range end of all bundles up to it, so a
-search ends where older ones cannot matter. Two processes may bundle the same marker: a bundle is durable before its
-markers are removed.
+bundle. For each generation and partition, a bundle also has the highest seq and range end of its own and all older
+receipts, so a search can stop before older bundles. Two processes may bundle the same marker, since a bundle is durable
+before its markers are removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ClaimedReceipt:
     """A receipt and its claim, as the marker stores them.
 
     :param receipt: the receipt
-    :param file: name of the batch's visible file, or None if it has no rows
+    :param file: name of the batch's visible file; None if the batch has no rows
     :param claim: unique id of the claim
     """
 
@@ -54,7 +54,7 @@ class ClaimedReceipt:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the entry that :meth:`to_json` wrote."""
+        """Restore an entry from the output of :meth:`to_json`."""
         return cls(Receipt.from_json(data), data["file"], data["claim"])
 
 
@@ -65,7 +65,10 @@ class _Bundle:
 
 
 class FilesReceipts:
-    """Reader and writer of the receipts of one pipeline at one target."""
+    """Reader and writer of the receipts of one pipeline and ledger in one target directory.
+
+    :param target: paths of the sink
+    """
 
     def __init__(self, target: FilesLayout) -> None:
         self._target = target
@@ -73,13 +76,13 @@ class FilesReceipts:
         self._listed: list[int] | None = None
 
     def claim(self, receipt: Receipt, file: str | None) -> tuple[ClaimedReceipt, bool]:
-        """Claim a batch's verdict.
+        """Claim a batch's verdict by creating its marker, unless it exists.
 
-        :param receipt: the receipt to claim with
-        :param file: name of the batch's visible file, or None if it has no rows
-        :returns: the entry of the batch, and whether it is this claim's
-        :raises FencedError: if the fence is at a newer epoch; then nothing was claimed
-        :raises IoError: if the file system fails; then the claim may have succeeded or not
+        :param receipt: the receipt to store
+        :param file: name of the batch's visible file; None if the batch has no rows
+        :return: the entry of the batch, and whether this claim created it
+        :raises FencedError: if the fence is at a newer epoch; nothing was claimed
+        :raises IoError: if the file system fails; the claim may have succeeded nevertheless
         """
         entry = ClaimedReceipt(receipt, file, uuid4().hex)
         prepared = self._target.epochs / str(receipt.epoch) / entry.claim
@@ -106,14 +109,15 @@ class FilesReceipts:
         else:
             own = True
             self._sync()
-        with suppress(OSError):  # the fence will remove it
+        with suppress(OSError):  # else the next fence removes it
             prepared.unlink()
         return entry, own
 
     def find(self, key: BatchKey) -> ClaimedReceipt | None:
-        """Return the entry of a batch, durable, if it has one.
+        """Return the entry of a batch, made durable, or None if it has none.
 
-        Bundles created since the last listing are not seen. They need not be: no claim succeeds after their fence.
+        Bundles that were created since the last listing are not read. This is safe, since a bundle is created after a
+        fence, so a claim based on the result fails.
         """
         entry = self.find_by_marker(marker_name(key))
         if entry is not None:
@@ -128,7 +132,7 @@ class FilesReceipts:
         return None
 
     def unknown_to(self, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
-        """Return the receipts that the ledger does not know yet, durable, in the order of their keys."""
+        """Return the receipts that the ledger does not know yet, made durable, in the order of their keys."""
 
         def is_known(generation: int, partition: str, end: int) -> bool:
             return partition in known and known[partition].covers(generation, end)
@@ -159,8 +163,9 @@ class FilesReceipts:
         return [*self._read_markers(), *(newest.entries if newest is not None else ())]
 
     def retract(self, keys: Collection[BatchKey]) -> None:
-        """Remove receipts from the newest ones, since their files are gone; call this after the fence.
+        """Remove receipts whose files are gone from the markers and the newest bundle; call this after the fence.
 
+        :param keys: batches of these receipts
         :raises IoError: if the file system fails
         """
         self._listed = None
@@ -175,7 +180,7 @@ class FilesReceipts:
             raise io_error(error, f"write {self._target.bundles}") from error
 
     def find_by_marker(self, marker: str) -> ClaimedReceipt | None:
-        """Return the entry of a marker, None if the marker does not exist (any more)."""
+        """Return the entry of a marker; None if the marker does not exist, or no longer exists."""
         path = self._target.receipts / marker
         try:
             return ClaimedReceipt.from_json(self._load(path))
@@ -183,13 +188,17 @@ class FilesReceipts:
             return None
 
     def bundle(self, epoch: int) -> None:
-        """Collect the markers of epochs before this one, which has the fence, in a bundle."""
+        """Collect the markers of older epochs in a bundle, and remove them.
+
+        :param epoch: epoch of the fence
+        :raises IoError: if the file system fails
+        """
         old = {entry.receipt.key: entry for entry in self._read_markers() if entry.receipt.epoch < epoch}
         if not old:
             return
         self._listed = None
         path = self._bundle_file(epoch)
-        if path.exists():  # this fence was raised before
+        if path.exists():  # from an earlier fence at the same epoch
             old = {entry.receipt.key: entry for entry in self._bundle(epoch).entries} | old
         newest = next(iter(self._bundles()), None)
         reach = dict(newest.positions) if newest is not None else {}
@@ -231,7 +240,7 @@ class FilesReceipts:
             yield self._bundle(epoch)
 
     def _epochs_bundled(self) -> list[int]:
-        """Return the epochs that name a bundle, newest first."""
+        """Return the epochs whose fence created a bundle, newest first."""
         if self._listed is None:
             names = self._target.bundles.iterdir() if self._target.bundles.is_dir() else ()
             self._listed = sorted((int(path.stem) for path in names if path.suffix == ".json"), reverse=True)

@@ -1,7 +1,7 @@
-"""Find the ends of records in a file's bytes, without decoding; planning and reading share this rule.
+"""Decide where records end in a text file; planning and reading share this rule.
 
 JSON lines: every newline ends a record. CSV: every newline outside quotes does. The last record of a file may lack its
-newline.
+newline. Bytes are compared, without decoding.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ if TYPE_CHECKING:
     Offsets = npt.NDArray[np.int64]
 
 BLOCK = 8 << 20
-"""Bytes read at once."""
+"""Number of bytes to read at once."""
 
 BOM = b"\xef\xbb\xbf"
+"""UTF-8 byte order mark, which may precede the first record of a file."""
+
 _NEWLINE, _QUOTE = 0x0A, 0x22
 
 
 def scan_records(
     file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, block: int = BLOCK
 ) -> Iterator[tuple[bytes, Offsets]]:
-    """Yield the bytes of ``[start, end)`` in blocks, each with the offsets just after every newline that ends a record.
+    """Yield the bytes ``[start, end)`` in blocks, each with the offsets just after the newlines that end records.
 
     :param file: the open file
-    :param start: start of a record (or, without a delimiter, any byte)
-    :param end: end of the range
-    :param delimiter: CSV's field separator, or None for JSON lines
-    :param block: bytes read at once
+    :param start: first byte of a record; without a delimiter, any byte
+    :param end: byte after the last
+    :param delimiter: CSV's field separator; None for JSON lines
+    :param block: number of bytes to read at once
     :raises SourceError: if the file ends before ``end``
     """
     import numpy as np
@@ -55,11 +57,11 @@ def scan_records(
 
 
 class _QuoteScanner:
-    """Search for the newlines outside of CSV quotes, from one block to the next.
+    """Search for newlines outside of CSV quotes; the state is kept from one block to the next.
 
-    A quote opens at the beginning of a field, and the next one closes; a quote right after a closing one opens again (a
-    doubled quote is data). Any other quote is a plain character, so that a bare quote inside a field affects only its
-    record.
+    A quote at the beginning of a field opens a quoted text, and the next quote closes it; a quote right after a closing
+    one opens it again (a doubled quote is data). Any other quote is a plain character, so that a stray quote inside a
+    field affects only its own record.
 
     :param delimiter: field separator
     """
@@ -71,11 +73,11 @@ class _QuoteScanner:
         self._closed = -2  # offset of the newest closing quote
 
     def outside(self, data: bytes, raw: npt.NDArray[np.uint8], newlines: Offsets, *, at: int) -> Offsets:
-        """Return the newlines of a block that are not inside quotes.
+        """Return the offsets of newlines in a block that are not inside quotes.
 
         :param data: the block
         :param raw: the block as an array
-        :param newlines: offsets of all newlines in it
+        :param newlines: offsets of all newlines in the block
         :param at: the block's offset in the file
         """
         import numpy as np
@@ -104,7 +106,7 @@ class _QuoteScanner:
         return begins
 
     def _effective(self, quotes: Offsets, begins: npt.NDArray[np.bool_], at: int) -> Offsets:
-        """Return the quotes that open or close, and update the state at the end of the block."""
+        """Return the offsets of quotes that open or close, and update the state to the end of the block."""
         import numpy as np
 
         repeated = np.concatenate(([self._closed == at + quotes[0] - 1], np.diff(quotes) == 1))
@@ -117,7 +119,7 @@ class _QuoteScanner:
         return quotes
 
     def _one_by_one(self, quotes: Offsets, begins: npt.NDArray[np.bool_], closed: int) -> Offsets:
-        """Return the same as :meth:`_effective` where some quotes are plain characters."""
+        """Return the offsets of quotes that open or close, if some quotes are plain characters."""
         import numpy as np
 
         is_open, effective = self._open, []

@@ -1,4 +1,4 @@
-"""Open a file as it was recorded at its discovery; refuse a changed or replaced file, and symbolic links by default."""
+"""Detect that a file changed or was replaced after it was recorded, and open unchanged files for reading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 LINK = "symbolic link"
-"""Kind of a symbolic link; see :func:`kind_of`."""
+"""Kind of a symbolic link, as :func:`kind_of` returns it."""
 
 FOLLOW_LINKS = "write source.follow_links: true"
 """Part of a hint: the setting that makes the source follow links."""
@@ -24,9 +24,9 @@ _CHANGED_HINT = "Put the recorded file back; bring new data as a new file, renam
 class FileIdentity:
     """Identity of a local file, which changes when the file is modified or replaced.
 
-    :param time: time of the last modification, in ns
+    :param time: time of the last modification, in ns since 1970
     :param size: number of bytes
-    :param inode: inode number; another file has a different one
+    :param inode: inode number, which differs if the file was replaced
     """
 
     time: int
@@ -40,30 +40,30 @@ class FileIdentity:
 
     @classmethod
     def parse(cls, etag: str) -> Self:
-        """Return the identity that an :attr:`etag` encodes."""
+        """Restore an identity from its :attr:`etag`."""
         return cls(*map(int, etag.split("-")))
 
     @property
     def etag(self) -> str:
-        """Text under which the identity is recorded."""
+        """The identity as text, as the ledger stores it."""
         return f"{self.time}-{self.size}-{self.inode}"
 
 
 def etag_of(status: os.stat_result) -> str:
-    """Return the etag under which a file with this status is recorded."""
+    """Return the etag of a file with this status."""
     return FileIdentity.of(status).etag
 
 
 def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> BinaryIO:
-    """Open a recorded file for reading, and verify that it is the one that was recorded.
+    """Open a recorded file for reading, and verify that it is unchanged.
 
     :param path: the file
     :param etag: recorded identity of the file
     :param follow_links: whether the path itself may be a symbolic link
-    :raises SourceError: if it has changed, is gone or cannot be read
+    :raises SourceError: if it has changed, is missing or may not be read
     :raises IoError: if the file system fails
     """
-    # A FIFO in place of the file would block forever without O_NONBLOCK.
+    # Without O_NONBLOCK, opening a FIFO that replaced the file would block forever.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
@@ -79,7 +79,7 @@ def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> Binary
 
 
 def is_unchanged(path: str, etag: str) -> bool:
-    """Return whether a recorded file is still what was recorded."""
+    """Return whether a file exists and has its recorded identity."""
     try:
         return etag_of(Path(path).stat()) == etag
     except OSError:
@@ -87,12 +87,12 @@ def is_unchanged(path: str, etag: str) -> bool:
 
 
 def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
-    """Raise an error if a recorded file is not what was recorded.
+    """Raise an error if a file does not have its recorded identity.
 
     :param path: the file
     :param etag: recorded identity of the file
-    :param status: status of the open file; by default it is read from the file system
-    :raises SourceError: stating what was recorded and what is there
+    :param status: status of the open file; None to read it from the file system
+    :raises SourceError: naming the recorded and the current size and identity
     """
     if status is None:
         try:
@@ -109,7 +109,7 @@ def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
 
 
 def read_error(path: str, etag: str, error: OSError) -> CkptError:
-    """Return the exception to raise when a recorded file cannot be opened.
+    """Return the exception for a recorded file that cannot be opened or read.
 
     :param path: the file
     :param etag: recorded identity of the file
@@ -138,7 +138,7 @@ def read_error(path: str, etag: str, error: OSError) -> CkptError:
 
 
 def is_link_refusal(path: str, error: OSError) -> bool:
-    """Return whether a file could not be opened because its name is a symbolic link."""
+    """Return whether opening a file failed because its path is a symbolic link, which is not followed."""
     import errno
 
     return error.errno == errno.ELOOP and Path(path).is_symlink()

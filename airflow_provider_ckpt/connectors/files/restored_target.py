@@ -1,8 +1,8 @@
-"""Detection of a files sink's directory that was replaced, or from which delivered files are gone.
+"""Detect that a files sink's directory was restored or replaced, or that delivered files are missing from it.
 
-The directory has an id, which is missing once it was emptied or created again. A receipt counts while its file exists:
-a file that was removed before it became visible, or together with the directory, was lost. To bound the number of
-files, a run checks only the newest receipts: those of the last runs that delivered anything.
+The directory has an id, which is lost when it is emptied or created again. A receipt is valid only while its file
+exists, visible or staged. To limit the work, a run checks the files of the newest receipts only: those of the last runs
+that delivered anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_dir
 
 
 def read_identity(target: FilesLayout) -> str | None:
-    """Return the directory's id, None if it has none.
+    """Return the directory's id; None if it has none.
 
     :raises IoError: if the file system fails
     """
@@ -31,7 +31,7 @@ def read_identity(target: FilesLayout) -> str | None:
 
 
 def create_identity(target: FilesLayout) -> None:
-    """Create the directory's id if it has none; if several processes do so at once, one wins.
+    """Create the directory's id if it has none; several processes may do so at once.
 
     :raises IoError: if the file system fails
     """
@@ -52,15 +52,15 @@ def create_identity(target: FilesLayout) -> None:
 def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]) -> Sequence[ClaimedReceipt]:
     """Return the receipts whose files are neither visible nor staged; none if readers may remove files.
 
-    :param target: the directory
-    :param entries: receipts
+    :param target: paths of the sink
+    :param entries: the receipts
     :raises IoError: if the file system fails
     """
     entries = [] if target.files_may_go else [entry for entry in entries if entry.file is not None]
     if not entries:
         return []
     try:
-        staged = target.staged_names()  # first, since files move from here to the visible ones
+        staged = target.staged_names()  # first: a file that is published meanwhile is then found twice, not missed
         there = target.visible_names().union(staged)
     except OSError as error:
         raise io_error(error, f"list {target.directory}") from error
@@ -68,12 +68,16 @@ def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]
 
 
 def describe_gone_files(target: FilesLayout, receipts: Sequence[ClaimedReceipt]) -> str | None:
-    """Return a sentence stating that delivered files are gone; None if none is."""
+    """Describe delivered files that are gone; return None if there are none.
+
+    :param target: paths of the sink
+    :param receipts: receipts whose files are gone
+    """
     if not receipts:
         return None
     files = "the file" if len(receipts) == 1 else f"{len(receipts)} files"
     return (
         f"{files} of delivered batches, such as {receipts[0].file} of {receipts[0].receipt.key}, "
-        f"{'is' if len(receipts) == 1 else 'are'} gone from {target.directory} (where readers take files away, declare "
+        f"{'is' if len(receipts) == 1 else 'are'} gone from {target.directory} (if readers may remove files, set "
         "sink.files_may_go: true)"
     )

@@ -1,6 +1,6 @@
-"""Control side of the files sink: a directory that gets one complete file a batch, exactly once.
+"""Control side of the files sink: check the target directory, raise the fence, and read receipts.
 
-``receipts.py``, ``fence.py`` and ``staging.py`` explain how this is exactly once.
+Each batch becomes one complete file. ``receipts.py``, ``fence.py`` and ``staging.py`` explain how this is exactly once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class FilesSink:
-    """A directory on a local or mounted file system; see :class:`Sink`.
+    """Control side of a directory on a local or mounted file system; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the directory, which is created if it does not exist
     :param connection: its path is the base of a relative ``sink.path``
@@ -49,10 +49,10 @@ class FilesSink:
 
     @property
     def location(self) -> str:
-        """See :attr:`Sink.location`."""
+        """Address of the directory, such as ``files:///data/orders``; see :attr:`Sink.location`."""
         return f"files://{self._target.directory}"
 
-    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
+    def check(self) -> None:
         """Raise an error if the directory is not writable, or contains files that readers would mistake for ours."""
         directory = self._target.directory
         for folder in (directory, self._target.dead_letters.directory):
@@ -73,8 +73,11 @@ class FilesSink:
                 hint="Keep the format, or name another directory.",
             )
 
+    def create_bookkeeping(self) -> None:
+        """Create nothing: the first fence creates the directory for it; see :meth:`Sink.create_bookkeeping`."""
+
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`."""
+        """Return the visible files, and those of the dead letters, as outputs; see :class:`NamesOutputs`."""
         target = self._target
         rows = WrittenFiles("sink.path", target.directory, DATA_PREFIX, f".{target.format}")
         return (
@@ -82,11 +85,11 @@ class FilesSink:
         )
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.check_columns`; a file can have any columns of types that its format supports."""
+        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`."""
         refuse_types(columns, self._target.format)
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, every ledger that ever fenced this pipeline here, and files that are gone."""
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the directory's id, and lost batches."""
         target = self._target
         vanished = self._receipts_without_file()
         lost = frozenset(entry.receipt.key for entry in vanished)
@@ -95,7 +98,10 @@ class FilesSink:
         )
 
     def fence(self, epoch: int) -> None:
-        """Fence every older epoch, complete or remove what it left behind, and bundle its receipts."""
+        """Shut out all older epochs; then publish or remove their staged files, and bundle their receipts.
+
+        Receipts of older epochs whose files are gone are removed.
+        """
         fence(self._target, epoch)
         create_identity(self._target)
         sweep(self._target, self._receipts, epoch)
@@ -105,41 +111,41 @@ class FilesSink:
         self._receipts.bundle(epoch)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts that the ledger does not know yet, after completing their pending renames."""
+        """Yield the receipts that the ledger does not know yet, after publishing staged files of claimed batches."""
         unknown = self._receipts.unknown_to(known)
         roll_forward(self._target, self._receipts)
         lost = {entry.receipt.key for entry in self._receipts_without_file()} if unknown else set()
         yield from (receipt for receipt in unknown if receipt.key not in lost)
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the batches that have no marker and are in no bundle, or whose file is gone."""
+        """Return the given batches that have no receipt, or whose file is gone."""
         found = self._receipts.entries(keys)
         lost = {entry.receipt.key for entry in receipts_without_file(self._target, found.values())}
         return [key for key in keys if key not in found or key in lost]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the lines of each attempt's file; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of some attempts from the file of each attempt; see :meth:`Sink.dead_letters`."""
         for source in sources:
             yield from self._target.dead_letters.read(source)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.store_replay`."""
+        """Store in the target directory which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
         self._target.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """See :meth:`Sink.replays`."""
+        """Return the replays stored in the target directory for some side partitions; see :meth:`Sink.replays`."""
         return self._target.replays.read(partitions)
 
     def store_file_list(self, files: FileList) -> None:
-        """See :meth:`Sink.store_file_list`."""
+        """Store a list of discovered source files in the target directory; see :meth:`Sink.store_file_list`."""
         self._target.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
         return self._target.lists.read(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """Return the number of rows of all visible files, including those of other pipelines at the directory.
+        """Return the number of rows in all visible files, including those of other pipelines in the directory.
 
         :param exact: whether to read every file; otherwise the result is None, as it is if readers may remove files
         """

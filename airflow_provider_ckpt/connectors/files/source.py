@@ -1,7 +1,8 @@
-"""Planning side of the files source: discover the files of a directory or pattern once and split them into byte ranges.
+"""Planning side of the files source: discover the files of a directory or pattern, and split them into byte ranges.
 
-A position is a byte of the virtual concatenation of all discovered files in the order of discovery, so ranges are
-contiguous for any number of files. Empty files are recorded and take no positions. A batch never spans files.
+A position is the offset of a byte in the virtual concatenation of all discovered files, in the order of discovery. So
+one sequence of positions covers any number of files. An empty file is recorded and has no positions. A batch never
+spans files.
 """
 
 from __future__ import annotations
@@ -42,19 +43,21 @@ from airflow_provider_ckpt.core.wave import BatchTask
 __all__ = ["FilesReader", "FilesSource"]
 
 PARTITION = "files"
+"""Id of the only partition of a files source."""
 
 
 class FilesSource:
-    """Source of the files of one directory or glob pattern; see the module.
+    """Planning side of a source of text files; see the module.
 
-    Bytes are counted for text files; a :class:`~.parquet_source.ParquetSource` counts rows instead.
+    Positions count bytes; those of a :class:`~.parquet_source.ParquetSource` count rows.
 
-    :param pipeline: ``source.path`` names the files, ``transform.decode`` determines how records end
+    :param pipeline: ``source.path`` names a directory, glob pattern or file; ``transform.decode`` determines where
+        records end
     :param connection: its path is the base of a relative ``source.path``
     """
 
     unit = "bytes"
-    """Unit of positions."""
+    """Unit of positions, for messages."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         self._pipeline = pipeline
@@ -71,7 +74,7 @@ class FilesSource:
         check_path(self._path)
 
     def reads(self, output: Output) -> bool:
-        """See :class:`ReadsOutputs`."""
+        """Return whether files that the sink writes would be read; see :class:`ReadsOutputs`."""
         return isinstance(output, WrittenFiles) and matches(self._path, output, follow_links=self._follow_links)
 
     def partitions(self) -> Sequence[SourcePartition]:
@@ -79,12 +82,14 @@ class FilesSource:
         return [SourcePartition(PARTITION, str(self._path))]
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """Return the base of the partition.
+        """Return the first position to read, and the files that exist now.
 
-        It is 0 for ``earliest``, the end of all present files for ``latest``, or a byte at which a record begins. The
-        present files are returned with it, so that files that appear later follow them, however old they are.
+        The position is 0 for ``earliest``, and the end of the existing files for ``latest``. The files are recorded
+        with it, so that files that appear later get higher positions, however old they are.
 
-        :raises ConfigError: if the position is not one of the present files'
+        :param partition: id of the partition
+        :param start_from: ``earliest``, ``latest``, or a position at which a record begins
+        :raises ConfigError: if the position is beyond the existing files
         """
         if partition != PARTITION:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
@@ -104,17 +109,17 @@ class FilesSource:
         return Start(int(start_from), found)
 
     def shape(self) -> RecordShape:
-        """Return one ``value`` column of raw records."""
+        """Return the only column, ``value``, with raw records."""
         return RecordShape(raw=True, columns=(("value", "binary"),))
 
     def plan(self, request: PlanRequest) -> Plan:
         """Check the known and new files, then split the requested ranges at record boundaries.
 
-        Only the first planning of a run checks the known files, and later ones repeat its result: a run plans wave by
-        wave, and opens the files that it reads anyway.
+        A run plans each wave. Only its first planning checks the known files, and later plannings repeat the result;
+        files that a wave reads are checked anyway when they are opened.
 
-        A file that cannot be read affects only itself: a new file that is refused is not recorded until it is repaired,
-        and one that is needed and is gone or was replaced becomes an expired batch.
+        A file that cannot be read does not affect other files: a new one is not recorded until it is repaired, and the
+        ranges of a recorded one that is missing or was replaced are planned as expired batches.
         """
         delivered = request.committed.get(PARTITION, 0)
         discovery = self._discover(request.files, delivered=delivered, look_again=self._first is None)
@@ -136,7 +141,7 @@ class FilesSource:
         return Plan(batches, discovery.new, bounds, states, more, list(refused.values()), notices)
 
     def may_have_late_records(self) -> bool:
-        """Return False: a file that changes is refused, and a new one comes last."""
+        """Return False: a file that changes is refused, and a new file gets higher positions than all others."""
         return False
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
@@ -144,14 +149,18 @@ class FilesSource:
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Return nothing; see :meth:`digests`."""
+        """Return no positions: they are not needed, see :meth:`digests`."""
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Add to each task the files and byte ranges that its range covers.
+        """Add to each task the files, and the ranges in them, that its range covers.
 
-        A changed or missing file is an error of the first batch that needs it. A list of files that does not cover a
-        range is an error of the whole source. A ``void`` task reads nothing and needs no file.
+        A task with the instruction ``void`` reads nothing and needs no file.
+
+        :param tasks: the batches
+        :param files: all recorded files
+        :raises SourceError: if a file has changed or is missing, naming the first batch that needs it; or if the files
+            do not cover a range, which is an error of the whole source
         """
         checked: set[str] = set()
         located = []
@@ -184,12 +193,12 @@ class FilesSource:
     def _discover(
         self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True, look_again: bool = True
     ) -> Discovery:
-        """Discover files, and give new ones their positions in the virtual concatenation.
+        """Discover files, and assign positions to the new ones.
 
         :param known: all files discovered before, in order
-        :param delivered: all positions before this one have their verdict
-        :param inspect: whether to leave out new files that cannot be read
-        :param look_again: whether to check the known files, too
+        :param delivered: end of the delivered positions: all positions before it have a verdict
+        :param inspect: whether to read new files, and to refuse those that cannot be read
+        :param look_again: whether to check the known files again
         """
         found = discover(self._path, known, delivered=delivered, follow_links=self._follow_links, look_again=look_again)
         if not inspect:
@@ -203,7 +212,7 @@ class FilesSource:
             except CkptError as error:
                 if error.is_outage:
                     raise
-                if is_unchanged(file.path, file.etag):  # else removed or still written to: discovered later
+                if is_unchanged(file.path, file.etag):  # else removed or still being written; a later discovery sees it
                     refused.append(error)
                 continue
             new.append(replace(file, ordinal=ordinal, base=base, size=size))
@@ -221,10 +230,10 @@ class FilesSource:
 
     @staticmethod
     def _notice_of_gone(gone: Sequence[SourceFile], reported: int) -> list[str]:
-        """Return a notice of delivered files that no longer exist, unless earlier ones cover them; it is not an error.
+        """Return a notice if more delivered files are missing than before; this is not an error.
 
-        :param gone: all such files
-        :param reported: number of them that earlier notices covered
+        :param gone: all delivered files that no longer exist
+        :param reported: number of them that earlier notices reported
         """
         if len(gone) <= reported:
             return []
@@ -236,9 +245,9 @@ class FilesSource:
 
     @staticmethod
     def _is_link(error: CkptError) -> bool:
-        """Return whether a file was refused only because its name is a symbolic link.
+        """Return whether a file was refused because its path is a symbolic link.
 
-        The link may be followed later, or removed.
+        Such a file is not lost: a user may allow links, or remove the link.
         """
         return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
 
@@ -304,7 +313,7 @@ def _total_size(files: Sequence[SourceFile]) -> int:
 
 
 def _files_in_range(files: Sequence[SourceFile], start: int, end: int) -> Iterator[tuple[SourceFile, int, int]]:
-    """Yield the files that contain some of the positions ``[start, end)``, each with the range inside the file."""
+    """Yield the files that contain positions of ``[start, end)``, each with the range in the file's own positions."""
     first = max(bisect_right(files, start, key=lambda file: file.base) - 1, 0)
     for file in files[first:]:
         if file.base >= end:

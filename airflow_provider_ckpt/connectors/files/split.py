@@ -1,4 +1,4 @@
-"""Split a file into chunks that begin and end at record boundaries, reading as little of it as possible."""
+"""Split a text file into batches at record boundaries, by number of records or by size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 from airflow_provider_ckpt.connectors.files.record_ends import scan_records
 
 CHUNK_BYTES = 8 << 20
-"""Bytes of a chunk when the source chooses the size."""
+"""Intended size in bytes of a chunk if the pipeline does not set a batch size."""
 
 _SAMPLE_BYTES = 64 << 10
 _PROBE_BYTES = 256 << 10
@@ -17,11 +17,11 @@ _PROBE_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bytes ``[start, end)`` of a file.
+    """Range ``[start, end)`` of a file, which becomes a batch.
 
-    :param start: first byte
-    :param end: byte after the last
-    :param records: number of records in it, exact or estimated
+    :param start: first byte, or first row of a Parquet file
+    :param end: byte or row after the last
+    :param records: number of records in the range, exact or estimated
     """
 
     start: int
@@ -32,13 +32,13 @@ class Chunk:
 def split_by_count(
     file: BinaryIO, start: int, end: int, number: int, *, delimiter: bytes | None, header: bool
 ) -> Iterator[Chunk]:
-    """Yield chunks of exactly ``number`` records; the last one has the rest.
+    """Yield chunks of ``number`` records each; the last one may have fewer.
 
     :param file: the open file
     :param start: first byte
     :param end: byte after the last
-    :param number: records of a chunk
-    :param delimiter: CSV's field separator, or None for JSON lines
+    :param number: number of records in a chunk
+    :param delimiter: CSV's field separator; None for JSON lines
     :param header: whether the first record of the file is a header, which belongs to the first chunk and is not counted
     """
     at = start
@@ -61,14 +61,17 @@ def split_by_count(
 def split_by_size(
     file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, header: bool, target: int = CHUNK_BYTES
 ) -> Iterator[Chunk]:
-    """Yield chunks of about equal size near ``target``; the number of records is exact for CSV, else estimated.
+    """Yield chunks of about equal size near ``target``.
+
+    CSV is read as a whole, so its numbers of records are exact. JSON lines are read only near the boundaries, and their
+    numbers of records are estimated.
 
     :param file: the open file
     :param start: first byte
     :param end: byte after the last
-    :param delimiter: CSV's field separator, or None for JSON lines
+    :param delimiter: CSV's field separator; None for JSON lines
     :param header: whether the first record of the file is a header, which belongs to the first chunk and is not counted
-    :param target: bytes of a chunk
+    :param target: intended size of a chunk in bytes
     """
     count = max(1, round((end - start) / target))
     width = _mean_record_bytes(file, start, end) if delimiter is None else 1.0
@@ -88,7 +91,7 @@ def split_by_size(
 
 
 def _next_boundary(file: BinaryIO, minimum: int, end: int) -> int:
-    """Return the first record boundary at or after ``minimum``, without reading what comes before it."""
+    """Return the first record boundary of JSON lines at or after ``minimum``, without reading the bytes before."""
     if minimum < end:
         for data, ends in scan_records(file, minimum - 1, end, delimiter=None, block=_PROBE_BYTES):
             if len(ends):
@@ -97,7 +100,7 @@ def _next_boundary(file: BinaryIO, minimum: int, end: int) -> int:
 
 
 def _next_boundary_counted(file: BinaryIO, start: int, minimum: int, end: int, delimiter: bytes) -> tuple[int, int]:
-    """Return the first record boundary at or after ``minimum``, and the number of records up to it."""
+    """Return the first record boundary of CSV at or after ``minimum``, and the number of records up to it."""
     records, terminated = 0, start
     for data, ends in scan_records(file, start, end, delimiter=delimiter):
         block = file.tell() - len(data)

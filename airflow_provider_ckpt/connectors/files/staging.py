@@ -1,7 +1,7 @@
-"""Publish rows as files: write them hidden and durable, then rename them into the directory after the claim.
+"""Stage a batch's rows as a hidden, durable file, and publish it after the claim by renaming it into the directory.
 
-The writer that claimed the batch renames its file. If it died before, the next process that finds the marker does so: a
-writer that retries the batch, a run that reads receipts, or the fence.
+The writer that claimed the batch renames the file. If it dies before, the next process that finds the batch's marker
+does so: a writer that retries the batch, a run that reads receipts, or the fence.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 
 def stage(target: FilesLayout, name: str, rows: pa.Table) -> None:
-    """Write rows to a hidden file so that they survive a power failure; a failed write leaves no file behind.
+    """Write rows to a hidden file so that they survive a power failure; a failed write leaves no file.
 
-    :param target: the directory
-    :param name: name of the future visible file
+    :param target: paths of the sink
+    :param name: name under which the file will become visible
     :param rows: the rows
     :raises IoError: if the file system fails
+    :raises ConfigError: if the format cannot store a column
     """
     path = target.staged_file(name)
     try:
@@ -45,15 +46,17 @@ def stage(target: FilesLayout, name: str, rows: pa.Table) -> None:
 
 
 def discard(target: FilesLayout, name: str) -> None:
-    """Remove a staged file that will never become visible; best effort, since the next sweep tries again."""
+    """Remove a staged file that will never become visible; ignore errors, since the next :func:`sweep` tries again."""
     with suppress(OSError):
         target.staged_file(name).unlink()
 
 
 def publish(target: FilesLayout, entry: ClaimedReceipt) -> None:
-    """Make the rows of a claimed batch visible; do nothing if they are already.
+    """Make the rows of a claimed batch visible; do nothing if they are visible already.
 
-    :raises SinkError: if the file was removed, so that the receipt has no rows
+    :param target: paths of the sink
+    :param entry: receipt and claim of the batch
+    :raises SinkError: if the file was removed, so that the batch has a receipt and no rows
     :raises IoError: if the file system fails
     """
     if entry.file is None:
@@ -71,19 +74,21 @@ def publish(target: FilesLayout, entry: ClaimedReceipt) -> None:
 
 
 def roll_forward(target: FilesLayout, receipts: FilesReceipts) -> None:
-    """Make the rows of every claimed batch visible, and remove those of attempts that lost the claim.
+    """Make the rows of all claimed batches visible, and remove the staged files of attempts that lost the claim.
 
+    :param target: paths of the sink
+    :param receipts: its receipts
     :raises IoError: if the file system fails
     """
     _rename_all(target, list(_claimed_names(target, receipts)))
 
 
 def sweep(target: FilesLayout, receipts: FilesReceipts, epoch: int) -> None:
-    """Do what :func:`roll_forward` does, and remove unclaimed files of older epochs.
+    """Do what :func:`roll_forward` does, then remove staged files of older epochs whose batches have no marker.
 
-    Older epochs cannot claim anything after the fence.
+    After the fence, no attempt of an older epoch can claim such a batch.
 
-    :param target: the directory
+    :param target: paths of the sink
     :param receipts: its receipts
     :param epoch: epoch of the fence
     :raises IoError: if the file system fails

@@ -1,7 +1,4 @@
-"""Writing side of the files sink: each batch becomes one file.
-
-The file is staged, claimed by its marker, and renamed into its final place.
-"""
+"""Writing side of the files sink: stage a batch's rows as a file, claim the batch, and publish the file."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from functools import partial
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.dead_letter_store import store_dead_letters
+from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import naming_batch
 from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout
@@ -43,7 +40,7 @@ class FilesWriter:
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
-        """Claim the task's verdict, unless the batch has its receipt already; see :class:`Writer`."""
+        """Write the batch and claim its verdict, unless it has a receipt already; see :meth:`Writer.deliver`."""
         try:
             refuse_unless_current(self._target, self._context.epoch)
             entry = self._receipts.find(task.key)
@@ -61,7 +58,7 @@ class FilesWriter:
 
     def _deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         counts = checked_counts(content, task, self._queue)
-        if content.dead_letters:  # never removed: a duplicate task's receipt may name this attempt
+        if content.dead_letters:  # never removed: the receipt of a duplicate of this task may name the attempt
             store = partial(self._target.dead_letters.write, task, self._context, content.dead_letters)
             store_dead_letters(store, content.dead_letters, task, self._queue)
         name = None

@@ -91,11 +91,11 @@ class CatalogAddress:
             return load_catalog(self.name, **self.properties)
         except ModuleNotFoundError as error:
             raise self._refused(
-                error, "Install what the catalog needs."
-            ) from None  # here and below: the cause may show a secret
+                error, "Install the Python package that this type of catalog needs."
+            ) from None  # the cause may contain a secret, here and below
         except library_errors() as error:
             if isinstance(error, ValueError) or type(error).__name__ in _CONFIGURATION_ERRORS:
-                raise self._refused(error, "Correct the connection's extra.") from None
+                raise self._refused(error, "Correct the extra of the catalog's connection.") from None
             raise self.error(error, f"open the Iceberg catalog {self.name!r}") from None
 
     def error(self, error: Exception, operation: str) -> CkptError:
@@ -108,7 +108,9 @@ class CatalogAddress:
             return io_error(error, operation)
         message = f"cannot {operation}: {self._plain(error)}."
         if type(error).__name__ in _PERMISSION_ERRORS:
-            return SinkError(message, is_outage=True, hint="Correct the connection's secrets or their permissions.")
+            return SinkError(
+                message, is_outage=True, hint="Correct the connection's credentials, or grant them access."
+            )
         if isinstance(error, ValueError | NotImplementedError):
             return SinkError(message)
         return SinkError(message, recoverable=True, is_outage=True)
@@ -160,7 +162,7 @@ def _refuse_code(connection: str, properties: Mapping[str, Any], within: str = "
             raise ConfigError(
                 f"{within}{name} is not accepted in the extra of connection {connection!r}: a property of the Iceberg "
                 "library may name code to load.",
-                hint="Leave it out; files are written by this package's own durable writer.",
+                hint="Leave it out; this package writes files by its own durable writer, whatever the property says.",
             )
         if isinstance(value, Mapping):
             _refuse_code(connection, value, f"{within}{name}.")

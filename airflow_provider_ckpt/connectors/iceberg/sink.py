@@ -58,7 +58,7 @@ class IcebergSink:
         """Address of the table, as ``iceberg://<connection>/<table>``; see :attr:`Sink.location`."""
         return f"iceberg://{self._address.connection}/{self._address.name}"
 
-    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
+    def check(self) -> None:
         """Raise an error if the catalog cannot be reached, or the table is not writable, not supported or not local."""
         version = self._version()
         if version is not None:
@@ -69,6 +69,9 @@ class IcebergSink:
         warehouse = self._address.catalog.properties.get("warehouse")
         if warehouse and "://" in warehouse:
             to_local_path(warehouse, "the warehouse")
+
+    def create_bookkeeping(self) -> None:
+        """Create nothing: the first fence creates the directory for it; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
         """Return the directories of data files, metadata and dead letters as places written to; none without a table.
@@ -152,7 +155,10 @@ class IcebergSink:
         """Store in the table's directory which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
         version = self._version()
         if version is None:
-            raise SinkError(f"there is no Iceberg table {self._address.name} to store a replay at.")
+            raise SinkError(
+                f"the replay cannot be stored: there is no Iceberg table {self._address.name}.",
+                hint="Restore the table, or run again: the next run names the commands to choose from.",
+            )
         version.layout.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
@@ -164,7 +170,10 @@ class IcebergSink:
         """Store a list of discovered source files in the table's directory; see :meth:`Sink.store_file_list`."""
         version = self._version()
         if version is None:
-            raise SinkError(f"there is no Iceberg table {self._address.name} to store a list of source files at.")
+            raise SinkError(
+                f"the list of source files cannot be stored: there is no Iceberg table {self._address.name}.",
+                hint="Restore the table, or run again: the next run names the commands to choose from.",
+            )
         version.layout.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:

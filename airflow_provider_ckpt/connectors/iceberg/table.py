@@ -69,7 +69,7 @@ class TableAddress:
         except NoSuchTableError:
             return None
         except library_errors() as error:
-            raise self.error(error, f"open the Iceberg table {self.name}") from None  # the cause may show a secret
+            raise self.error(error, f"open the Iceberg table {self.name}") from None  # the cause may contain a secret
 
     def load_fenced(self) -> Table:
         """Load the table from the catalog as it is now; the table must exist, since the fence creates it.
@@ -99,10 +99,13 @@ class TableAddress:
         except library_errors() as error:
             if (table := self.load()) is not None:
                 return table  # another process created it
-            raise self.error(error, f"create the Iceberg table {self.name}") from None  # the cause may show a secret
+            raise self.error(error, f"create the Iceberg table {self.name}") from None  # the cause may contain a secret
         table = self.load()
         if table is None:
-            raise ConfigError(f"the Iceberg table {self.name} was removed as soon as it was created.")
+            raise ConfigError(
+                f"the Iceberg table {self.name} was removed as soon as it was created; nothing was sent.",
+                hint="Find out what removes it, then run again.",
+            )
         return table
 
     def moved(self, table: Table) -> bool:
@@ -155,7 +158,7 @@ def refuse_unsupported(table: Table) -> None:
     if reasons:
         raise ConfigError(
             f"the iceberg sink cannot write to {'.'.join(table.name())}: {'; '.join(reasons)}.",
-            hint="Write to a plain table and derive this one from it.",
+            hint="Write to a table without these features, and derive this one from it.",
         )
 
 

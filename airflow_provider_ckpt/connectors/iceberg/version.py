@@ -111,14 +111,20 @@ class IcebergVersion(TableVersion):
             self._address.name, self.schema, schema_to_pyarrow(schema), adds_columns=self._address.adds_columns
         )
         raise SinkError(
-            f"the Iceberg table {self._address.name} was altered after rows were staged for it.",
+            f"the Iceberg table {self._address.name} was altered after rows were staged for it; nothing was committed.",
             recoverable=True,
             is_outage=True,
             hint="The batch is sent again.",
         )
 
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Commit staged batches with epoch and head as a new snapshot, or nothing; see :meth:`TableVersion.commit`."""
+        """Commit staged batches with epoch and head as a new snapshot, or nothing; see :meth:`TableVersion.commit`.
+
+        :param added: staged batches
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: commit metadata for users
+        """
         properties = {self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}
         short = {**note, "batches": len(added)}  # a snapshot's summary stays in the table's metadata until it expires
         return self._commit(properties, [file for staged in added for file in staged.files], short)
@@ -154,6 +160,6 @@ class IcebergVersion(TableVersion):
             if not self._address.moved(self.table):
                 raise self._address.error(
                     error, f"commit to the Iceberg table {name}"
-                ) from None  # the cause may show a secret
+                ) from None  # the cause may contain a secret
             return False
         return True

@@ -70,7 +70,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
     def _record_errors(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:
         errors = null_errors(rows, [field.name for field in version.schema.fields if field.required])
         for name, number in data_file.find_unpartitionable(rows, version.table.spec(), version.schema):
-            message = f"column {name} has a time that the table's partitioning cannot represent"
+            message = f"column {name} has a time that is out of range for the table's partitioning"
             errors[number] = record_error(ErrorType.SINK, message, _TIME_OVERFLOW)
         return errors
 

@@ -22,15 +22,16 @@ _NO_NULLS = 0
 
 
 class ResultKind(Enum):
-    """Type of a result column that is not a position."""
+    """Type of a result column other than the cursor column: a number of rows, or text."""
 
     COUNT = "count"
     TEXT = "text"
 
 
 def require_connection(connection: Connection | None) -> Connection:
-    """Return the connection, after checking that it is usable.
+    """Return the source's connection, after checking that it is usable.
 
+    :param connection: the Airflow connection of the source; None if the pipeline names none
     :raises ConfigError: if there is none, it has another type or no URL, its URL includes a secret, or a parameter
         could make the driver load code
     """
@@ -51,18 +52,21 @@ def require_connection(connection: Connection | None) -> Connection:
 
 
 def driver_properties(connection: Connection) -> dict[str, str]:
-    """Return the driver properties passed beside the URL, including the password."""
+    """Return the properties to pass to the driver in addition to the URL, by name; they include the password."""
     extra = connection.extra.get("properties") or {}
     named = {"user": connection.login, "password": connection.password}
     return {name: str(value) for name, value in {**extra, **named}.items() if value is not None}
 
 
 class Database:
-    """A database connection that is opened on first use, and again after it was lost.
+    """A connection to the source's database through its JDBC driver.
+
+    It is opened on first use, and again after it was lost.
 
     :param connection: the Airflow connection
     :param jars: paths of the driver's jars
-    :param operation: purpose, for messages
+    :param operation: description of the work that needs the connection, with which error messages begin, such as
+        ``planning from shop.orders``
     """
 
     def __init__(self, connection: Connection, jars: Sequence[str], operation: str) -> None:
@@ -84,13 +88,13 @@ class Database:
 
     @cached_property
     def catalog(self) -> str:
-        """Name of the database, as far as the driver knows it."""
+        """Name of the database (the JDBC catalog); empty if the driver does not report it."""
         with self._connected() as opened:
             return str(opened.getCatalog() or "")
 
     @cached_property
     def driver(self) -> str:
-        """Class name of the driver."""
+        """Name of the Java class of the JDBC driver that accepts the connection's URL."""
         with self._connected():
             assert self._jvm is not None
             return str(self._jvm.java.sql.DriverManager.getDriver(self._connection.host).getClass().getName())
@@ -98,11 +102,12 @@ class Database:
     def rows(
         self, statement: str, kinds: Sequence[CursorKind | ResultKind], most: int | None = None
     ) -> list[list[Any]]:
-        """Return the rows of a query.
+        """Execute a query and return its rows.
 
         :param statement: the query
-        :param kinds: type of each column: a cursor, whose value is converted to its position, or something plain
-        :param most: maximum number of rows
+        :param kinds: type of each result column; a value of a :class:`CursorKind` is returned as its position, a 64-bit
+            integer
+        :param most: maximum number of rows to return; None for all
         """
         with self._connected() as opened:
             prepared = opened.createStatement()
@@ -118,7 +123,10 @@ class Database:
                 prepared.close()
 
     def columns(self, query: str) -> list[DriverColumn]:
-        """Return the columns of a query, which should return no rows."""
+        """Return the result columns of a query, as the driver describes them.
+
+        The query is executed, so it should return no rows.
+        """
         with self._connected() as opened:
             statement = opened.createStatement()
             try:
@@ -151,7 +159,10 @@ class Database:
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """Provide the open connection, and convert errors."""
+        """Provide the open connection, and convert errors of driver and Java process to :class:`SourceError`.
+
+        After an outage the connection is closed, so that the next use opens a new one.
+        """
         from py4j.protocol import Py4JError, Py4JJavaError
 
         name = self._connection.id
@@ -193,7 +204,7 @@ class Database:
         if not any(driver.acceptsURL(url) for driver in java.sql.DriverManager.drivers().toList()):
             raise ConfigError(
                 f"no driver accepts the JDBC URL of connection {self._connection.id!r}.",
-                hint=f"source.jars must name the driver's jar; found: {', '.join(known) or 'no driver'}.",
+                hint=f"source.jars must name the driver's jar; loaded: {', '.join(known) or 'no driver'}.",
             )
         return java.sql.DriverManager.getConnection(url, properties)
 
@@ -222,7 +233,7 @@ class Database:
 
 
 def to_exception(info: ErrorInfo) -> SourceError:
-    """Return the exception for an error of the source."""
+    """Return the exception that carries the error information of a source."""
     return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, is_outage=info.is_outage)
 
 
@@ -234,6 +245,6 @@ def _checked_position(value: int) -> int:
     if not -62_135_596_800_000_000 <= value < 253_402_300_800_000_000:
         raise SourceError(
             "a cursor is infinity, or a time outside the years 1 to 9999, which has no position.",
-            hint="Give those rows a real time, or read a view without them.",
+            hint="Set a time within these years in those rows, or read a view without them.",
         )
     return value

@@ -1,8 +1,8 @@
 """Map column types to Spark's, and choose how Spark reads each column through the driver.
 
 Numbers, booleans, texts and bytes are read with their own type. Dates and times are read as text and parsed by Spark,
-since drivers convert them with the Java process's own time zone, in which some times do not exist. Other types are read
-as text.
+since drivers convert them in the time zone of the Java process, in which some local times do not exist. Other types are
+read as text.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MICROSECONDS_A_DAY = 86_400_000_000
-"""Microseconds of a day."""
+"""Number of microseconds in a day."""
 
 
 class CursorKind(StrEnum):
-    """Type of a cursor column; a position is the number itself, or microseconds since 1970-01-01."""
+    """Type of a cursor column, which determines the position of a row.
+
+    The position is the cursor's value if that is a number. For dates and times it is the number of microseconds since
+    1970-01-01, in UTC for a timestamp with time zone.
+    """
 
     NUMBER = "number"
     DATE = "date"
@@ -32,7 +36,7 @@ _BY_CODE = {
     -2: "binary", -3: "binary", -4: "binary", 2004: "binary",
     91: "date", 93: "timestamp_ntz", 2014: "timestamp", -155: "timestamp",
 }  # fmt: skip
-"""Spark's types by the codes of java.sql.Types (and -155, SQL Server's own)."""
+"""Spark SQL types by the codes of java.sql.Types, and by -155, SQL Server's code of ``datetimeoffset``."""
 
 _UNSIGNED = {"smallint": "int", "int": "bigint", "bigint": "decimal(20,0)"}
 _AS_TEXT = frozenset({"date", "timestamp_ntz", "timestamp"})
@@ -45,20 +49,20 @@ _CURSORS = {
     "timestamp": CursorKind.INSTANT,
 }
 _MAX_DIGITS = 18
-"""Maximum number of decimal digits that always fit into 64 bits."""
+"""Maximum number of decimal digits of a cursor; a number with more may not fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverColumn:
-    """A column as the driver describes it.
+    """A column as the driver describes it (``java.sql.ResultSetMetaData``).
 
     :param name: name of the column
-    :param code: code of java.sql.Types
+    :param code: the type's code in ``java.sql.Types``
     :param type: the database's name of the type
     :param precision: number of digits
-    :param scale: number of digits after the point
-    :param signed: whether it has negative values
-    :param nullable: whether it may be null
+    :param scale: number of digits after the decimal point
+    :param signed: whether the column can have negative values
+    :param nullable: whether the column may be null
     """
 
     name: str
@@ -76,9 +80,9 @@ class Column:
 
     :param name: name of the column
     :param type: the database's name of the type
-    :param spark: Spark SQL type
-    :param nullable: whether it may be null
-    :param text_only: whether only a text can represent the type
+    :param spark: Spark SQL type that the column has in a batch
+    :param nullable: whether the column may be null
+    :param text_only: whether values are read as text because no Spark type represents the database's type
     """
 
     name: str
@@ -89,17 +93,17 @@ class Column:
 
     @property
     def cast(self) -> bool:
-        """Return whether it is read as a text from which Spark parses a date or time."""
+        """Return whether the column is a date or time, which is read as text and then parsed by Spark."""
         return self.spark in _AS_TEXT
 
     @property
     def read_as(self) -> str:
-        """Type with which Spark requests it from the driver."""
+        """Spark SQL type that is requested from the driver: ``string`` for a date or time, else the column's type."""
         return "string" if self.cast else self.spark
 
     @property
     def cursor(self) -> CursorKind | None:
-        """Its type as a cursor, or None if it cannot be one."""
+        """Type of the column as a cursor; None if it cannot be the cursor, since its values have no position."""
         digits, _, scale = self.spark.removeprefix("decimal(").removesuffix(")").partition(",")
         if self.spark.startswith("decimal("):
             return CursorKind.NUMBER if scale == "0" and int(digits) <= _MAX_DIGITS else None
@@ -107,11 +111,12 @@ class Column:
 
 
 def to_spark_column(column: DriverColumn, *, text_only: bool, zoned: bool) -> Column:
-    """Return a column as Spark reads it.
+    """Return the description of a column as Spark reads it.
 
     :param column: the driver's description
-    :param text_only: whether the code does not identify the type
-    :param zoned: whether it is a timestamp with time zone, although the code does not say so
+    :param text_only: whether the column must be read as text, because its code is shared by several types of the
+        database
+    :param zoned: whether a column with the code of a timestamp without time zone has in fact a time zone
     """
     spark = "string" if text_only else _BY_CODE.get(column.code)
     if spark == "boolean" and column.precision > 1:

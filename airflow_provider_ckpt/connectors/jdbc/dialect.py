@@ -1,6 +1,6 @@
-"""SQL of the jdbc source in the dialects of its databases; every statement is built here.
+"""SQL of the jdbc source in the dialects of its databases.
 
-Names are quoted as the driver specifies. The only values are positions, as integer literals.
+Names are quoted as the driver specifies. The only values in the SQL are positions, which are written as constants.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # of the database's times, which 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARTS = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _WITH_LIMIT = frozenset({"MySQL", "MariaDB", "SQLite"})
-"""Products that only know LIMIT; others know the SQL standard's clause."""
+"""Products that support only LIMIT; all others support the SQL standard's FETCH NEXT."""
 
 _POSTGRES = "PostgreSQL"
 _CASTS_TO_TEXT = {_POSTGRES: "CAST({} AS text)", "H2": "CAST({} AS varchar)"}
-"""SQL that converts a value of any type to text, by product."""
+"""SQL template that casts an expression ``{}`` of any type to text, by product."""
 
 _IDENTIFIED_TYPES = {
     _POSTGRES: frozenset(
@@ -50,10 +50,13 @@ _IDENTIFIED_TYPES = {
         ]
     ),
 }
-"""Types that are identified by their code, by product; for other products, all types are."""
+"""Types whose code in java.sql.Types identifies them, by product.
+
+For a product that is not listed, these are all types except :data:`_UNIDENTIFIED_TYPES`.
+"""
 
 _UNIDENTIFIED_TYPES = {"H2": frozenset({"UUID", "JSON", "GEOMETRY"})}
-"""Types that are not identified by their code, by product."""
+"""Types whose code in java.sql.Types does not identify them, since another type has it, too; by product."""
 
 _IDENTITY = """
 SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text || '/' || d.oid || '/' || {0}::regclass::oid
@@ -73,17 +76,18 @@ END {2}
 class Dialect:
     """SQL dialect of one database.
 
-    :param product: name of the database product, from the driver
-    :param quotation_mark: quotation mark for names, from the driver; a blank if it does not quote names
+    :param product: name of the database product, as the driver reports it
+    :param quotation_mark: quotation mark for names, as the driver reports it; a blank if the database does not quote
+        names
     """
 
     product: str
     quotation_mark: str
 
     def quote(self, name: str) -> str:
-        """Return a name as SQL.
+        """Return a name as a quoted SQL identifier.
 
-        :raises ConfigError: if the database has no way to quote it
+        :raises ConfigError: if the driver has no quotation mark, and the name needs one
         """
         if self.quotation_mark.strip():
             return (
@@ -91,50 +95,65 @@ class Dialect:
             )
         if not _PLAIN.fullmatch(name):
             raise ConfigError(
-                f"the driver of {self.product} cannot quote the name {name!r}.", hint="Name a view of it."
+                f"the driver of {self.product} cannot quote the name {name!r}.",
+                hint="Name a view with a plain name instead.",
             )
         return name
 
     def table(self, name: str) -> str:
-        """Return a table's name as SQL."""
+        """Return a table's name as SQL, with each part quoted.
+
+        :param name: name as written in the pipeline: ``catalog.schema.table``, ``schema.table`` or ``table``
+        """
         return ".".join(self.quote(part) for part in split_name(name))
 
     def column(self, column: DriverColumn) -> Column:
-        """Return a column as Spark reads it."""
+        """Return the description of a column as Spark reads it, from the driver's description."""
         known, unknown = _IDENTIFIED_TYPES.get(self.product), _UNIDENTIFIED_TYPES.get(self.product, frozenset())
         foreign = column.type in unknown or (known is not None and column.type not in known)
         return to_spark_column(column, text_only=foreign, zoned=column.type == "timestamptz")
 
     def value(self, column: Column) -> str:
-        """Return the SQL that selects a column."""
+        """Return the SQL expression that selects a column.
+
+        In PostgreSQL and H2 it casts a column to text that can only be read as text.
+        """
         name = self.quote(column.name)
         return (
             _CASTS_TO_TEXT[self.product].format(name) if column.text_only and self.product in _CASTS_TO_TEXT else name
         )
 
     def first(self, count: int) -> str:
-        """Return the clause that limits the number of rows; it follows ORDER BY."""
+        """Return the clause after ORDER BY that limits a query to the first ``count`` rows."""
         return f"LIMIT {count:d}" if self.product in _WITH_LIMIT else f"OFFSET 0 ROWS FETCH NEXT {count:d} ROWS ONLY"
 
     def within(self, kind: CursorKind, cursor: str, span: Range) -> str:
-        """Return the condition that a row's position is in a range.
+        """Return the SQL condition for rows whose position is in a range.
 
         :param kind: type of the cursor
         :param cursor: the cursor column as SQL
-        :param span: the range
+        :param span: the half-open range of positions
         """
         upper = f"{cursor} < {position_constant(kind, span.end)}"
         return upper if span.start <= START else f"{cursor} >= {position_constant(kind, span.start)} AND {upper}"
 
     def identity(self, table: str) -> str | None:
-        """Return a query for the identity of a table, which changes if it is recreated; None if the database has none.
+        """Return a query for the identity of a table: a text that changes if the table is dropped and recreated.
 
-        :param table: its name as SQL
+        Return None if the database has none; only PostgreSQL has.
+
+        :param table: the table's name as SQL
         """
         return _IDENTITY.format(_text_constant(table)) if self.product == _POSTGRES else None
 
     def guard(self, table: str, identity: str) -> str | None:
-        """Return a statement that fails unless the table has the given identity; None if the database has none."""
+        """Return a statement that fails if a table has been recreated since a batch was planned.
+
+        Return None if the database has no identity of tables.
+
+        :param table: the table's name as SQL
+        :param identity: result of the query :meth:`identity` when the batch was planned
+        """
         if self.product != _POSTGRES:
             return None
         tag = "$ckpt$"
@@ -144,9 +163,11 @@ class Dialect:
 
 
 def position_constant(kind: CursorKind, position: int) -> str:
-    """Return the SQL constant of a position: earlier values are less than it, all others are not.
+    """Return the SQL constant of a position: only cursor values with a smaller position are less than it.
 
-    :raises SourceError: if no time has that position
+    :param kind: type of the cursor
+    :param position: the position
+    :raises SourceError: if the cursor is a time and the position lies outside the years 1 to 9999
     """
     if kind is CursorKind.NUMBER:
         return f"{position:d}"
@@ -165,19 +186,20 @@ def position_constant(kind: CursorKind, position: int) -> str:
 def split_name(name: str) -> list[str]:
     """Split a table's name into its parts: ``catalog.schema.table``, or fewer; a part may be in double quotes.
 
-    :raises ConfigError: if it is not such a name
+    :raises ConfigError: if the name has more than three parts, or a part is malformed
     """
     found = _PARTS.findall(name)
     parts = [quoted.replace('""', '"') if quoted else unquoted for quoted, unquoted in found]
     name_as_given = ".".join('"' + quoted + '"' if quoted else unquoted for quoted, unquoted in found)
     if name_as_given != name or len(parts) not in (1, 2, 3):
         raise ConfigError(
-            f"{name!r} is not the name of a table.", hint='Write schema.table; put a part that holds a dot in "quotes".'
+            f"{name!r} is not the name of a table.",
+            hint='Write schema.table; put a part that contains a dot in "quotes".',
         )
     return parts
 
 
 def _text_constant(value: str) -> str:
-    """Return a text constant in PostgreSQL's SQL, for any ``standard_conforming_strings``."""
+    """Return a text as an SQL constant that PostgreSQL reads alike for any ``standard_conforming_strings``."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"

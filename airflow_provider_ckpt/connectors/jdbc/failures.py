@@ -1,4 +1,7 @@
-"""Convert errors of JDBC drivers, from this process's Java process or from Spark's."""
+"""Convert exceptions of JDBC drivers, which reach Python through Py4J or PySpark, to error information.
+
+They come from the Java process that plans, or from Spark's.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,9 @@ _NOISE = re.compile(r"^(?:ERROR|FATAL|PANIC): |; SQL statement:$")
 class JavaError:
     """The parts of a Java exception that determine its handling.
 
-    :param kinds: its class and all superclasses
-    :param state: SQLSTATE
-    :param text: message
+    :param kinds: names of its class and all superclasses, beginning with the class itself
+    :param state: SQLSTATE, if the exception is a ``java.sql.SQLException`` that has one
+    :param text: its message; its class name if it has no message
     """
 
     kinds: tuple[str, ...]
@@ -56,20 +59,25 @@ def java_errors(error: BaseException) -> Iterator[JavaError]:
 
 
 def sql_error(error: BaseException) -> JavaError | None:
-    """Return the driver's own exception among the causes of another, if there is one."""
+    """Return the first ``java.sql.SQLException`` among a Java exception and its causes; None if there is none.
+
+    :param error: an exception of Py4J or PySpark, or any other
+    """
     return next((found for found in java_errors(error) if _SQL in found.kinds), None)
 
 
 def missing_class(error: BaseException) -> str | None:
-    """Return the name of the class that was not found, if that is the cause of an exception."""
+    """Return the name of the Java class that was not found, if an exception or its causes report one; else None."""
     return next((found.text for found in java_errors(error) if set(_NO_CLASS) & set(found.kinds)), None)
 
 
 def error_info(found: JavaError, operation: str, connection: Connection) -> ErrorInfo:
-    """Convert a driver's exception (semantics, section 7).
+    """Return the error information for a driver's exception (semantics, section 7).
+
+    The exception is classified as an outage, as recoverable, or as permanent, by its SQLSTATE and its class.
 
     :param found: the exception
-    :param operation: the operation, for the message
+    :param operation: description of the failed operation, with which the message begins
     :param connection: connection whose secrets are removed from the message
     """
     state = found.state or None
@@ -90,7 +98,7 @@ def error_info(found: JavaError, operation: str, connection: Connection) -> Erro
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of the database's message, without prefix and suffix."""
+    """Return the first line of the database's message, without the severity or suffix that a driver adds."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), text)
     return _NOISE.sub("", first)
 

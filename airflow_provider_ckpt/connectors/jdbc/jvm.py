@@ -1,7 +1,7 @@
 """Start a Java process with the driver's jars on its class path, for JDBC without Spark.
 
-Planning sends a few small queries before it is known whether Spark is needed; such a process answers in half a second.
-It listens on the loopback address, requires a token, and ends with this process.
+Planning sends a few small queries before it is known whether Spark is needed; a Java process without Spark starts in
+half a second. It listens on the loopback address for Py4J, requires a token, and ends with this Python process.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _SECONDS = 10.0
 
 
 class Jvm:
-    """A Java process.
+    """A Java process that this process started, and whose classes it uses through Py4J.
 
     :param jars: paths of the driver's jars
-    :param options: additional options of Java
-    :ivar packages: its packages and classes, by name
+    :param options: additional options of the ``java`` command
+    :ivar packages: the process's Java packages and classes, as attributes by name
     :raises ConfigError: if Java cannot be started
     :raises SourceError: if Java ended at once
     """
@@ -64,14 +64,14 @@ class Jvm:
 
     @property
     def java(self) -> Any:
-        """The packages under ``java``."""
+        """The Java packages whose names begin with ``java``, as attributes."""
         return self.packages.java
 
     def array(self, kind: str, values: Sequence[Any]) -> Any:
-        """Create a Java array.
+        """Create a Java array in the process and return a reference to it.
 
-        :param kind: class of its elements
-        :param values: its elements
+        :param kind: name of the elements' class
+        :param values: the elements
         """
         java_array = self._gateway.new_array(getattr(self.packages, kind), len(values))
         for at, value in enumerate(values):
@@ -79,7 +79,7 @@ class Jvm:
         return java_array
 
     def close(self) -> None:
-        """End the process."""
+        """End the Java process, by force if it does not end within 10 s."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
         with suppress(Py4JError, OSError):  # it may have ended already
@@ -98,7 +98,7 @@ class Jvm:
         self._stderr.close()
 
     def _first_line(self) -> str:
-        """Return the first line that Java printed when it failed."""
+        """Return the first line of Java's standard error after a failed start, or its exit status if there is none."""
         self._process.kill()
         self._process.wait()
         self._stderr.seek(0)

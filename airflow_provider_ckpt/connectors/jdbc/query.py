@@ -1,7 +1,7 @@
-"""Describe how Spark reads a batch of a table through its driver.
+"""Describe the query by which Spark reads a batch of a table through its JDBC driver.
 
-The description is created when the batch is located, and sent with its task. It includes no secrets; URL and password
-come from the connection.
+:meth:`.Source.locate` makes the description on the planning side, and the task takes it to Spark. It includes no
+    secrets; URL and password come from the connection.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ from airflow_provider_ckpt.connectors.jdbc.column_types import Column, CursorKin
 from airflow_provider_ckpt.connectors.jdbc.table import Table
 
 TASK_KEY = "jdbc"
-"""Key of a task's detail."""
+"""Key in :attr:`.BatchTask.detail` under which a task contains the JSON form of its :class:`ReadQuery`."""
 
 NO_ROWS = "1 = 0"
-"""Condition that no row meets."""
+"""SQL condition that is false for every row."""
 
 CURSOR_ALIAS = "ckpt_at"
-"""Name of the cursor in the query."""
+"""Name that the cursor column has in the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadQuery:
-    """Description of how Spark reads a batch.
+    """Description of the query by which Spark reads a batch.
 
-    :param query: a table expression: column ``i`` is ``ckpt_i`` and the cursor ``ckpt_at``, so that names cannot clash
-    :param columns: name, Spark SQL type, and the type that is requested from the driver
+    :param query: a subquery for Spark's option ``dbtable``: column ``i`` is named ``ckpt_i`` and the cursor
+        ``ckpt_at``, so that names cannot clash
+    :param columns: for each column: name, Spark SQL type in the batch, and Spark SQL type that is requested from the
+        driver
     :param kind: type of the cursor
     :param table: name of the table, for messages
     :param cursor: name of the cursor, for messages
     :param driver: class name of the driver
-    :param guard: a statement for each session, which fails if the table was replaced
-    :param where: condition for the rows of the batch
+    :param guard: statement that each session executes first, which fails if the table was recreated; None if the
+        database has no such statement
+    :param where: SQL condition for the rows of the batch; by default no row
     """
 
     query: str
@@ -52,12 +55,12 @@ class ReadQuery:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ReadQuery:
-        """Return the description that :meth:`to_json` wrote."""
+        """Restore a description from the output of :meth:`to_json`."""
         return cls(**{**data, "kind": CursorKind(data["kind"])})
 
 
 def table_query(table: Table) -> ReadQuery:
-    """Return the description that all batches of a table share, without a condition for rows."""
+    """Return the description that all batches of a table share; its condition matches no row until a batch sets it."""
     dialect = table.dialect
     named = [
         *((f"ckpt_{at}", dialect.value(column)) for at, column in enumerate(table.columns)),

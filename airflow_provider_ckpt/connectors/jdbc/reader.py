@@ -1,6 +1,6 @@
-"""Reading side of the jdbc source: yields, batch by batch, the records that Spark (``spark/jdbc.py``) has read.
+"""Reading side of the jdbc source: yield the records of a batch that Spark (``spark/jdbc.py``) has read.
 
-A lane cannot read the source again, so everything that it may need of a batch comes with it.
+A lane cannot read this source itself; all records of a batch are passed to it with the batch.
 """
 
 from __future__ import annotations
@@ -21,24 +21,42 @@ if TYPE_CHECKING:
 
 
 class JdbcReader:
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.SparkFedReader`."""
+    """Reader of one lane, which passes the records of each batch to it.
+
+    It implements :class:`~airflow_provider_ckpt.connectors.source_protocol.SparkFedReader`.
+
+    :param pipeline: the pipeline, whose ``source.table`` names the table in messages
+    :param connection: not used; Spark connects to the database
+    :param shape: not used
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002  # Spark uses them
         self._table = pipeline.source.table
         self._accepted: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Accept the records of a batch."""
+        """Accept the records of a batch, which the next call of :meth:`read` yields.
+
+        :param task: the batch
+        :param records: its records, in position order
+        """
         self._accepted = task.key, records
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records that were accepted last, which must belong to this batch."""
+        """Yield the records of a batch, which :meth:`accept` must have received just before.
+
+        :raises SourceError: if the accepted records belong to another batch, or there are none
+        """
         if self._accepted is None or self._accepted[0] != task.key:
-            raise SourceError(f"the rows of {self._table} did not come with the batch.", batch=str(task.key))
+            raise SourceError(f"Spark did not pass the rows of {self._table} with the batch.", batch=str(task.key))
         yield from self._accepted[1]
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead letter headers: table, partition, position."""
+        """Return the headers of a dead letter that locate its record: source table, partition and position.
+
+        :param task: the record's batch
+        :param position: the record's position
+        """
         return {
             "source-table": task.key.source,
             "source-partition": task.key.source,
@@ -46,5 +64,5 @@ class JdbcReader:
         }
 
     def close(self) -> None:
-        """Release the records."""
+        """Drop the reference to the accepted records; there is no connection to close."""
         self._accepted = None

@@ -1,7 +1,8 @@
 """Planning side of the jdbc source: one table, ordered by a cursor column, as one partition.
 
-JDBC does not show which transactions are running, so a bound is never final: a row that is committed later than
-``close_wait`` after it got its cursor value may appear below the bound, and is found by ``recover``.
+JDBC does not show which transactions are running, so a bound is never certain to be closed. The source takes the
+greatest cursor value and waits ``close_wait``. A row that is committed later than ``close_wait`` after it got its
+cursor value may still appear below the bound; only ``recover`` finds it.
 """
 
 from __future__ import annotations
@@ -37,21 +38,22 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 _WESTERNMOST_SECONDS = 12 * 3600
-"""Seconds by which the westernmost time zone is behind UTC; only then a day is over everywhere."""
+"""Seconds by which the westernmost time zone is behind UTC; a calendar day ends there last."""
 
 
 _MAX_FULL_DIGEST = 1_000
-"""Maximum number of rows for which all positions are read through JDBC, even if the count is unchanged."""
+"""Maximum number of rows in a range for which a digest is made of all positions; larger ranges are only counted."""
 
 _AGED_BOUND = "stood"
-"""Key of the partition's state: the newest bound that is at least ``close_wait`` old."""
+"""Key in the partition's state of the newest bound for whose closing a planning has waited ``close_wait``."""
 
 
 class JdbcSource:
     """Planning side of the jdbc source; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
-    :param connection: the database
+    :param connection: the Airflow connection of the database
+    :raises ConfigError: if the connection is not usable
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
@@ -65,11 +67,14 @@ class JdbcSource:
         )
 
     def check(self) -> None:
-        """Raise an error if the table or its cursor does not fit; see :meth:`Source.check`."""
+        """Raise ConfigError if the table or a column is missing, or the cursor has a wrong type or is NULL in a row."""
         self._table().refuse_nulls()
 
     def reads(self, output: Output) -> bool:
-        """See :class:`ReadsOutputs`; known of PostgreSQL tables only."""
+        """Return whether the sink's output is the table that the source reads; see :class:`ReadsOutputs`.
+
+        This is known only for a PostgreSQL table; for any other output, the result is False.
+        """
         if not isinstance(output, WrittenTarget) or output.connector != "postgres":
             return False
         return output.identity == self._table().identity()
@@ -80,9 +85,11 @@ class JdbcSource:
         return [SourcePartition(table.label, table.identity())]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002  # the table is the only partition
-        """Return the base: the given position, one past the greatest (``latest``), or the lowest (``earliest``).
+        """Return the position at which the table is first read.
 
-        The lowest visible position would be wrong: a transaction that has not committed yet may have lower ones.
+        It is the given position, the position after the greatest visible one (``latest``), or the lowest of all
+        (``earliest``): :data:`START`, since a transaction that has not committed yet may have lower positions than the
+        lowest visible one.
         """
         if isinstance(start_from, int):
             return Start(start_from)
@@ -90,11 +97,14 @@ class JdbcSource:
         return Start(START if greatest is None else greatest + 1)
 
     def shape(self) -> RecordShape:
-        """Return the table's columns (or those that the pipeline names) and their Spark types."""
+        """Return the columns to read (those that the pipeline names, or else all columns) and their Spark types."""
         return RecordShape(False, [(column.name, column.spark) for column in self._table().columns])
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Split each range into batches; a range without an end reaches to the newest bound that is old enough."""
+        """Split each range into batches; see :meth:`Source.plan`.
+
+        A range without an end reaches to the newest bound for which ``close_wait`` has passed.
+        """
         table = self._table()
         plan = self._with_closed_bound(table, request)
         batches: list[PlannedBatch] = []
@@ -116,16 +126,19 @@ class JdbcSource:
         return replace(plan, batches=batches, more=more)
 
     def may_have_late_records(self) -> bool:
-        """Return True: the end of the last transaction below a bound is unknown."""
+        """Return True: JDBC does not tell when the last transaction with a position below a bound has ended."""
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return digests of the records visible now; for ranges with many records, only their count."""
+        """Return a digest for each range, made of the positions of the rows that are visible now.
+
+        For a range with over 1000 rows, the digest has only their count.
+        """
         table = self._table()
         return [self._digest(table, span) for span in ranges]
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Return the positions of the rows that are visible now."""
+        """Return the positions of the rows in a range that are visible now, in order."""
         return self._table().positions(span)
 
     @staticmethod
@@ -138,7 +151,10 @@ class JdbcSource:
         )
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """Return the same tasks, each with the description that Spark needs to read it."""
+        """Return the same tasks, each with the JSON form of the :class:`.ReadQuery` by which Spark reads it.
+
+        A task that gives up its batch (instruction ``void``) gets a query for no row.
+        """
         table = self._table()
         common = query.table_query(table)
         located = []
@@ -165,7 +181,12 @@ class JdbcSource:
             raise
 
     def _with_closed_bound(self, table: Table, request: PlanRequest) -> Plan:
-        """Return a plan with the bound for new rows: the stored one, or the newest one after waiting ``close_wait``."""
+        """Return a plan without batches that has the bound for new rows, and the state for the next planning.
+
+        A bound that an earlier planning has stored is used if there is something to read below it. Otherwise the newest
+        bound is determined, and used after a pause of ``close_wait``. The plan is empty if no range needs a bound, or
+        if no row lies beyond the ranges' starts.
+        """
         open_ended = [todo.start for todo in request.ranges if todo.needs_bound]
         if not open_ended:
             return Plan()
@@ -182,7 +203,11 @@ class JdbcSource:
 
 
 def _next_position(table: Table) -> int | None:
-    """Return the position after the greatest, or a lower one if more rows of the current day may still appear."""
+    """Return the position after the greatest one; None for an empty table.
+
+    For a date cursor, more rows can get the current date until the day is over in all time zones. So if the greatest
+    date is today in the westernmost time zone, or at most two days later, return the position of that zone's today.
+    """
     greatest = table.greatest()
     if greatest is None:
         return None

@@ -1,6 +1,6 @@
-"""Split a range of a table into batches by ranking its rows along the cursor, in SQL that most databases support.
+"""Split a range of a table into batches by ranking its rows by cursor value, in SQL that most databases support.
 
-Rows of equal cursor value stay together: the edges of batches are values, not rows.
+Rows of equal cursor value are in the same batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.source_protocol import PlannedBatch
 from airflow_provider_ckpt.core.ranges import Range
 
 AUTO_RECORDS = 50_000
-"""Records of a batch when the source chooses the size."""
+"""Number of records in a batch if the pipeline sets none."""
 
 _ONE_BATCH_RECORDS = 20_000
 """Maximum number of records that are planned as one batch; more are split into at least :data:`_MIN_BATCHES`."""
@@ -27,10 +27,10 @@ _MAX_BATCHES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Batches of a range.
+    """Result of splitting a range.
 
     :param batches: the batches, in order
-    :param more: whether the range continues beyond the last batch
+    :param more: whether rows of the range remain beyond the last batch
     """
 
     batches: Sequence[PlannedBatch]
@@ -44,10 +44,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Rows of one batch.
+    """A group of consecutive rows that becomes one batch.
 
-    :param first: their first position
-    :param last: their last position
+    :param first: smallest position of the rows
+    :param last: greatest position of the rows
     :param rows: number of rows
     """
 
@@ -57,18 +57,25 @@ class _Group:
 
 
 def batch_records(table: Table, span: Range) -> int:
-    """Return a good number of records a batch for this range, with enough batches to use several lanes."""
+    """Return the number of records that each batch of a range should have.
+
+    It is at most :data:`AUTO_RECORDS`, and less if the range would otherwise yield too few batches for several lanes.
+
+    :param table: the table
+    :param span: the range of positions to split
+    """
     counted = table.count(span, _MIN_BATCHES * AUTO_RECORDS)
     return AUTO_RECORDS if counted <= _ONE_BATCH_RECORDS else min(AUTO_RECORDS, -(-counted // _MIN_BATCHES))
 
 
 def split(table: Table, span: Range, records: int, most: int) -> Split:
-    """Split a range into batches of ``records`` records.
+    """Split a range into batches of about ``records`` records.
 
     :param table: the table
-    :param span: the range
-    :param records: records of a batch
+    :param span: the range of positions
+    :param records: number of records in a batch; more if they have the same position
     :param most: approximate maximum of records to plan; at least one batch is planned
+    :return: the batches; none if the range has no rows
     """
     limit = min(max(most // records, 1), _MAX_BATCHES) * records + 1
     groups = _groups(table, span, records, limit)
@@ -90,19 +97,19 @@ def split(table: Table, span: Range, records: int, most: int) -> Split:
 
 
 def empty_batch(table: Table, span: Range) -> Split:
-    """Return one batch over a range without rows."""
+    """Return one batch that covers a range without rows, so that the checkpoint can move over it."""
     return Split([PlannedBatch(table.label, span, 0)], False)
 
 
 def _groups(table: Table, span: Range, records: int, limit: int) -> list[_Group]:
-    """Return the first ``limit`` rows of a range in groups of ``records``.
+    """Return the first ``limit`` rows of a range in groups of ``records`` rows, in order.
 
-    Values that differ by less than a microsecond have one position, so their groups are merged.
+    Values that differ by less than a microsecond have the same position. Groups that share such a position are merged.
 
     :param table: the table
-    :param span: the range
-    :param records: rows of a group
-    :param limit: maximum number of rows
+    :param span: the range of positions
+    :param records: number of rows in a group
+    :param limit: maximum number of rows in all groups
     """
     query = f"""
         SELECT MIN(ckpt_at), MAX(ckpt_at), COUNT(*) FROM (

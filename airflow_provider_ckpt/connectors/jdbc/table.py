@@ -18,10 +18,10 @@ _MAX_POSITION = 2**63 - 1
 class Table:
     """A table or view that exists in its database.
 
-    :param database: the database
-    :param label: its name for messages, and the id of its source partition
-    :param sql: its name as SQL
-    :param cursor: the column that orders its rows
+    :param database: connection to the database
+    :param label: the table's name for messages, which is also the id of its source partition
+    :param sql: the table's name as SQL
+    :param cursor: the column whose values order the rows
     :param kind: type of the cursor
     :param columns: the columns to read, in order
     """
@@ -35,23 +35,23 @@ class Table:
 
     @property
     def dialect(self) -> Dialect:
-        """SQL dialect of its database."""
+        """SQL dialect of the table's database."""
         return self.database.dialect
 
     @property
     def cursor_sql(self) -> str:
-        """The cursor as SQL."""
+        """Name of the cursor column as SQL."""
         return self.dialect.quote(self.cursor.name)
 
     def within(self, span: Range) -> str:
-        """Return the condition for the rows of a range."""
+        """Return the SQL condition for the rows whose position is in a range."""
         return self.dialect.within(self.kind, self.cursor_sql, span)
 
     def count(self, span: Range, most: int | None = None) -> int:
-        """Return the number of rows that a range shows now.
+        """Return the number of rows in a range that are visible now.
 
-        :param span: the range
-        :param most: stop counting there
+        :param span: the range of positions
+        :param most: number at which counting stops; None to count all rows
         """
         rows = f"FROM {self.sql} WHERE {self.within(span)}"
         if most is not None:
@@ -62,7 +62,7 @@ class Table:
         return int(self.database.rows(f"SELECT COUNT(*) {rows}", [ResultKind.COUNT])[0][0])
 
     def positions(self, span: Range) -> list[int]:
-        """Return the positions of the rows that a range shows now, in order."""
+        """Return the positions of the rows in a range that are visible now, in order."""
         found = self.database.rows(
             f"SELECT {self.cursor_sql} FROM {self.sql} WHERE {self.within(span)} ORDER BY {self.cursor_sql}",
             [self.kind],
@@ -70,30 +70,27 @@ class Table:
         return [row[0] for row in found]
 
     def greatest(self) -> int | None:
-        """Return the last row's position, or None if there is no row.
+        """Return the greatest position of all rows; None if the table is empty.
 
-        :raises SourceError: if no position can follow it
+        :raises SourceError: if it is the largest 64-bit number, so that no position can follow
         """
         found: int | None = self.database.rows(f"SELECT MAX({self.cursor_sql}) FROM {self.sql}", [self.kind])[0][0]
         if found is not None and found >= _MAX_POSITION:
             raise SourceError(
-                f"cursor {self.cursor.name} of {self.label} has reached the largest 64-bit number, so nothing can "
-                "follow it.",
+                f"cursor {self.cursor.name} of {self.label} has reached the largest 64-bit number, so no "
+                "greater value can follow.",
                 hint="Choose another cursor column.",
             )
         return found
 
     def after(self, position: int, end: int) -> int | None:
-        """Return the first position after the given one and before ``end``, or None if there is none."""
+        """Return the smallest position of a row after ``position`` and before ``end``; None if there is none."""
         query = f"SELECT MIN({self.cursor_sql}) FROM {self.sql} WHERE {self.within(Range(position + 1, end))}"
         found: int | None = self.database.rows(query, [self.kind])[0][0]
         return found
 
     def refuse_nulls(self) -> None:
-        """Raise an error if the cursor is null in some row.
-
-        :raises ConfigError: naming the cursor
-        """
+        """Raise ConfigError if the cursor is NULL in a row, which therefore has no position."""
         if not self.cursor.nullable:
             return
         query = f"SELECT {self.cursor_sql} FROM {self.sql} WHERE {self.cursor_sql} IS NULL"
@@ -104,7 +101,10 @@ class Table:
             )
 
     def identity(self) -> str:
-        """Return the table's identity if the database has one, else its name."""
+        """Return a text that identifies the table, and changes if it is recreated under the same name.
+
+        In a database that offers no such identity, return the table's name, with product and catalog.
+        """
         query = self.dialect.identity(self.sql)
         if query is None:
             return f"{self.dialect.product}/{self.database.catalog}/{self.label}"
@@ -112,13 +112,15 @@ class Table:
 
 
 def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -> Table:
-    """Look up a pipeline's table in its database.
+    """Look up the pipeline's table in the database.
 
-    :param database: the database
+    :param database: connection to the database
     :param name: name as written in the pipeline
     :param cursor: name of the cursor column
-    :param wanted: columns to read; all of them if empty
-    :raises ConfigError: if it does not exist, or its columns do not fit
+    :param wanted: names of the columns to read; empty for all columns
+    :return: the table, with its columns as the driver describes them
+    :raises ConfigError: if the table does not exist or cannot be read, lacks a column, or its cursor has an unsuitable
+        type
     """
     dialect = database.dialect
     sql, label = dialect.table(name), ".".join(split_name(name))
@@ -129,8 +131,8 @@ def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -
             raise
         raise ConfigError(
             f"source table {label} cannot be read: {error.message}",
-            hint="Check source.table (catalog.schema.table or less of it, in the database's letter case: it is quoted) "
-            "and the rights of the connection's user.",
+            hint="Check source.table (catalog.schema.table, schema.table or table, in the database's letter case, "
+            "since it is quoted) and the rights of the connection's user.",
         ) from error
     columns = {item.name: dialect.column(item) for item in driver_columns}
     missing = [item for item in (*wanted, cursor) if item not in columns]
@@ -142,6 +144,6 @@ def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -
     if kind is None:
         raise ConfigError(
             f"cursor {cursor} of {label} has type {columns[cursor].type}.",
-            hint="A cursor is a whole number of up to 18 digits, a date, or a timestamp with or without time zone.",
+            hint="A cursor must be an integer of up to 18 digits, a date, or a timestamp with or without time zone.",
         )
     return Table(database, label, sql, columns[cursor], kind, [columns[item] for item in wanted or columns])

@@ -1,8 +1,8 @@
 """Check a JDBC URL and a connection's properties: no parameter may expose a secret, or make a driver load code.
 
-Drivers accept many parameters that name a class, a script or a file to load. For known drivers, only the listed
-parameters are accepted, and dangerous switches that are off; for any other driver, parameters whose names do not
-suggest code.
+Drivers have many parameters that name a class, a script or a file to load. For the drivers listed here, only known
+harmless parameters are accepted, and dangerous switches only if they are off. For any other driver, a parameter is
+accepted unless its name suggests code.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _PARAMETER = re.compile(r"([A-Za-z_$][\w.$ -]{0,60}+)=([^;&?,()]*+)")
-"""Pattern of a parameter in any text."""
+"""Pattern of a parameter ``name=value`` in any text, such as an error message."""
 _NAME = r"([^;&?,()=/:@]{1,500}+)="
 _IN_URL = re.compile(_NAME + r"([^;&?,()]*+)")
 _WITH_COMMAS = re.compile(_NAME + r"([^;&?()]*+)")
-"""Patterns of parameters in a URL with any names: where a comma separates them, and where it belongs to a value."""
+"""Patterns of a URL's parameters: :data:`_IN_URL` ends a value at a comma; here a comma is part of the value."""
 _QUERY_WITH_COMMAS = frozenset({"postgresql", "mysql", "mariadb"})
 """Drivers that separate the parameters after the question mark only by ``&``."""
 _SECRET = re.compile(
@@ -34,7 +34,7 @@ _LOGIN = re.compile(r"//[^/@?;(]*:[^/@?;]*@|^jdbc:oracle:\w+:[^@]*/[^@]+@")
 _HIDDEN = "***"
 _WORDS = frozenset({"true", "false", "require", "prefer", "allow", "disable", "none"})
 _MIN_HIDDEN_LENGTH = 4
-"""Minimum length of a secret that is hidden wherever it occurs; a shorter one would be found inside other words."""
+"""Minimum length of a value that is hidden wherever it occurs; shorter ones would match parts of other words."""
 
 _POSTGRESQL = """
     adaptivefetch adaptivefetchmaximum adaptivefetchminimum allowencodingchanges applicationname
@@ -119,7 +119,7 @@ _MARIADB = """
     transactionreplaysize trustservercertificate usebatchmultisend usebatchmultisendnumber usebulkstmtsforinserts
     usecatalogterm usemysqlmetadata usepipelineauth useresetconnection uuidasstring validconnectiontimeout
 """
-"""Parameters in addition to MySQL's, which its driver uses or ignores."""
+"""Parameters that MariaDB's driver accepts in addition to MySQL's."""
 _SQLSERVER = """
     accesstoken applicationintent applicationname authentication authenticationscheme calcbigdecimalprecision
     cancelquerytimeout columnencryptionsetting connectretrycount connectretryinterval database databasename
@@ -163,7 +163,7 @@ _ORACLE = """
     send_buf_size source_route ssl_version tns_admin token_auth use_sni wallet_location
 """
 _FORBIDDEN_IN_DESCRIPTOR = frozenset({"argv0", "args", "envs", "ifile"})
-"""Names in a descriptor that run a program or read a file; all others only describe the connection."""
+"""Names in an Oracle connect descriptor that run a program or read a file; all others only describe the connection."""
 _ACCEPTED_PARAMETERS: Mapping[str, frozenset[str]] = {
     name: frozenset(words.lower().split()) | {"time zone"}
     for name, words in {
@@ -175,7 +175,7 @@ _ACCEPTED_PARAMETERS: Mapping[str, frozenset[str]] = {
         "oracle": _ORACLE,
     }.items()
 }
-"""Accepted parameters by the kind of the URL."""
+"""Accepted parameters, in lower case, by the kind of the URL: the word after ``jdbc:``."""
 
 _SWITCHES = """
     allowloadlocalinfile allowlocalinfile allowmultiqueries allowurlinlocalinfile autodeserialize
@@ -190,12 +190,13 @@ _OFF = frozenset({"false", "0", "off", "no"})
 _HARMLESS = frozenset(word for words in _ACCEPTED_PARAMETERS.values() for word in words if not _SECRET.search(word)) | {
     "charset", "compression", "database", "db", "port", "role", "schema", "timeout", "user", "username", "warehouse"
 }  # fmt: skip
-"""Parameters of any driver whose values a message may show."""
+"""Parameters, of any driver, whose values a message may show."""
 
 
 def check(connection: Connection) -> None:
-    """Refuse a URL that includes a secret, and parameters that could make a driver load code.
+    """Refuse a connection whose URL includes a secret, or whose parameters could make a driver load code.
 
+    :param connection: the connection; parameters are in its URL and in ``properties`` of its extra
     :raises ConfigError: naming the parameter
     """
     url = connection.host or ""
@@ -220,10 +221,11 @@ def check(connection: Connection) -> None:
 def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
     """Return whether a parameter may be passed to a driver.
 
-    :param kind: kind of the URL
+    :param kind: kind of the URL: the word after ``jdbc:``, such as ``oracle``
     :param name: name of the parameter, in lower case
-    :param value: its value, in lower case
-    :param in_descriptor: whether it is in the parentheses of an Oracle descriptor and so not a driver parameter
+    :param value: value of the parameter, in lower case
+    :param in_descriptor: whether the parameter is in the parentheses of an Oracle connect descriptor, and so is not a
+        parameter of the driver
     """
     if name in _SWITCHES.split() and value in _OFF:
         return True
@@ -234,9 +236,13 @@ def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
 
 
 def without_secrets(connection: Connection, text: str) -> str:
-    """Replace a connection's secrets in a text.
+    """Return a text in which ``***`` replaces the secrets of a connection.
 
-    These are its password, and all parameter values that are not known to be harmless.
+    These are its password, and the values of all its parameters that are not known to be harmless. Values of other
+    parameters in the text are replaced, too, if their names suggest a secret.
+
+    :param connection: the connection
+    :param text: any text, such as a driver's error message
     """
     in_url = [(name, value) for name, value, _ in _parameters(connection.host or "")]
     given = [*in_url, *_properties(connection).items()]
@@ -248,7 +254,7 @@ def without_secrets(connection: Connection, text: str) -> str:
 
 
 def _may_be_shown(name: str) -> bool:
-    """Return whether the value after a name in a text may be shown, since the name suggests no secret."""
+    """Return whether a message may show the value of a parameter, since its name does not suggest a secret."""
     return not _SECRET.search(name.strip().lower())
 
 
@@ -257,7 +263,7 @@ def _includes_secret(name: str) -> bool:
 
 
 def _printable(name: str) -> str:
-    """Return a name for an error message, shortened and printable."""
+    """Return a parameter's name for an error message, shortened and with unprintable characters escaped."""
     return name[:60] if name.isprintable() else ascii(name[:60])
 
 
@@ -266,7 +272,7 @@ def _kind(url: str) -> str:
 
 
 def _parameters(url: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield the parameters of a URL: decoded name, value, and whether it is in an Oracle descriptor."""
+    """Yield the parameters of a URL: decoded name, value, and whether it is in an Oracle connect descriptor."""
     kind = _kind(url)
     head, separator, query = url.partition("?") if kind in _QUERY_WITH_COMMAS else (url, "", "")
     parts = ((head, _WITH_COMMAS if kind == "oracle" else _IN_URL), (separator + query, _WITH_COMMAS))

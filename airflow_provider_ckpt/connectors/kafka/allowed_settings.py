@@ -1,7 +1,7 @@
-"""Check the confluent-kafka settings in the extra of an Airflow connection against a list of allowed names.
+"""Decide which confluent-kafka settings are allowed in the extra of an Airflow connection.
 
-A setting that loads code, runs a command or weakens a delivery guarantee is refused by name. So is any setting that is
-not in the lists of this module, such as one of a future version of librdkafka.
+Only settings in the lists of this module are accepted. Any other setting raises an error that names it: one that loads
+code, runs a command or weakens a delivery guarantee, and also one that only a later version of librdkafka has.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ _IGNORED = """
     builtin.features enable.random.seed internal.termination.signal reconnect.backoff.jitter.ms socket.blocking.max.ms
     topic.blacklist topic.metadata.refresh.fast.cnt
 """
-"""Settings that are accepted and ignored, since the connector sets them itself or does not use them.
+"""Settings that are accepted but not passed to the client; the connector sets them itself or does not use them.
 
-Other programs that share the connection need them, such as consumers of Airflow's own Kafka provider, which join a
-group and commit offsets. Each consumer of this connector sets isolation.level and check.crcs itself."""
+Other programs that share the connection may need them, such as consumers of Airflow's Kafka provider, which join a
+group and commit offsets. Each consumer of this connector sets ``isolation.level`` and ``check.crcs`` itself."""
 
 _BROKERS_ALIAS = "metadata.broker.list"
-"""Alias of bootstrap.servers in librdkafka."""
+"""librdkafka's alias of ``bootstrap.servers``."""
 
 _REQUIRED_VALUES = {
     "acks": {"all", "-1"},
@@ -83,38 +83,39 @@ _REQUIRED_VALUES = {
     "enable.idempotence": {"true"},
     "enable.gapless.guarantee": {"true", "false"},
 }
-"""Settings that the delivery guarantees require, with their accepted values; the connector's producers set them."""
+"""Settings that the delivery guarantees require, with the accepted values; the connector's producers set them."""
 
 _PASSED_TO_SHELL = frozenset({"sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name"})
 _SHELL_SAFE = re.compile(r"[A-Za-z0-9@._/=+-]+")
-"""Characters allowed in the settings that librdkafka passes to a shell, as arguments of kinit."""
+"""Characters allowed in the settings that librdkafka passes to a shell as arguments of ``kinit``."""
 
 _PROVIDER_NAMES = re.compile(r"[A-Za-z0-9_-]+(?: *, *[A-Za-z0-9_-]+)*+")
-"""List of OpenSSL provider names. A name that contains a path is refused, since OpenSSL would load code from there."""
+"""Comma-separated OpenSSL provider names. A path is refused, since OpenSSL would load code from it."""
 
 
 def named_brokers(extra: Mapping[str, Any]) -> str:
-    """Return the brokers named in a connection's extra, under either name of the setting; empty if there are none."""
+    """Return the bootstrap servers in a connection's extra, under either name of the setting; empty if none."""
     return str(extra.get("bootstrap.servers") or extra.get(_BROKERS_ALIAS) or "")
 
 
 def client_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a connection's extra that are passed to the Kafka client.
 
-    Callbacks, settings for other programs and settings that the connector always sets itself are left out.
+    Callbacks, settings for other programs, and settings that the connector always sets itself are left out.
     """
     left_out = {*_IGNORED.split(), *_REQUIRED_VALUES, _BROKERS_ALIAS}
     return {name: value for name, value in extra.items() if not name.endswith("_cb") and name not in left_out}
 
 
 def refuse_settings(connection: str, extra: Mapping[str, Any], *, writes: bool) -> None:
-    """Raise an error if a connection's extra has a setting that is not allowed, or a value that is not.
+    """Raise an error if a connection's extra has a setting or a value that is not allowed.
 
-    The error contains no values, which may be secrets, except those of the settings that the guarantees require.
+    The error quotes no value, which may be a secret, except of the settings that the delivery guarantees require.
 
-    :param connection: the connection's id
+    :param connection: the connection's id, for the message
     :param extra: the connection's extra
-    :param writes: whether the connection is used for writing, so that the settings for the guarantees are checked
+    :param writes: whether the connection is used for writing; only then are the settings that the delivery guarantees
+        require checked
     :raises ConfigError: naming the setting
     """
     for name, value in extra.items() if writes else ():

@@ -1,4 +1,4 @@
-"""Choose the number of messages in a batch from the mean size of a few sample messages."""
+"""Choose the batch size of a topic: the number of messages in a batch, from the mean size of a few sample messages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import consumer_config, create_client
 
 TARGET_BYTES = 16 << 20
-"""Intended bytes of a batch if the pipeline does not set a batch size."""
+"""Intended size of a batch in bytes if the pipeline does not set a batch size."""
 
 MAX_RECORDS = 50_000
-"""Maximum number of messages in such a batch."""
+"""Maximum number of messages in a batch whose size is chosen here."""
 
 ONE_BATCH_RECORDS = 100
 """Number of messages that are always planned as one batch, without sampling their size."""
@@ -19,21 +19,21 @@ _WAIT_SECONDS = 1.0
 
 
 def choose_batch_records(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> int:
-    """Return the number of messages whose mean size fills a batch of :data:`TARGET_BYTES` bytes.
+    """Return the number of messages of mean size that make a batch of :data:`TARGET_BYTES`.
 
-    :param connection: of the topic's cluster
+    :param connection: connection to the topic's cluster
     :param pipeline: the pipeline's name, for the client id
     :param topic: the topic's name
-    :param number: the partition to sample
+    :param number: number of the partition to sample
     :param start: the first offset to sample
-    :return: between 1 and :data:`MAX_RECORDS`, which also applies if no message arrives in time
+    :return: between 1 and :data:`MAX_RECORDS`; the latter also if no message arrives in time
     """
     width = _mean_message_bytes(connection, pipeline, topic, number, start)
     return max(1, min(MAX_RECORDS, round(TARGET_BYTES / width))) if width else MAX_RECORDS
 
 
 def _mean_message_bytes(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> float:
-    """Return the mean bytes of up to 201 messages from ``start`` on; 0 if none arrives in time."""
+    """Return the mean size in bytes of up to 201 messages from ``start`` on; 0 if none arrives in time."""
     from confluent_kafka import Consumer, TopicPartition
 
     little = {"fetch.message.max.bytes": 1 << 18, "queued.min.messages": 1}

@@ -1,10 +1,11 @@
 """Claim one source partition for a lane: initialise its transactional id, then read its existing receipts.
 
-The order of the steps implements the fence (architecture, Connectors). The lane records in the receipts topic that it
-uses the id, initialises the id, and only then reads epochs and receipts, up to an end offset that was requested after
-the initialisation. Earlier users of the id cannot commit any more, so no further receipt of the partition can appear.
-A newer run's fence either finds the id recorded and ends this claim, or has written its epoch before, so that this
-lane reads it.
+The fence relies on the order of the steps (documentation: Architecture, Connectors). The lane writes to the receipts
+topic that it uses the transactional id, initialises the id, and only then reads epochs and receipts, up to an end
+offset that it requests after the initialisation. From then on, earlier producers with this id cannot commit, so no
+other lane can add a receipt for the partition. The fence of a newer run writes its epoch before it reads the ids in
+use. So it either finds this id and fences this lane's producer, or its epoch is already in the topic when the lane
+reads, and the lane stops.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from airflow_provider_ckpt.core.receipt import Receipt
 
 
 class PartitionClaim:
-    """Claim of one source partition, which ends when another producer initialises its transactional id.
+    """Claim of one source partition; it ends when another producer initialises the same transactional id.
 
-    :param connection: of the sink's cluster
-    :param topics: reads the end of the receipts topic
+    :param connection: connection to the sink's cluster
+    :param topics: client that returns the end offset of the receipts topic
     :param context: ledger, pipeline and epoch
     :param partition: id of the source partition
-    :param batch_bytes: see :class:`~airflow_provider_ckpt.connectors.kafka.producers.TransactionalProducer`
+    :param batch_bytes: maximum size in bytes of a producer batch of several records
     :raises FencedError: if the receipts topic contains a newer epoch
     :raises SinkError: if the receipts topic does not contain this epoch, or the broker cannot be reached
     """
@@ -74,7 +75,7 @@ class PartitionClaim:
         return self._state.receipt(key)
 
     def add_committed(self, receipt: Receipt) -> None:
-        """Add a receipt that was committed under this claim."""
+        """Add a receipt that was committed under this claim to those that :meth:`receipt` returns."""
         self._state.receipts[receipt.key] = receipt_value(receipt)
 
     def close(self) -> None:
@@ -83,10 +84,10 @@ class PartitionClaim:
 
 
 def read_epochs(connection: Connection, topics: SinkTopicsClient, context: SinkContext) -> ReceiptsTopicState:
-    """Read the receipts topic including open and aborted transactions, so that its epochs are current.
+    """Read the newest epochs from the receipts topic, without waiting for open transactions in it.
 
-    :param connection: of the sink's cluster
-    :param topics: reads the end of the receipts topic
+    :param connection: connection to the sink's cluster
+    :param topics: client that returns the end offset of the receipts topic
     :param context: ledger, pipeline and epoch
     """
     topic = receipts_topic(context.pipeline)

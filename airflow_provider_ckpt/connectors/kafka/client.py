@@ -1,7 +1,7 @@
-"""Configure Kafka clients from an Airflow connection, and convert their errors by error code.
+"""Configure Kafka clients from an Airflow connection, and decide by error code which client errors are retried.
 
-The connection's extra is the configuration of confluent-kafka, as in Airflow's own Kafka provider. Error messages do
-not contain its secrets.
+The connection's extra is the configuration of confluent-kafka, as in Airflow's own Kafka provider. Secrets in it are
+masked in error messages.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COLUMNS = (
     ("headers", "array<struct<key:string,value:binary>>"),
     ("timestamp", "timestamp"),
 )
-"""Columns of a message, name and Spark SQL type, which the source yields and the sink accepts unchanged."""
+"""Names and Spark SQL types of a message's columns, which the source yields and the sink accepts unchanged."""
 
 DEFAULT_TIMEOUT = 10.0
-"""Default timeout in seconds for an answer of the broker; ``socket.timeout.ms`` in the connection's extra overrides."""
+"""Default timeout in seconds of a request to the broker; ``socket.timeout.ms`` in the extra overrides it."""
 
 _SILENT_LOG = {"log_level": 2, "log.connection.close": False}
-"""Settings that silence librdkafka's log on standard error; errors are returned by its API as well."""
+"""Settings that turn off librdkafka's log on standard error; its API returns the same errors."""
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SECRET_SETTING = re.compile(r"pass(word|phrase)|secret|token|jaas|oauthbearer\.config|\.pem$")
@@ -52,10 +52,10 @@ _UNREACHABLE = """
     PREFERRED_LEADER_NOT_AVAILABLE REBOOTSTRAP_REQUIRED REPLICA_NOT_AVAILABLE REQUEST_TIMED_OUT
     THROTTLING_QUOTA_EXCEEDED UNKNOWN_LEADER_EPOCH
 """
-"""Errors of a cluster that cannot be reached for a while.
+"""Errors of a cluster that is temporarily unavailable; each is retriable and an outage.
 
-``_INCONSISTENT`` is the error of a commit after messages timed out. It never means that a message was refused for its
-content: such messages have a delivery callback, so their refusal is known before the commit."""
+``_INCONSISTENT`` is the error of a commit after messages timed out. It never means that the broker refused a message
+for its content: messages that may be refused have a delivery callback, so a refusal is known before the commit."""
 _LEADER_ELECTION = """
     FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE UNKNOWN_LEADER_EPOCH
 """
@@ -85,9 +85,10 @@ def error_codes(names: str) -> frozenset[int]:
 
 
 def require_connection(connection: Connection | None, what: str) -> Connection:
-    """Return the connection if it can be used.
+    """Return the connection if it can be used for Kafka.
 
-    :param what: key of the pipeline's declaration that names the connection, such as ``source``
+    :param connection: the connection, or None if the pipeline names none
+    :param what: section of the pipeline's declaration that names the connection, such as ``source``
     :raises ConfigError: if there is no connection, it has another type, or it has a setting that is not allowed
     """
     if connection is None:
@@ -109,10 +110,10 @@ def require_connection(connection: Connection | None, what: str) -> Connection:
 
 
 def require_topic(name: str, key: str, pipeline: str) -> str:
-    """Return the name of a topic if it is valid in Kafka.
+    """Return the name of a topic if Kafka allows it.
 
     :param name: the topic's name
-    :param key: key of the pipeline's declaration, for the error message
+    :param key: key of the pipeline's declaration that has the name, for the error message
     :param pipeline: the pipeline's name, for the error message
     :raises ConfigError: if Kafka does not allow the name
     """
@@ -136,8 +137,8 @@ def bootstrap_servers(connection: Connection) -> str:
 def client_config(connection: Connection, client: str, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the configuration of a client, including the secrets.
 
-    :param connection: of the cluster
-    :param client: value of client.id, which brokers show
+    :param connection: connection to the cluster
+    :param client: value of ``client.id``, which appears in the brokers' logs and metrics
     :param settings: settings of the connector, which override those of the connection
     """
     login = {"sasl.username": connection.login, "sasl.password": connection.password}
@@ -156,12 +157,13 @@ def client_config(connection: Connection, client: str, settings: Mapping[str, An
 def consumer_config(
     connection: Connection, client: str, pipeline: str, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the configuration of a consumer whose partitions are assigned and which never commits offsets.
+    """Return the configuration of a consumer that assigns its partitions itself and never commits offsets.
 
-    :param connection: of the cluster
-    :param client: value of client.id, which brokers show
-    :param pipeline: names the consumer group, which librdkafka requires, unless the connection names one
-    :param settings: further settings of the connector
+    :param connection: connection to the cluster
+    :param client: value of ``client.id``, which appears in the brokers' logs and metrics
+    :param pipeline: the pipeline's name; the consumer group, which librdkafka requires, is named after it unless the
+        connection sets ``group.id``
+    :param settings: further settings of the connector, which override all others
     """
     own = {
         "group.id": connection.extra.get("group.id", f"ckpt-{pipeline}"),
@@ -175,7 +177,7 @@ def consumer_config(
 
 
 def answer_timeout(connection: Connection) -> float:
-    """Return the timeout in seconds for an answer of the broker."""
+    """Return the timeout in seconds of a request to the broker."""
     return float(connection.extra.get("socket.timeout.ms", DEFAULT_TIMEOUT * 1000)) / 1000
 
 
@@ -184,8 +186,8 @@ def to_error_info(error: KafkaError, kind: ErrorType, operation: str, connection
 
     :param error: the error
     :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that reported it
-    :param operation: the operation, for the message
-    :param connection: of the cluster, for the message; its secrets are masked
+    :param operation: the operation that failed, for the message, such as ``reading topic orders``
+    :param connection: connection to the cluster, for the message; its secrets are masked
     """
     text = _mask_secrets(
         f"{operation} at {bootstrap_servers(connection)} (connection {connection.id!r}): {error.str()}", connection
@@ -203,12 +205,12 @@ def to_error_info(error: KafkaError, kind: ErrorType, operation: str, connection
 
 
 def is_not_retriable(error: KafkaError) -> bool:
-    """Return whether a retry cannot help, as with a wrong password, a missing right or a missing topic."""
+    """Return whether a retry cannot help, as after a wrong password, or if a permission or the topic is missing."""
     return error.code() in error_codes(_NOT_RETRIABLE)
 
 
 def is_leader_election(error: KafkaError) -> bool:
-    """Return whether a partition has no leader for a moment, as after a restart of a broker."""
+    """Return whether a partition temporarily has no leader, as after a restart of a broker."""
     return error.code() in error_codes(_LEADER_ELECTION)
 
 
@@ -225,7 +227,7 @@ def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
 
 
 class ClientErrors:
-    """Collector of the errors that a client reports to ``error_cb``, which explain why a request timed out."""
+    """Collector of the errors that a client passes to ``error_cb``; they explain why a request timed out."""
 
     def __init__(self) -> None:
         self._errors: list[KafkaError] = []
@@ -250,13 +252,13 @@ class ClientErrors:
 def from_kafka_exception(
     error: Exception, kind: ErrorType, operation: str, connection: Connection, client_errors: ClientErrors | None = None
 ) -> CkptError:
-    """Return the exception for a ``KafkaException``.
+    """Return the exception to raise for a ``KafkaException``.
 
     :param error: the ``KafkaException``
     :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that raised it
-    :param operation: the operation, for the message
-    :param connection: of the cluster, for the message; its secrets are masked
-    :param client_errors: errors that the client reported meanwhile, which may be more specific
+    :param operation: the operation that failed, for the message, such as ``describing topic orders``
+    :param connection: connection to the cluster, for the message; its secrets are masked
+    :param client_errors: errors that the client reported during the operation, which may be more specific
     """
     kafka_error: KafkaError = error.args[0]
     specific = (
@@ -272,7 +274,7 @@ def create_client(make: Any, config: Mapping[str, Any], connection: Connection) 
 
     :param make: the client's class
     :param config: the client's configuration
-    :param connection: named in the error; its secrets are masked
+    :param connection: the connection, for the message; its secrets are masked
     :raises ConfigError: if the client does not accept the configuration
     """
     from confluent_kafka import KafkaException

@@ -27,14 +27,14 @@ _MAX_MESSAGES = 1000
 def read_committed(
     connection: Connection, topic: str, ends: Mapping[int, int], seconds: float, *, operation: str
 ) -> Iterator[list[Message]]:
-    """Yield the topic's messages that were committed or written outside any transaction, in lists of up to 1000.
+    """Yield lists of up to 1000 messages: all that are committed or were written outside any transaction.
 
-    :param connection: of the topic's cluster
+    :param connection: connection to the topic's cluster
     :param topic: the topic's name
     :param ends: end offset of each partition
-    :param seconds: maximum time without a new message, as while a transaction is open
-    :param operation: the operation, for error messages
-    :raises KafkaProducerError: if it takes longer, or the broker cannot be reached
+    :param seconds: maximum time in seconds without a new message; an open transaction can cause such a wait
+    :param operation: the operation for which the topic is read, for error messages
+    :raises KafkaProducerError: if no message arrives for so long, or the broker cannot be reached
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -73,12 +73,12 @@ def read_committed(
 
 
 def _timeout_error(connection: Connection, topic: str, client_errors: ClientErrors, operation: str) -> Exception:
-    """Return the error for a timeout: the broker does not answer, or a transaction is open."""
+    """Return the error for a timeout: the broker did not answer, or a transaction is still open."""
     most_specific = client_errors.most_specific()
     if most_specific is not None:
         return to_exception(to_error_info(most_specific, ErrorType.KAFKA_PRODUCER, operation, connection))
     return KafkaProducerError(
-        f"{operation}: a transaction stays open in topic {topic}, so the records after it cannot be read.",
+        f"{operation}: a transaction in topic {topic} is still open, so the records after it cannot be read.",
         recoverable=True,
-        hint="It ends after its producer's transaction.timeout.ms at the latest; try again then.",
+        hint="The broker aborts it after its producer's transaction.timeout.ms at the latest; try again then.",
     )

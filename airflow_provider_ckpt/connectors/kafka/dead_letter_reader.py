@@ -1,7 +1,8 @@
-"""Read dead letters back from their topic, which pipelines may share.
+"""Read the dead letters of one pipeline from a dead letter topic, and ignore forged ones.
 
-The topic has no index, so it is read from its beginning to given end offsets. Other programs may write to it: a message
-that is not a dead letter of this ledger and pipeline, or is a forged one, is ignored.
+The topic has no index, so it is read from its beginning to given end offsets. Other pipelines and other programs may
+write to it: a message that is not a dead letter of this ledger and pipeline is ignored, and so is one whose signature
+is wrong (see ``dead_letters.py``).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ log = logging.getLogger(__name__)
 class DeadLetterReader:
     """Reader of the dead letters of one pipeline and ledger in a topic.
 
-    :param connection: of the topic's cluster
+    :param connection: connection to the topic's cluster
     :param topic: the topic's name
-    :param context: names ledger and pipeline
+    :param context: ledger and pipeline
     """
 
     def __init__(self, connection: Connection, topic: str, context: SinkContext) -> None:
@@ -46,10 +47,10 @@ class DeadLetterReader:
     ) -> Mapping[AttemptKey, list[StoredDeadLetter]]:
         """Return the dead letters of some attempts, in order of their positions.
 
-        :param wanted: secret of each attempt; None if its dead letters have no seal
+        :param wanted: the attempts, each with the secret that signs its dead letters; None if they are not signed
         :param ends: end offset of each partition of the topic
-        :param seconds: maximum time without a new message, as while a transaction is open
-        :raises KafkaProducerError: if it takes longer, or the broker cannot be reached
+        :param seconds: maximum time in seconds without a new message; an open transaction can cause such a wait
+        :raises KafkaProducerError: if no message arrives for so long, or the broker cannot be reached
         """
         found: dict[AttemptKey, dict[int, StoredDeadLetter]] = {}
         malformed: list[str] = []
@@ -63,7 +64,7 @@ class DeadLetterReader:
         if malformed:
             log.warning(
                 "%s: %d messages of dead letter topic %s have a header %s that this provider did not write; they are "
-                "ignored. The first: %s. Another program writes to the topic.",
+                "ignored. Another program writes to the topic. The first of them: %s.",
                 self._context.pipeline,
                 len(malformed),
                 self._topic,
@@ -86,7 +87,7 @@ class DeadLetterReader:
     ) -> None:
         """Add a message to ``found`` if it is a dead letter of one of the wanted attempts.
 
-        :raises ValueError: if it has the header of a dead letter and is not a valid one
+        :raises ValueError: if it has the header of a dead letter, but is not a valid dead letter
         """
         try:
             headers = cast("list[tuple[str, bytes | None]]", read_headers(message) or [])
@@ -103,11 +104,11 @@ class DeadLetterReader:
         if secret is not None and header.document.get("seal") != seal(
             secret, header.document, key, value, headers[:-1]
         ):
-            raise ValueError("its seal is not that of the attempt that it names")
+            raise ValueError("its signature (seal) is not valid for the attempt that it names")
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
         dead_letter = DeadLetter(header.position, key, value, header.error, texts, own)
         dead_letters = found.setdefault(header.source, {})
-        # A dead letter may be written twice; another message with its number was written later and is ignored.
+        # A dead letter may be written twice. Only the first message with a number counts.
         dead_letters.setdefault(header.number, StoredDeadLetter(header.source, dead_letter, _message_time(message)))
 
 
@@ -116,7 +117,7 @@ def _to_bytes(value: str | bytes | None) -> bytes | None:
 
 
 def _message_time(message: Message) -> datetime:
-    """Return the time of a message; ``datetime.max`` if its timestamp is not a valid time."""
+    """Return the timestamp of a message; ``datetime.max`` if it is not a valid time."""
     try:
         return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,7 +1,7 @@
-"""Store dead letters in a topic of another cluster than the sink's, or beside a sink that is not Kafka.
+"""Dead letter store in a Kafka topic: for a sink that is not Kafka, or a topic on another cluster than the sink's.
 
-Pipelines may share the topic. The producer is idempotent and waits for all replicas, so a dead letter is durable before
-the receipt of its batch is claimed.
+Pipelines may share the topic. The producer is idempotent and waits for all in-sync replicas, so a dead letter is
+durable before the receipt of its batch is claimed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 _MAX_UNACKNOWLEDGED = 2000
-"""Maximum number of dead letters that are sent before the producer waits for their acknowledgement."""
+"""Maximum number of dead letters to send before waiting for their acknowledgement."""
 
 _PRODUCER_SETTINGS = {
     "partitioner": "murmur2_random",  # as in Java's client: a key gets the same partition as from other producers
@@ -53,7 +53,12 @@ _PRODUCER_SETTINGS = {
 
 
 class KafkaDeadLetterStore:
-    """Topic as dead letter store; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`."""
+    """Dead letter store in a topic; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`.
+
+    :param pipeline: ``dead_letter_queue`` names the topic, and may name its brokers
+    :param connection: connection to the cluster; None if ``dead_letter_queue.brokers`` is enough
+    :param context: ledger, pipeline and epoch
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._pipeline = pipeline
@@ -64,7 +69,10 @@ class KafkaDeadLetterStore:
         self._producer: Producer | None = None
 
     def check(self) -> None:
-        """See :meth:`DeadLetterStore.check`."""
+        """Create the topic if it is missing; raise an error if it is unsuitable, or also the source or the target.
+
+        See :meth:`DeadLetterStore.check`.
+        """
         for part, where in ((self._pipeline.source, "source"), (self._pipeline.sink, "sink")):
             if part.type == "kafka" and part.topic == self._queue.topic:
                 raise ConfigError(
@@ -79,17 +87,22 @@ class KafkaDeadLetterStore:
         self._topics().ensure_dead_letter_topic(self._queue.topic, None, self._queue.compression)
 
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`."""
+        """Return the dead letter topic, if it exists; see :class:`NamesOutputs`."""
         found = self._topics().find(self._queue.topic)
         return [WrittenTarget("dead_letter_queue.topic", found.name, "kafka", found.id)] if found else []
 
     def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
-        """See :meth:`DeadLetterStore.store`."""
+        """Send dead letters and wait for their acknowledgement; see :meth:`DeadLetterStore.store`.
+
+        :param task: the batch and its attempt
+        :param dead_letters: all dead letters of the attempt so far
+        :param first: number of the first dead letter that is not stored yet
+        """
         for start in range(first, len(dead_letters), _MAX_UNACKNOWLEDGED):
             self._send(task, dead_letters, range(start, min(start + _MAX_UNACKNOWLEDGED, len(dead_letters))))
 
     def _send(self, task: BatchTask, dead_letters: Sequence[DeadLetter], numbers: Iterable[int]) -> None:
-        """Send dead letters and wait until all replicas have acknowledged them."""
+        """Send the dead letters with these numbers, and wait until all in-sync replicas have acknowledged them."""
         failures: list[KafkaError] = []
 
         def watch(error: KafkaError | None, _: object) -> None:
@@ -107,7 +120,7 @@ class KafkaDeadLetterStore:
             raise self._failure(failures)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Read the topic once for the dead letters of all attempts; see :meth:`DeadLetterStore.dead_letters`."""
+        """Yield the dead letters of some attempts, reading the topic once; see :meth:`DeadLetterStore.dead_letters`."""
         wanted = list(sources)
         topics = self._topics()
         topic = topics.find(self._queue.topic)
@@ -148,7 +161,7 @@ class KafkaDeadLetterStore:
         return self._producer
 
     def _failure(self, failures: Sequence[KafkaError]) -> Exception:
-        """Close the producer, and return the error for dead letters that were not acknowledged."""
+        """Close the producer, and return the exception for dead letters that were not acknowledged."""
         from confluent_kafka import KafkaError
 
         self.close()
@@ -161,7 +174,7 @@ class KafkaDeadLetterStore:
 
 
 def _with_brokers(connection: Connection | None, brokers: str | None) -> Connection | None:
-    """Return the connection, with its brokers replaced if the pipeline names some; a new one if there is none."""
+    """Return the connection with the pipeline's brokers, if it names any; a new connection if there is none."""
     if not brokers:
         return connection
     base = connection or Connection("dead_letter_queue.brokers", "kafka")

@@ -1,9 +1,11 @@
 """Encode dead letters as messages: original key, value and headers, error headers, then one identifying header.
 
-The identifying header has a fixed name, which the configured prefix does not change. It names the attempt that wrote
-the dead letter, so that it can be found and read back. If the dead letter is written in its batch's transaction, the
-header also contains a seal, an HMAC with a secret that is stored only in the batch's receipt: other programs may write
-to the topic and could copy everything else, but do not know the secret before the receipt is committed.
+The identifying header has a fixed name, which the configured header prefix does not change. It names the attempt that
+wrote the dead letter, so that the dead letter can be found and read back.
+
+If the dead letter is written in its batch's transaction, the header also has a signature in the field ``seal``: an HMAC
+whose secret is stored only in the batch's receipt. So other programs that write to the topic cannot forge a dead
+letter, since they do not know the secret before the receipt is committed.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def dead_letter_headers(
     :param task: the batch and its attempt
     :param context: ledger, pipeline and epoch
     :param number: index of the dead letter among those of its attempt
-    :param secret: secret of the attempt; without one the dead letter gets no seal
+    :param secret: secret of the attempt, to sign the dead letter; None for no signature
     """
     own = list(dead_letter.original_headers)
     document: dict[str, Any] = {
@@ -60,10 +62,10 @@ def dead_letter_headers(
 
 
 def seal(secret: bytes, document: Mapping[str, Any], key: bytes | None, value: bytes | None, headers: Headers) -> str:
-    """Return the seal of a dead letter with this content, which cannot be computed without the secret.
+    """Return the signature of a dead letter: an HMAC-SHA-256 of its content, as hexadecimal digits.
 
-    :param secret: of the attempt
-    :param document: content of the identifying header; a seal in it is left out
+    :param secret: secret of the attempt
+    :param document: content of the identifying header; the signature in it, if any, is left out
     :param key: key of the message
     :param value: value of the message
     :param headers: headers before the identifying one
@@ -102,11 +104,11 @@ class IdentifyingHeader:
 
     @classmethod
     def parse(cls, header: bytes | None, context: SinkContext, others: int) -> IdentifyingHeader | None:
-        """Parse the header of a dead letter of this ledger and pipeline; return None for one of another.
+        """Parse an identifying header; return None if it is one of another ledger or pipeline.
 
-        :param header: its bytes, which any program may have written
-        :param context: names the ledger and pipeline
-        :param others: number of headers before it
+        :param header: value of the header, which any program may have written
+        :param context: ledger and pipeline
+        :param others: number of headers before it in the message
         :raises ValueError: if it is malformed
         """
         try:

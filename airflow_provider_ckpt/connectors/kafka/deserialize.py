@@ -1,6 +1,6 @@
-"""Convert Kafka messages to Arrow: position, key, value, headers and timestamp, byte for byte.
+"""Convert Kafka messages to Arrow: position, key, value, headers and timestamp; keys and values are not decoded.
 
-For speed each column is built by one comprehension, and rare cases are detected for all messages at once.
+For speed, each column is built by one comprehension, and rare cases are detected for all messages at once.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 _NO_TIMESTAMP = 0
 _MAX_MILLISECONDS = (2**63 - 1) // 1000
-"""Largest number of milliseconds that fits 64 bits as microseconds, Spark's unit."""
+"""Largest number of milliseconds that fits 64 bits when converted to microseconds, Spark's unit."""
 
 _MILLISECONDS_SUFFIX = " ms"
 
 UNREADABLE_HEADERS = "ckpt-unreadable-headers"
-"""Name of the header that replaces all headers of a message whose headers cannot be read."""
+"""Name of the single header, without a value, of a message whose own headers cannot be read."""
 
 HEADER_NAME_ERRORS = (SystemError, UnicodeDecodeError)
-"""Exceptions of the Kafka client for a header name that is not UTF-8. Do not request the headers again after one."""
+"""Exceptions of the Kafka client for a header name that is not UTF-8. Do not call ``headers()`` again after one."""
 
 read_headers = methodcaller("headers")
 """Function that returns the headers of a message.
 
-A direct method call, once specialised by the Python interpreter, would raise the client's error some lines later and
-return an invalid object."""
+Do not replace it by a direct method call: once the Python interpreter has specialised the call, it returns an invalid
+object for unreadable headers, and the client's error is raised some lines later."""
 
 log = logging.getLogger(__name__)
 
 
 def to_record_batch(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBatch:
-    """Return messages as a record batch with a position and the columns of a message.
+    """Return messages as a record batch: the position, which is the offset, and the columns of a message.
 
-    :param messages: messages, none of them an error
-    :param offsets: their offsets
+    :param messages: messages that carry no error
+    :param offsets: offsets of the messages
     """
     import pyarrow as pa
 
@@ -57,7 +57,7 @@ def to_record_batch(messages: Sequence[Message], offsets: Sequence[int]) -> pa.R
 
 
 def _read_all_headers(messages: Sequence[Message]) -> list[Any]:
-    """Return the headers of each message, or one replacement header if they cannot be read."""
+    """Return the headers of each message; :data:`UNREADABLE_HEADERS` alone if they cannot be read."""
     found: list[Any] = []
     for message in messages:
         try:
@@ -76,7 +76,7 @@ def _read_all_headers(messages: Sequence[Message]) -> list[Any]:
 
 
 def _header_array(all_headers: Sequence[Any]) -> pa.Array:
-    """Return the headers of each message, an empty list if it has none: null lists take Spark quadratic time."""
+    """Return the headers of each message; an empty list if it has none, since Spark takes quadratic time for nulls."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -89,12 +89,12 @@ def _header_array(all_headers: Sequence[Any]) -> pa.Array:
 
 
 def _timestamp_array(stamps: Sequence[tuple[int, int]]) -> pa.Array:
-    """Return a column of timestamps; null if a message has no time.
+    """Return a column of timestamps in microseconds; null if a message has no timestamp.
 
-    Milliseconds that do not fit 64 bits as microseconds are encoded as that many microseconds before 1970, a time that
-    no message has.
+    A timestamp that is too large for microseconds is encoded as a time before 1970, which no message has: its
+    milliseconds, negated, as microseconds.
 
-    :param stamps: kind and milliseconds since 1970 of each message
+    :param stamps: type and milliseconds since 1970 of each message's timestamp
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -115,16 +115,16 @@ def _timestamp_array(stamps: Sequence[tuple[int, int]]) -> pa.Array:
 
 
 def time_text(time: str) -> str:
-    """Return a message's time as text; a time before 1970 encodes milliseconds that do not fit and is shown as those.
+    """Return a message's timestamp as text; one too large for the timestamp column as ``<milliseconds> ms``.
 
-    :param time: text of a value of the timestamp column
+    :param time: value of the timestamp column as text; a time before 1970 encodes a timestamp that is too large
     """
     number = parse_microseconds(time)
     return time if number >= 0 else f"{-number}{_MILLISECONDS_SUFFIX}"
 
 
 def parse_time_text(text: str) -> str:
-    """Parse the result of :func:`time_text`."""
+    """Return the value of the timestamp column, as text; the inverse of :func:`time_text`."""
     return (
         timestamp_text(-int(text.removesuffix(_MILLISECONDS_SUFFIX)), zoned=True)
         if text.endswith(_MILLISECONDS_SUFFIX)

@@ -1,7 +1,8 @@
-"""Fence of the kafka sink: a record of the epoch, then the end of all producers of older epochs.
+"""Fence of the Kafka sink: write the new epoch to the receipts topic, then fence all producers of older epochs.
 
-A lane records the transactional id that it will use, initialises it, and then reads epochs. So a lane whose id was
-recorded too late to be ended by the fence reads the newer epoch and stops.
+A producer is fenced when its transactional id is initialised again. A lane writes the transactional id that it will use
+to the receipts topic, initialises it, and then reads epochs. So a lane whose id is written after the fence has read the
+ids in use reads the newer epoch and stops.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from airflow_provider_ckpt.connectors.kafka.restored_target import TargetLogEnds
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 
 _PARALLEL_FENCES = 8
-"""Number of transactional ids that the fence initialises in parallel, since each takes a few round trips."""
+"""Number of transactional ids that the fence initialises in parallel; each takes a few round trips."""
 
 
 def refuse_if_fenced(state: ReceiptsTopicState, epoch: int, pipeline: str) -> None:
@@ -53,7 +54,7 @@ def refuse_unless_current(state: ReceiptsTopicState, epoch: int, pipeline: str) 
 class KafkaFence:
     """Fence of one pipeline in its receipts topic.
 
-    :param connection: the sink's connection
+    :param connection: connection to the sink's cluster
     :param context: ledger and pipeline
     :param topic: name of the receipts topic
     """
@@ -66,12 +67,12 @@ class KafkaFence:
     def fence(
         self, epoch: int, read: Callable[[], ReceiptsTopicState], look: Callable[[], TargetLogEnds | None]
     ) -> None:
-        """Record the epoch, then end all lanes that may still write under an older one.
+        """Write the epoch, then fence all producers that may still write under an older one.
 
         :param epoch: the new epoch
-        :param read: returns the state of the receipts topic, read to its end
-        :param look: returns the ends of the target's log; None if there is no target
-        :raises FencedError: if the topic holds a newer epoch
+        :param read: function that reads the receipts topic to its end and returns its state
+        :param look: function that returns the ends of the target's log; None if there is no target
+        :raises FencedError: if the topic contains a newer epoch
         """
         refuse_if_fenced(read(), epoch, self._context.pipeline)
         self.write_epoch(epoch, look())
@@ -81,7 +82,7 @@ class KafkaFence:
         write_records(self._connection, self._topic, [(key, None) for key in state.obsolete_keys(epoch)])
 
     def write_epoch(self, epoch: int, ends: TargetLogEnds | None) -> None:
-        """Write the record of an epoch, with the ends of the target's log; that of a newer epoch remains valid.
+        """Write the record of an epoch, with the ends of the target's log; it does not replace a newer epoch's.
 
         :param epoch: the epoch
         :param ends: the ends of the target's log; None if there is no target
@@ -90,7 +91,7 @@ class KafkaFence:
         write_records(self._connection, self._topic, [(epoch_key(self._context.ledger, epoch), value)])
 
     def _end_older_producers(self, partitions: Sequence[str]) -> None:
-        """Initialise the transactional ids of source partitions, which ends their users."""
+        """Initialise the transactional ids of source partitions, which fences the producers that use them."""
 
         def end(partition: str) -> None:
             TransactionalProducer(self._connection, transactional_id(self._context, partition), self._topic).close()

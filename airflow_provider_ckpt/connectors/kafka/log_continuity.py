@@ -1,10 +1,11 @@
-"""Detect that a partition's log lost records that were planned already, so that other records may get their offsets.
+"""Detect that a source partition's log lost records that were planned already, so that their offsets may be reused.
 
-This happens after an unclean leader election, when a broker loses its disk, and when a cluster is restored from a copy.
-The ledger stores a snapshot of each partition: the end of the planned offsets, the leader epoch at that time, and the
-last record. The broker reports where the log ended under that epoch (KIP-101), and the record must still be the same.
-Both checks are necessary: a cluster restored together with its metadata reuses leader epochs, so only the record
-reveals the loss; compaction removes records, so only the epoch does.
+This happens after an unclean leader election, the loss of a broker's disk, or the restore of a cluster from a copy. The
+ledger stores a snapshot of each partition: the end of the planned offsets, the leader epoch at that time, and a
+fingerprint of the last record. Later, the broker is asked where the log of that leader epoch ends (KIP-101), and the
+record at that offset must still be the same. Both checks are necessary: a cluster that was restored together with its
+metadata reuses leader epochs, so only the record reveals the loss; in a compacted topic the record may have been
+removed, so only the leader epoch reveals it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BROKER_END = re.compile(r"broker end offset is (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class RecordFingerprint:
-    """Fingerprint of a record, which distinguishes it from another record at its offset.
+    """Fingerprint of a record, to distinguish it from another record at the same offset.
 
     :param offset: the record's offset
     :param timestamp: milliseconds since 1970
@@ -60,7 +61,7 @@ class LogSnapshot:
     """Snapshot of a partition's log at the time of planning.
 
     :param end: offset after the last planned one
-    :param leader_epoch: leader epoch at that time; None if the broker did not report it
+    :param leader_epoch: leader epoch of the partition; None if the broker did not report it
     :param record: fingerprint of the last record before ``end``; None if none was found near it
     """
 
@@ -82,10 +83,10 @@ class LogSnapshot:
 
 
 class LogContinuity:
-    """Check of a topic's partitions against their snapshots, and creation of new snapshots.
+    """Comparison of a topic's partitions with their snapshots, and creation of new snapshots.
 
-    :param probe: reads single records of the topic
-    :param topic_client: reads the topic's metadata
+    :param probe: reader of single records of the topic
+    :param topic_client: client for the topic's metadata
     :param pipeline: the pipeline's name, for error messages
     :param topic: the topic's name
     """
@@ -98,11 +99,11 @@ class LogContinuity:
         self._checked: dict[int, int | None] = {}
 
     def check_snapshots(self, snapshots: Mapping[int, LogSnapshot], offsets: Mapping[int, LogOffsets]) -> None:
-        """Compare each log with its snapshot; once, and again after the election of another leader.
+        """Compare each log with its snapshot, once and again after each election of a leader.
 
         :param snapshots: snapshot of each partition
         :param offsets: current offsets of each partition
-        :raises SourceError: if a log has lost records, naming the partition, both states and the command to run
+        :raises SourceError: if a log has lost records, with the partition, the evidence and the command to run
         """
         due = {
             number: snapshot for number, snapshot in snapshots.items() if self._due(number, offsets[number], snapshot)
@@ -122,7 +123,7 @@ class LogContinuity:
 
         :param ends: offset after the last planned one, of each partition
         :param offsets: offsets of each partition, as read before planning
-        :param known: previous snapshots, which are returned for partitions without new plans
+        :param known: previous snapshots; that of a partition whose planned offsets did not change is returned
         """
         moved = {
             number: end
@@ -140,9 +141,9 @@ class LogContinuity:
         return found
 
     def _due(self, number: int, offsets: LogOffsets, snapshot: LogSnapshot) -> bool:
-        """Return whether a partition has to be compared.
+        """Return whether a partition's log has to be compared with its snapshot.
 
-        A log that begins after its snapshot cannot be compared; planning reports the expired range instead.
+        A log that begins after the snapshot's end cannot be compared; planning reports the expired range instead.
         """
         known = offsets.leader_epoch is not None and self._checked.get(number) == offsets.leader_epoch
         return offsets.start <= snapshot.end and not known
@@ -194,5 +195,5 @@ class LogContinuity:
             pipeline=self._pipeline,
             position=snapshot.end if end is None else end,
             hint=f"`{rewind_command} {where} --reason …`{find} delivers the records that have these offsets now; an "
-            "append sink also keeps the rows that it already has. To leave them out, rewind to the checkpoint itself.",
+            "append sink also keeps the rows that it already has. To skip those records, rewind to the checkpoint.",
         )

@@ -1,4 +1,4 @@
-"""Write to Kafka as a sink: in transactions of a transactional id, or single records outside any transaction."""
+"""Producers of the Kafka sink: one with a transactional id, which fences earlier ones, and one for single records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
 
 DEFAULT_TRANSACTION_MS = 60_000
-"""Default transaction timeout; that long, the open transaction of a killed lane hides later records from consumers."""
+"""Default transaction timeout in ms, for which the transaction of a killed lane hides later records from consumers."""
 
 _INIT_SECONDS = 30.0
 _POLL_SECONDS = 0.2
@@ -48,19 +48,20 @@ def transaction_timeout(connection: Connection) -> float:
 
 
 def may_be_fenced(error: KafkaError) -> bool:
-    """Return whether the error may mean that another producer has initialised the transactional id since."""
+    """Return whether an error may mean that another producer has initialised the transactional id."""
     return error.code() in error_codes(_MAY_BE_FENCED)
 
 
 class TransactionalProducer:
-    """Producer with an initialised transactional id; earlier users of the id cannot commit any more.
+    """Producer with an initialised transactional id; earlier producers with the same id cannot commit any more.
 
-    The methods raise the exceptions of Kafka's client unless stated otherwise. After an error the producer is unusable.
+    The methods raise the exceptions of Kafka's client unless stated otherwise. After an error, do not use the producer
+    again.
 
-    :param connection: of the cluster
+    :param connection: connection to the cluster
     :param identity: the transactional id
     :param topic: a topic that will be written
-    :param batch_bytes: maximum size of a producer batch of several records
+    :param batch_bytes: maximum size in bytes of a producer batch of several records
     :raises KafkaProducerError: if the transactional id cannot be initialised
     """
 
@@ -79,7 +80,7 @@ class TransactionalProducer:
         self.producer: Producer = create_client(Producer, config, connection)
         operation = f"initialising transactional id {identity}"
         try:
-            # Connect first: without a connection the request for the coordinator fails and is retried after 0.5 s.
+            # Connect first: without a connection, the request for the coordinator fails and is retried after 0.5 s.
             self.producer.list_topics(topic, answer_timeout(connection))
             _retry_step(self.producer.init_transactions, _INIT_SECONDS)
         except KafkaException as error:
@@ -90,20 +91,20 @@ class TransactionalProducer:
             ) from None
 
     def flush(self, refused: Sized) -> None:
-        """Wait until all records are acknowledged, or one is refused, which ends sending in the transaction.
+        """Wait until all records are acknowledged or the first is refused, at most for the transaction timeout.
 
-        :param refused: collection that a delivery callback fills with refused records
+        :param refused: collection to which the delivery callbacks add refused records
         """
         deadline = time.monotonic() + self._seconds
         while self.producer.flush(_POLL_SECONDS) and not refused and time.monotonic() < deadline:
             pass
 
     def commit(self) -> None:
-        """Commit the transaction; if this raises, the transaction may still have been committed."""
+        """Commit the transaction; if this raises an error, the transaction may nevertheless be committed."""
         _retry_step(self.producer.commit_transaction, self._seconds)
 
     def abort(self) -> None:
-        """Try to abort the open transaction, so that consumers need not wait for its timeout."""
+        """Try to abort the open transaction, so that consumers need not wait for its timeout; never raise an error."""
         from confluent_kafka import KafkaException
 
         try:
@@ -113,7 +114,7 @@ class TransactionalProducer:
             return  # fenced, or the broker does not answer; the next initialisation of the id ends the transaction
 
     def most_specific_error(self, error: KafkaError) -> KafkaError:
-        """Return the most specific error that the client has reported, else ``error``."""
+        """Return the most specific error that the client has reported; ``error`` if it has reported none."""
         self._run_callbacks()
         return self._client_errors.most_specific() or error
 
@@ -124,7 +125,7 @@ class TransactionalProducer:
         del self.producer  # close() of the client would wait for the broker again
 
     def _run_callbacks(self) -> None:
-        """Run the client's callbacks, so that its errors are collected; ignore the exception of a fenced client."""
+        """Run the client's callbacks, to collect its errors; ignore the exception that a fenced client raises."""
         from confluent_kafka import KafkaException
 
         with suppress(KafkaException):
@@ -150,7 +151,7 @@ def _retry_step(step: Any, seconds: float) -> None:
 def write_records(connection: Connection, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
     """Write records outside any transaction, to partition 0, and wait until they are durable.
 
-    :param connection: of the cluster
+    :param connection: connection to the cluster
     :param topic: the topic's name
     :param records: key and value of each record
     :raises KafkaProducerError: if a record may not be durable

@@ -1,8 +1,8 @@
-"""Read ranges of a topic's partitions into Arrow, in a lane (reading side of the Kafka source).
+"""Reading side of the Kafka source: read ranges of a topic's partitions into Arrow, in a lane.
 
-The reader sees only committed records. It reads the whole range or raises an error; the client never selects another
-offset. After the last record of each range it checks the topic's id again, one round trip per batch: Kafka's client
-continues in a topic that was deleted and created again, so a batch could contain records of both.
+Only committed records are read. The reader reads the whole range or raises an error; it never continues at another
+offset. After the last record of each range it checks the topic's id again, which costs one round trip per batch:
+Kafka's client continues to read when a topic is deleted and created again, so a batch could contain records of both.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ MAX_ROWS = 10_000
 """Maximum number of messages in one Arrow batch."""
 
 _WAIT_SECONDS = 0.05
-"""Maximum seconds to wait for a full Arrow batch; then the messages that have arrived are returned."""
+"""Maximum time in seconds to wait for a full Arrow batch; then the messages that have arrived are returned."""
 
 _ID_REQUESTS = 2
-"""Number of requests for the topic's id: resumed brokers serve records before they know their controller."""
+"""Maximum number of requests for the topic's id: a resumed broker serves records before it knows its controller."""
 
 _FETCH_SETTINGS = {
     "enable.partition.eof": True,
@@ -54,11 +54,11 @@ _FETCH_SETTINGS = {
 
 
 class KafkaReader:
-    """Reader of one lane; it continues without a new assignment if the next range begins where the last one ended.
+    """Reader of one lane; its consumer keeps its assignment if the next range begins where the last one ended.
 
-    :param pipeline: declares the topic
-    :param connection: of the topic's cluster
-    :param shape: columns of the source, always :data:`COLUMNS`
+    :param pipeline: ``source.topic`` names the topic
+    :param connection: connection to the topic's cluster
+    :param shape: not used, since the columns are always :data:`COLUMNS`
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002
@@ -79,8 +79,8 @@ class KafkaReader:
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range; offsets without a message (transaction markers, compacted keys) are skipped.
 
-        :raises SourceError: if the topic was deleted and created again since it was planned, so that its offsets name
-            other records
+        :raises SourceError: if the topic was deleted and created again after the range was planned, so that its offsets
+            belong to other records, or if the log no longer contains the range
         """
         from confluent_kafka import KafkaException
 
@@ -127,7 +127,7 @@ class KafkaReader:
             settings = {**_FETCH_SETTINGS, "error_cb": self._client_errors}
             config = consumer_config(self._connection, f"ckpt-read:{self._pipeline}", self._pipeline, settings)
             self._consumer = create_client(Consumer, config, self._connection)
-        # After the last range, offsets may have no message, and the message after them may be fetched already.
+        # Offsets after the last range may have no message, and the message after them may be fetched already.
         continues = (
             self._range_end is not None
             and number == self._partition_number
@@ -139,7 +139,7 @@ class KafkaReader:
             self._partition_number, self._offset, self._fetched = number, start, []
 
     def _next(self, task: BatchTask) -> pa.RecordBatch | None:
-        """Return further messages of the range, or None; advance ``_at`` to the first offset that is not read yet."""
+        """Return more messages of the range, or None; set ``_offset`` to the first offset that is not read yet."""
         end = task.range.end
         messages, self._fetched = self._fetched or self._consume(min(MAX_ROWS, end - self._offset)), []
         offsets = cast("list[int]", [message.offset() for message in messages])
@@ -158,7 +158,7 @@ class KafkaReader:
         return to_record_batch(messages[:taken], offsets[:taken]) if taken else None
 
     def _consume(self, most: int) -> list[Message]:
-        """Return at least one message or end-of-log event, or raise an error after the timeout."""
+        """Return at least one message or end-of-log event; raise an error after the timeout."""
         assert self._consumer is not None
         wait = answer_timeout(self._connection)
         deadline = time.monotonic() + wait
@@ -197,7 +197,7 @@ class KafkaReader:
             f"{self._connection.id!r}) sent nothing for {wait:g} s, though offsets from {self._offset} on are planned.",
             recoverable=True,
             is_outage=True,
-            hint="See whether the broker is up; socket.timeout.ms in the connection's extra is how long it may take.",
+            hint="Check that the broker is up; socket.timeout.ms in the connection's extra limits the waiting time.",
         )
 
     def _with_location(self, error: CkptError, task: BatchTask) -> CkptError:

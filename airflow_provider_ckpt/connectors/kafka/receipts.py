@@ -1,9 +1,8 @@
-"""Records of the receipts topic, a Kafka sink's bookkeeping.
+"""Records of the receipts topic: the receipts and the other bookkeeping of a Kafka sink.
 
-They are the epochs of the fence, the transactional ids in use, replays of dead letters, lists of source files, and a
-receipt for each batch. The topic is compacted and has one partition. A record's key identifies its subject, so a later
-record replaces an earlier one with the same key. Receipts are written in the transaction of their batch, all other
-records outside any transaction.
+The other records are the epochs of the fence, the transactional ids in use, replays of dead letters, and lists of
+source files. The topic is compacted and has one partition; a record replaces the earlier ones with the same key.
+A receipt is written in the transaction of its batch, every other record outside any transaction.
 """
 
 from __future__ import annotations
@@ -24,20 +23,21 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import Receipt
 
 TOPIC_PREFIX = "ckpt-receipts."
-"""Prefix of the names of receipts topics, so that rights can be granted to all of them at once."""
+"""Prefix of the names of receipts topics, so that permissions can be granted by prefix."""
 
 REQUIRED_SETTINGS = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
-"""Required settings of the receipts topic; without them receipts could be lost, and their batches be sent again."""
+"""Required settings of a receipts topic; without them receipts could be lost, and their batches sent again."""
 
 NEW_TOPIC_SETTINGS = {**REQUIRED_SETTINGS, "segment.bytes": str(16 << 20)}
-"""Settings of a topic that the sink creates. Segments are small, since Kafka never compacts the newest one."""
+"""Settings of a new receipts topic. Segments are small, since Kafka never compacts the newest one."""
 
 
 _SEAL_FIELD = "dead_letters"
+"""Field of a receipt with the secret that signs the dead letters of its attempt."""
 
 
 class RecordKind(StrEnum):
-    """Kind of a record, the first element of its key."""
+    """Kind of a record of the receipts topic, the first element of its key."""
 
     EPOCH = "epoch"
     ID = "id"
@@ -47,18 +47,18 @@ class RecordKind(StrEnum):
 
 
 class UsedId(NamedTuple):
-    """Transactional id that lanes of an epoch may use, identified by epoch and source partition."""
+    """Transactional id that a lane may use, identified by the lane's epoch and source partition."""
 
     epoch: int
     partition: str
 
 
 def receipts_topic(pipeline: str) -> str:
-    """Return the name of a pipeline's receipts topic, which is unique even after dots become underscores.
+    """Return the name of a pipeline's receipts topic, which contains no dot of the pipeline's name.
 
-    Kafka's metrics replace dots by underscores, and a broker refuses a topic whose name differs from an existing one
-    only in that. So in the name of a pipeline with dots each hyphen is doubled and each dot becomes ``-d``; a leading
-    hyphen, with which no pipeline's name begins, marks such a name.
+    Kafka refuses a topic whose name differs from that of an existing one only in dots and underscores, since its
+    metrics replace dots by underscores. So if a pipeline's name has dots, each hyphen is doubled, each dot becomes
+    ``-d``, and a hyphen is put before the result; no pipeline's name begins with a hyphen.
     """
     if "." in pipeline:
         return f"{TOPIC_PREFIX}-{pipeline.replace('-', '--').replace('.', '-d')}"
@@ -68,7 +68,7 @@ def receipts_topic(pipeline: str) -> str:
 def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: str) -> None:
     """Raise an error if a pipeline would write rows or dead letters to a receipts topic.
 
-    :param named: topics by the configuration key that names them
+    :param named: names of topics, by the key of the pipeline's declaration that names them
     :param own: the pipeline's own receipts topic, which is allowed; None if it has none
     :param pipeline: the pipeline's name, for the error message
     :raises ConfigError: naming the topic
@@ -83,17 +83,17 @@ def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: 
 
 
 def transactional_id(context: SinkContext, partition: str) -> str:
-    """Return the transactional id of a source partition; initialising it ends its earlier users."""
+    """Return the transactional id for a source partition; initialising it fences earlier producers that use it."""
     return f"ckpt/{context.ledger}/{context.pipeline}/{partition}"
 
 
 def epoch_key(ledger: str, epoch: int) -> bytes:
-    """Return the key of an epoch's record; each epoch has its own, and the highest counts, not the one written last."""
+    """Return the key of an epoch's record; each epoch has its own, and the fence is at the highest of them."""
     return _encode([RecordKind.EPOCH, ledger, epoch])
 
 
 def id_key(ledger: str, used: UsedId) -> bytes:
-    """Return the key of the record that an epoch's lanes may use a transactional id."""
+    """Return the key of the record that states that a transactional id may be in use."""
     return _encode([RecordKind.ID, ledger, *used])
 
 
@@ -105,7 +105,8 @@ def receipt_key(ledger: str, key: BatchKey) -> bytes:
 def receipt_value(receipt: Receipt, secret: bytes | None = None) -> bytes:
     """Return the value of a receipt.
 
-    :param secret: secret with which the dead letters of its attempt were sealed; None if there are none
+    :param receipt: the receipt
+    :param secret: secret that signs the dead letters of its attempt; None if there are none
     """
     return _encode({**receipt.to_json(), **({} if secret is None else {_SEAL_FIELD: secret.hex()})})
 
@@ -131,9 +132,10 @@ def file_list_value(files: FileList) -> bytes:
 
 
 def time_value(at: datetime, target: Mapping[str, Any] | None = None) -> bytes:
-    """Return the value of an epoch's or an id's record, with the time of writing for information.
+    """Return the value of an epoch's or a transactional id's record.
 
-    :param target: of an epoch's, what the target's log held then, JSON-ready
+    :param at: time of writing, for information only
+    :param target: ends of the target's log at that time, JSON-ready; only in an epoch's record
     """
     return _encode({"at": at.isoformat(), **({} if target is None else {"target": target})})
 
@@ -146,10 +148,10 @@ def _encode(data: object) -> bytes:
 class ReceiptsTopicState:
     """Content of a receipts topic: the epochs of all ledgers, and all other records of one ledger.
 
-    :param ledger: ledger whose records to store
-    :param partition: source partition whose receipts to store; None for all
+    :param ledger: id of the ledger whose records to keep
+    :param partition: source partition whose receipts to keep; None for all
     :param epochs: epochs of each ledger
-    :param ids: transactional ids in use
+    :param ids: transactional ids that may be in use
     :param receipts: value of each receipt
     :param replays: value of each replay, by side partition
     :param lists: value of each list of source files, by its first ordinal and epoch
@@ -172,7 +174,7 @@ class ReceiptsTopicState:
 
     @property
     def target(self) -> Mapping[str, Any] | None:
-        """The target's log as the ledger's newest epoch last saw it, JSON-ready; None if it was not recorded."""
+        """Ends of the target's log in the record of the ledger's newest epoch, JSON-ready; None if it has none."""
         noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest_epoch, b"{}")).get("target")
         return noted
 
@@ -183,11 +185,11 @@ class ReceiptsTopicState:
 
     @property
     def ledgers(self) -> frozenset[str]:
-        """All ledgers with an epoch in the topic; a ledger without one has no receipts either."""
+        """Ids of all ledgers with an epoch in the topic; a ledger without one has no receipts either."""
         return frozenset(ledger for ledger, epochs in self.epochs.items() if epochs)
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply the next record of the topic; one without a value removes the earlier record of its key."""
+        """Apply the next record of the topic; a record without a value deletes the earlier record with its key."""
         kind, ledger, *rest = json.loads(key or b"")
         if kind == RecordKind.EPOCH:
             _add_or_remove(self.epochs.setdefault(ledger, set()), rest[0], value)
@@ -212,7 +214,7 @@ class ReceiptsTopicState:
         return None if value is None else Receipt.from_json(json.loads(value))
 
     def secret(self, source: AttemptKey) -> bytes | None:
-        """Return the secret of an attempt's dead letters, if the batch's receipt names this attempt and has one."""
+        """Return the secret that signs an attempt's dead letters; None if the batch's receipt does not have it."""
         value = self.receipts.get(source.key)
         found = {} if value is None else json.loads(value)
         named = (found.get("attempt"), found.get("epoch")) == (source.attempt, source.epoch)
@@ -233,7 +235,7 @@ class ReceiptsTopicState:
             yield Receipt.from_json(json.loads(self.receipts[key]))
 
     def obsolete_keys(self, epoch: int) -> Iterable[bytes]:
-        """Yield the keys of records that a fence at ``epoch`` makes obsolete: older epochs and their ids."""
+        """Yield the keys of records that a fence at ``epoch`` makes obsolete: those of older epochs and their ids."""
         yield from (epoch_key(self.ledger, older) for older in self.epochs.get(self.ledger, ()) if older < epoch)
         yield from (id_key(self.ledger, used) for used in self.ids if used.epoch < epoch)
 

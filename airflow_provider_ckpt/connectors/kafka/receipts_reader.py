@@ -1,8 +1,8 @@
 """Read a receipts topic from its beginning to an end offset, and continue from there.
 
-Receipts are read with isolation ``read_committed``, up to the last stable offset, where the oldest open transaction
-begins. Epochs, ids and other records written outside any transaction are read with ``read_uncommitted``, which also
-shows records of open and aborted transactions.
+Receipts must be read with the isolation level ``read_committed``. It hides everything from the first record of the
+oldest open transaction on. Epochs, transactional ids and other records that are written outside any transaction are
+read with ``read_uncommitted``, so that open transactions do not delay them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _IGNORED_ERRORS = "GROUP_AUTHORIZATION_FAILED"
-"""Errors to ignore: offsets are never committed, so the consumer group, which librdkafka requires, is not used."""
+"""Ignored errors: librdkafka requires a consumer group, but no offset is ever committed to it."""
 
 
 class ReceiptsReader:
     """Reader of one receipts topic.
 
-    :param connection: of the topic's cluster
+    :param connection: connection to the topic's cluster
     :param topic: the topic's name
     :param state: state to which the records are applied
-    :param committed: whether to read only committed records, which is necessary for receipts (see the module)
+    :param committed: whether to read only committed records; required for receipts, see the module
     """
 
     def __init__(self, connection: Connection, topic: str, state: ReceiptsTopicState, *, committed: bool) -> None:
@@ -66,9 +66,9 @@ class ReceiptsReader:
         self._offset = 0
 
     def read_to_stable_end(self, seconds: float) -> None:
-        """Read all records up to the current end.
+        """Read all records up to the current end of the topic, or up to the oldest open transaction.
 
-        :param seconds: maximum time
+        :param seconds: maximum time in seconds
         :raises KafkaProducerError: if the broker cannot be reached
         """
         self._read(None, seconds)
@@ -77,8 +77,8 @@ class ReceiptsReader:
         """Read all records before an offset, and wait for the end of transactions that are open below it.
 
         :param end: offset after the last record to read, such as the end of the topic including open transactions
-        :param seconds: maximum time, including the wait for open transactions
-        :raises KafkaProducerError: if a transaction stays open for longer, or the broker cannot be reached
+        :param seconds: maximum time in seconds, including the wait for open transactions
+        :raises KafkaProducerError: if a transaction is still open after that time, or the broker cannot be reached
         """
         if self._offset < end:
             self._read(end, seconds)
@@ -128,15 +128,15 @@ class ReceiptsReader:
         return f"reading receipts topic {self._topic}"
 
     def _timeout_error(self, end: int | None, *, answered: bool) -> Exception:
-        """Return the error for a timeout: a transaction is open, or the broker does not answer."""
+        """Return the error for a timeout: a transaction is still open, or the broker did not answer."""
         from confluent_kafka import KafkaError
 
         if answered:
             return KafkaProducerError(
-                f"a transaction stays open in receipts topic {self._topic} below offset {end}, so the records after "
+                f"a transaction in receipts topic {self._topic} is still open below offset {end}, so the records after "
                 "it cannot be read.",
                 recoverable=True,
-                hint="It ends after its producer's transaction.timeout.ms at the latest; run again then.",
+                hint="The broker aborts it after its producer's transaction.timeout.ms at the latest; run again then.",
             )
         kafka_error = self._client_errors.most_specific() or KafkaError(KafkaError._TIMED_OUT)
         return to_exception(to_error_info(kafka_error, ErrorType.KAFKA_PRODUCER, self._operation, self._connection))

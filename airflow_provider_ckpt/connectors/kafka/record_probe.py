@@ -1,4 +1,4 @@
-"""Read single records of a topic's partitions during planning, over one open connection."""
+"""Read single records of a topic's partitions, to compare its log with what was recorded earlier."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _FETCH_SETTINGS = {
     "queued.min.messages": 1,
 }
 _NEAR, _FAR = 2, 64
-"""Offsets to search backwards for the last record, in two steps: usually only a transaction marker follows it."""
+"""Numbers of offsets to search backwards for the last record; usually only a transaction marker follows it."""
 
 
 class StartOffset(NamedTuple):
     """Offset from which to read a partition.
 
     :param offset: the offset
-    :param leader_epoch: leader epoch under which the log reached the offset; the broker checks that the log of that
-        epoch still does (``OffsetForLeaderEpoch``). None for no check
+    :param leader_epoch: leader epoch under which the log reached the offset; the client checks that the log still does
+        (``OffsetForLeaderEpoch``). None for no check
     """
 
     offset: int
@@ -63,10 +63,10 @@ class ProbeResult(NamedTuple):
 class RecordProbe:
     """Reader of single records of one topic.
 
-    :param connection: of the topic's cluster
+    :param connection: connection to the topic's cluster
     :param pipeline: the pipeline's name, for the client id
     :param topic: the topic's name
-    :param isolation: ``isolation.level`` of the consumer
+    :param isolation: the consumer's ``isolation.level``
     """
 
     def __init__(self, connection: Connection, pipeline: str, topic: str, *, isolation: str = "read_committed") -> None:
@@ -78,8 +78,9 @@ class RecordProbe:
         self._open_consumer: Consumer | None = None
 
     def first_records(self, starts: Mapping[int, StartOffset]) -> dict[int, ProbeResult]:
-        """Return the first record at an offset or after it in each partition, or the result without a record.
+        """Return the first record at an offset or after it in each partition, or why there is none.
 
+        :param starts: offset in each partition, by partition number
         :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
         """
         found: dict[int, ProbeResult] = {}
@@ -96,7 +97,7 @@ class RecordProbe:
     def last_records(self, ends: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, Message]:
         """Return the last record before an offset of each partition, if it is at most 64 offsets before it.
 
-        :param ends: offset of each partition
+        :param ends: the offset in each partition, by partition number
         :param starts: first offset in the log of each partition
         :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
         """
@@ -135,7 +136,7 @@ class RecordProbe:
         take: Callable[[Message, KafkaError | None], None],
         left: Callable[[], Iterable[int]],
     ) -> None:
-        """Read from all places until no partition is left."""
+        """Pass messages from the start offsets on to ``take``, until ``left`` returns no partition."""
         from confluent_kafka import TopicPartition
 
         if not starts:
@@ -196,7 +197,7 @@ class RecordProbe:
             f"sent nothing for {wait:g} s.",
             recoverable=True,
             is_outage=True,
-            hint="See whether the broker is up; socket.timeout.ms in the connection's extra is how long it may take.",
+            hint="Check that the broker is up; socket.timeout.ms in the connection's extra limits the waiting time.",
         )
 
     @property

@@ -1,7 +1,9 @@
-"""Detection by the sink of a target whose log lost records: each fence, and each run's end, records what the log held.
+"""Detect that the target topic lost delivered records: its log was truncated, or records were deleted from it.
 
-A later loss of rows that were delivered before the newest record is thus detected. Not so what a run delivered that was
-killed, unless the receipts were lost as well, which the ledger detects.
+Each fence writes to the receipts topic which offsets each partition of the target holds, and so does the end of each
+run that delivered something. The next run compares the target with this record. So the loss of rows that were delivered
+before the newest record is detected. The loss of rows that a killed run delivered after its fence is not, unless their
+receipts were lost too, which the ledger detects.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from airflow_provider_ckpt.connectors.kafka.source_topic import LogOffsets, Topi
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
 
 _CLOCKS_MS = 600_000
-"""Milliseconds by which the broker's clock may differ from this one when expired records are computed."""
+"""Assumed maximum difference between the broker's clock and the local one, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogHeld:
-    """Records that a partition held.
+    """Offsets that a partition's log held when they were recorded.
 
-    :param end: the offset after its last one
-    :param leader_epoch: of the leader, if the broker gave it
-    :param start: the offset of its first one
-    :param newest_ms: the largest timestamp of all; None if there was none
+    :param end: offset after the last record
+    :param leader_epoch: leader epoch of the partition; None if the broker did not report it
+    :param start: first offset in the log
+    :param newest_ms: largest timestamp of the records, in milliseconds since 1970; None if there were no records
     """
 
     end: int
@@ -40,30 +42,31 @@ class LogHeld:
 
 @dataclass(frozen=True, slots=True)
 class TargetLogEnds:
-    """Offsets that each partition of a target held.
+    """Offsets that each partition of a target held when they were recorded.
 
-    :param topic: the target's id
-    :param held: by partition
+    :param topic: the target's topic id
+    :param held: offsets of each partition, by partition number
     """
 
     topic: str
     held: Mapping[int, LogHeld]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {"topic": self.topic, "held": [[number, *astuple(at)] for number, at in sorted(self.held.items())]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TargetLogEnds:
-        """The log that :meth:`to_json` wrote."""
+        """Restore the offsets from the output of :meth:`to_json`."""
         return cls(data["topic"], {number: LogHeld(*at) for number, *at in data["held"]})
 
 
 class TargetLogReader:
-    """Reader of the ends of a target's logs, which detects lost records.
+    """Reader of the ends of a target's logs, and detection of lost records.
 
-    :param pipeline: for the client's name
-    :param may_be_emptied: whether records are deleted on purpose, so that their absence is no loss
+    :param connection: connection to the target's cluster
+    :param pipeline: the pipeline's name, for the client id
+    :param may_be_emptied: ``sink.may_be_emptied``: whether records are deleted on purpose, so that this is not a loss
     """
 
     def __init__(self, connection: Connection, pipeline: str, *, may_be_emptied: bool = False) -> None:
@@ -72,10 +75,10 @@ class TargetLogReader:
         self._may_be_emptied = may_be_emptied
 
     def read(self, target: SinkTopic, topics: SinkTopicsClient) -> TargetLogEnds:
-        """Return what the target's log holds now.
+        """Return the offsets that the target's partitions hold now.
 
-        :param target: the target
-        :param topics: asks the broker
+        :param target: the target topic
+        :param topics: client that returns the newest timestamps
         :raises CkptError: if the broker cannot be queried
         """
         offsets = self._read_offsets(target, range(target.partitions))
@@ -92,7 +95,7 @@ class TargetLogReader:
         """Describe the records that were lost since the ends were recorded; return None if none were.
 
         :param target: the target topic
-        :param noted: ends of its logs at the newest fence
+        :param noted: ends of its logs, as recorded for the newest epoch
         :raises CkptError: if the broker cannot be queried
         """
         if noted.topic != target.id:
@@ -103,14 +106,14 @@ class TargetLogReader:
             end = noted.held[number].end
             if offsets[number].log_end < end:
                 return (
-                    f"partition {number} of topic {target.name} ends at offset {offsets[number].log_end}, and reached "
-                    f"{end} when this pipeline last looked"
+                    f"partition {number} of topic {target.name} ends at offset {offsets[number].log_end}, but ended at "
+                    f"{end} when this pipeline last checked it"
                 )
             if not self._may_be_emptied and _deleted(target, noted.held[number], offsets[number]):
                 return (
-                    f"partition {number} of topic {target.name} begins at offset {offsets[number].start}, and began at "
-                    f"{noted.held[number].start} when this pipeline last looked, which the topic's retention does not "
-                    "explain: somebody deleted records (where that is on purpose, write sink.may_be_emptied: true)"
+                    f"partition {number} of topic {target.name} begins at offset {offsets[number].start}, but began at "
+                    f"{noted.held[number].start} when this pipeline last checked it, which the topic's retention does "
+                    "not explain: records were deleted (if this is intended, set sink.may_be_emptied: true)"
                 )
         starts = {
             number: StartOffset(noted.held[number].end, noted.held[number].leader_epoch)
@@ -124,13 +127,13 @@ class TargetLogReader:
             except KafkaConsumerError as error:
                 if error.recoverable:
                     raise
-                return None  # the right to write to the topic does not include the right to read it
+                return None  # permission to write to the topic does not include permission to read it
         for number, result in found.items():
             if result.lost is not None:
                 reason = result.lost.partition(" Reset to")[0].rstrip(".")
                 return (
                     f"partition {number} of topic {target.name} lost records that were there when this pipeline last "
-                    f"looked: {reason}"
+                    f"checked it: {reason}"
                 )
         return None
 
@@ -141,9 +144,11 @@ class TargetLogReader:
 
 
 def _deleted(target: SinkTopic, before: LogHeld, now: LogOffsets) -> bool:
-    """Return whether records are gone from a log's beginning that the topic's retention cannot have removed.
+    """Return whether records that the topic's retention cannot have removed are missing at the beginning of a log.
 
-    :param before: what the partition held, and now does not hold from its first offset on
+    :param target: the topic, with its retention settings
+    :param before: offsets that the partition held
+    :param now: offsets that it holds now
     """
     if now.start <= before.start or target.compacted or target.number("retention.bytes") >= 0:
         return False

@@ -1,4 +1,4 @@
-"""Send a batch's messages in an open transaction, in a tight loop or, where a refusal is possible, with a callback."""
+"""Send a batch's messages to a topic; those that the broker may refuse are sent with a delivery callback."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 _BAD_RECORD = "INVALID_RECORD INVALID_TIMESTAMP MSG_SIZE_TOO_LARGE"
 _QUEUE_WAIT_SECONDS = 0.5
-"""Maximum seconds to wait for room in a full queue."""
+"""Maximum time in seconds of one wait for room in the producer's full queue."""
 
 
 class Sender:
-    """Sender to one topic.
+    """Sender of messages to one topic.
 
     :param producer: the producer, with an open transaction if it has a transactional id
     :param topic: the topic's name
-    :param refused: gets the error of each refused message by row number, while delivery callbacks run
+    :param refused: dict to which delivery callbacks add the error of each refused message, by row number
     """
 
     def __init__(self, producer: Producer, topic: str, refused: dict[int, ErrorInfo]) -> None:
@@ -36,7 +36,8 @@ class Sender:
     def send(self, messages: Messages, doubtful: Sequence[int]) -> None:
         """Send all messages in order.
 
-        :param doubtful: indexes of the messages that the broker may refuse, which are sent with a callback
+        :param messages: the messages
+        :param doubtful: indexes of the messages that the broker may refuse, in order; they get a delivery callback
         """
         values, keys, partitions, timestamps, headers = to_lists(messages)
         assert values is not None
@@ -59,7 +60,7 @@ class Sender:
 
         :param value: value of the message
         :param on_delivery: delivery callback
-        :param fields: further arguments of ``Producer.produce``; those that are None are left out
+        :param fields: further arguments of ``Producer.produce``, such as ``key``; those that are None are left out
         """
         fields = {name: given for name, given in fields.items() if given is not None}
         while True:

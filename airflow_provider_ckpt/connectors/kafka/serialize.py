@@ -1,7 +1,7 @@
-"""Convert rows to messages: rows with the columns of a message are sent as they are, any other row as one JSON object.
+"""Convert rows to messages: rows that have the columns of a message as they are, any other row to a JSON object.
 
-Rows are sent as they are if they have a column ``value``, no columns other than ``key``, ``value``, ``headers``,
-``timestamp`` and ``partition``, and ``sink.key`` is not set. A null value is a tombstone.
+Rows have the columns of a message if there is a column ``value``, and no column other than ``key``, ``value``,
+``headers``, ``timestamp`` and ``partition``, and ``sink.key`` is not set. A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _COLUMN_TYPES = {
     "timestamp": ("timestamp", "timestamp_ntz", "bigint"),
     "partition": _INTEGER_TYPES,
 }
-"""Columns of a message, and the Spark SQL types or prefixes of types that each may have."""
+"""Columns of a message, each with the Spark SQL types, or prefixes of types, that it may have."""
 
 
 def have_message_columns(names: Sequence[str], key: Sequence[str]) -> bool:
-    """Return whether rows with these columns are sent as they are.
+    """Return whether rows with these columns are sent as messages, not as JSON objects.
 
     :param names: the rows' columns
     :param key: columns of ``sink.key``
@@ -40,12 +40,12 @@ def have_message_columns(names: Sequence[str], key: Sequence[str]) -> bool:
 
 
 def refuse_unfit_columns(columns: Sequence[tuple[str, str]], key: Sequence[str], pipeline: str) -> None:
-    """Raise an error if rows with these columns cannot become messages.
+    """Raise an error if rows with these columns cannot be converted to messages.
 
     :param columns: name and Spark SQL type of each column
     :param key: columns of ``sink.key``
     :param pipeline: the pipeline's name, for the error message
-    :raises ConfigError: naming the columns and what to do
+    :raises ConfigError: naming the unsuitable columns
     """
     names = [name for name, _ in columns]
     missing = [name for name in key if name not in names]
@@ -65,9 +65,9 @@ def refuse_unfit_columns(columns: Sequence[tuple[str, str]], key: Sequence[str],
     if wrong:
         allowed = "; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in _COLUMN_TYPES.items())
         raise ConfigError(
-            f"the rows look like messages, but {', '.join(wrong)} cannot be part of one",
+            f"the rows have the columns of a message, but {', '.join(wrong)} cannot be part of one",
             pipeline=pipeline,
-            hint=f"Cast it in transform.select ({allowed}), or set sink.key, so that rows become JSON objects.",
+            hint=f"Cast it in transform.select ({allowed}), or set sink.key to send each row as a JSON object.",
         )
 
 
@@ -80,11 +80,11 @@ class Messages:
     """Messages as Arrow arrays, in the order of sending.
 
     :param numbers: row numbers, int64
-    :param value: binary
-    :param key: binary
-    :param headers: list of structs of name and value, or map of name to value
-    :param timestamp: int64, milliseconds since 1970 in UTC; 0 for the time of sending
-    :param partition: int32; -1 if the partitioner chooses
+    :param value: values, binary
+    :param key: keys, binary
+    :param headers: lists of structs of name and value, or maps of name to value
+    :param timestamp: milliseconds since 1970 in UTC, int64; 0 for the time of sending
+    :param partition: partition numbers, int32; -1 for the partitioner's choice
     """
 
     numbers: pa.Array
@@ -102,7 +102,7 @@ def to_messages(rows: pa.Table, key: Sequence[str]) -> Messages:
     """Convert rows to messages.
 
     :param rows: the column :data:`~airflow_provider_ckpt.connectors.sink_protocol.ROW_NUMBER`, then the rows' columns
-    :param key: columns of ``sink.key``; the value of a single column is the key, several columns become a JSON object
+    :param key: columns of ``sink.key``: the value of a single column is the key; several columns make a JSON object
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -180,7 +180,7 @@ def _to_list(column: pa.Array) -> list[Any]:
 
 
 def header_names_and_values(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return names and values of the headers of all messages; ``column.offsets`` splits them by message."""
+    """Return names and values of all headers as two flat arrays, which ``column.offsets`` splits by message."""
     import pyarrow as pa
 
     if pa.types.is_map(column.type):
@@ -189,7 +189,7 @@ def header_names_and_values(column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _header_lists(column: pa.Array) -> list[list[tuple[str, bytes | str | None]] | None]:
-    """Return each message's headers as pairs, as slices of one flat list, since most messages have few or none."""
+    """Return each message's headers as a list of pairs, None if it has none."""
     names, values = header_names_and_values(column)
     if column.null_count == len(column) or not len(names):
         return [None] * len(column)

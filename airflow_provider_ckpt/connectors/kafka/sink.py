@@ -1,4 +1,4 @@
-"""Control side of the Kafka sink: check the topics, raise the fence, read receipts and dead letters."""
+"""Control side of the Kafka sink: check its topics, raise the fence, and read receipts, dead letters and losses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,12 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSink:
-    """Control side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`."""
+    """Control side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
+
+    :param pipeline: ``sink.topic`` names the target
+    :param connection: connection to its cluster
+    :param context: ledger, pipeline and epoch
+    """
 
     exactly_once = True
 
@@ -66,28 +71,24 @@ class KafkaSink:
 
     @property
     def location(self) -> str:
-        """See :attr:`Sink.location`."""
+        """Address of the target topic, such as ``kafka://host:9092/orders``; see :attr:`Sink.location`."""
         return f"kafka://{bootstrap_servers(self._connection)}/{self._name}"
 
-    def check(self, *, create: bool = True) -> None:
-        """Raise an error if a topic is unfit; create those for receipts and dead letters. See :meth:`Sink.check`."""
+    def check(self) -> None:
+        """Raise an error if the target is missing, or one topic is named twice. See :meth:`Sink.check`."""
         self._refuse_shared_topics()
-        target = self._topics_client().find(self._name)
-        if target is None:
-            raise ConfigError(
-                f"target topic {self._name} does not exist in connection {self._connection.id!r}.",
-                pipeline=self._pipeline.name,
-                hint="Create it, or check sink.topic.",
-            )
-        if not create:
-            return
+        self._target_topic()
+
+    def create_bookkeeping(self) -> None:
+        """Create the topics for receipts and dead letters. See :meth:`Sink.create_bookkeeping`."""
+        target = self._target_topic()
         self._warn_of_weaknesses(target, self._topics_client().ensure_receipts_topic(self._receipts, target))
         queue = self._pipeline.dead_letter_queue
         if queue.in_sink:
             self._topics_client().ensure_dead_letter_topic(queue.topic, target, queue.compression)
 
     def outputs(self) -> Sequence[Output]:
-        """Return the target, the receipts topic and the dead letter topic. See :class:`NamesOutputs`."""
+        """Return the target, the receipts topic and the dead letter topic; see :class:`NamesOutputs`."""
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
         if self._pipeline.dead_letter_queue.in_sink:
             named["dead_letter_queue.topic"] = self._pipeline.dead_letter_queue.topic
@@ -95,11 +96,11 @@ class KafkaSink:
         return [WrittenTarget(key, topic.name, "kafka", topic.id) for key, topic in found.items() if topic is not None]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.check_columns`; the rules are in ``serialize.py``."""
+        """Raise an error if rows cannot be converted to messages; see :meth:`Sink.check_columns`."""
         refuse_unfit_columns(columns, self._pipeline.sink.key, self._pipeline.name)
 
     def claims(self) -> Claims:
-        """Return the ledgers with epochs in the receipts topic, and the target's topic id. See :meth:`Sink.claims`."""
+        """Return the fence and the ledgers in the receipts topic, the target's topic id, and evidence of loss."""
         target = self._topics_client().find(self._name)
         identity = None if target is None else target.id
         if not self._receipts_topic():
@@ -116,11 +117,14 @@ class KafkaSink:
         return Claims(state.highest_epoch, state.ledgers, identity, lost)
 
     def store_witness(self, epoch: int) -> None:
-        """See :class:`SinkWithWitness`. Of a log that lost records none is kept: the next run is to tell."""
+        """Write the offsets that the target holds now with the epoch; see :class:`SinkWithWitness`.
+
+        If the target has lost records, nothing is written, so that the next run detects the loss.
+        """
         target = self._topics_client().find(self._name)
         if target is None or not self._receipts_topic():
             return
-        ends = self._target_log.read(target, self._topics_client())  # first: what is lost after it is told by it
+        ends = self._target_log.read(target, self._topics_client())  # first: the next run detects any later loss
         with closing(self._receipts_reader(committed=False)) as reader:
             self._read_to_end(reader)
             state = reader.state
@@ -131,7 +135,7 @@ class KafkaSink:
             self._fence.write_epoch(epoch, ends)
 
     def fence(self, epoch: int) -> None:
-        """Record the epoch, then end all lanes that may still write under an older one. See :meth:`Sink.fence`."""
+        """Write the epoch, then fence all producers of older epochs; see ``fence.py``."""
         with closing(self._receipts_reader(committed=False)) as reader:
 
             def read() -> ReceiptsTopicState:
@@ -141,7 +145,7 @@ class KafkaSink:
             self._fence.fence(epoch, read, self._target_ends)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield this ledger's receipts that it does not know yet. See :meth:`Sink.receipts`."""
+        """Yield the committed receipts that the ledger does not know yet; see :meth:`Sink.receipts`."""
         if not self._receipts_topic():
             return
         with closing(self._receipts_reader(committed=True)) as reader:
@@ -154,7 +158,7 @@ class KafkaSink:
                 yield receipt
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the batches without a receipt in the receipts topic. See :meth:`Sink.batches_without_receipt`."""
+        """Return the given batches that have no receipt in the receipts topic."""
         if not keys or not self._receipts_topic():
             return list(keys)
         with closing(self._receipts_reader(committed=True)) as reader:
@@ -162,7 +166,7 @@ class KafkaSink:
             return [key for key in keys if reader.state.receipts.get(key) is None]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """See :meth:`Sink.dead_letters`; the topic is read once for all attempts."""
+        """Yield the dead letters of some attempts, reading the topic once; see :meth:`Sink.dead_letters`."""
         wanted = list(sources)
         queue = self._pipeline.dead_letter_queue
         topic = self._topics_client().find(queue.topic)
@@ -176,7 +180,7 @@ class KafkaSink:
             yield from found.get(source, ())
 
     def _secrets(self, sources: Sequence[AttemptKey]) -> Mapping[AttemptKey, bytes | None]:
-        """Return the secrets in the attempts' receipts, with which their dead letters were sealed."""
+        """Return the secret that signs each attempt's dead letters, from its receipt; None if it has none."""
         if not self._receipts_topic():
             return dict.fromkeys(sources)
         with closing(self._receipts_reader(committed=True)) as reader:
@@ -184,13 +188,13 @@ class KafkaSink:
             return {source: reader.state.secret(source) for source in sources}
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.store_replay`."""
+        """Store in the receipts topic which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
         write_records(
             self._connection, self._receipts, [(replay_key(self._context.ledger, partition), replay_value(replay))]
         )
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """See :meth:`Sink.replays`."""
+        """Return the replays in the receipts topic for some side partitions; see :meth:`Sink.replays`."""
         if not self._receipts_topic():
             return {}
         with closing(self._receipts_reader(committed=False)) as reader:
@@ -199,13 +203,13 @@ class KafkaSink:
         return {partition: replay for partition, replay in found.items() if replay is not None}
 
     def store_file_list(self, files: FileList) -> None:
-        """See :meth:`Sink.store_file_list`."""
+        """Store a list of discovered source files in the receipts topic; see :meth:`Sink.store_file_list`."""
         write_records(
             self._connection, self._receipts, [(file_list_key(self._context.ledger, files), file_list_value(files))]
         )
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
         if not self._receipts_topic():
             return []
         with closing(self._receipts_reader(committed=False)) as reader:
@@ -213,9 +217,12 @@ class KafkaSink:
             return reader.state.file_lists(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """Return the number of the target's committed messages, by reading all; offsets also count aborted messages.
+        """Return the number of the target's committed messages.
 
-        :return: None unless ``exact`` is set, and if retention or compaction may have removed messages
+        Offsets also count aborted messages and transaction markers, so all messages are read.
+
+        :param exact: whether to read them; otherwise the result is None, as it is if retention or compaction may have
+            removed messages
         """
         topic = self._topics_client().find(self._name) if exact else None
         if topic is None or topic.compacted:
@@ -242,6 +249,20 @@ class KafkaSink:
         if self._topics is None:
             self._topics = SinkTopicsClient(self._connection, self._pipeline.name)
         return self._topics
+
+    def _target_topic(self) -> SinkTopic:
+        """Return the target topic.
+
+        :raises ConfigError: if it does not exist
+        """
+        target = self._topics_client().find(self._name)
+        if target is None:
+            raise ConfigError(
+                f"target topic {self._name} does not exist in connection {self._connection.id!r}.",
+                pipeline=self._pipeline.name,
+                hint="Create it, or check sink.topic.",
+            )
+        return target
 
     def _warn_of_weaknesses(self, *topics: SinkTopic) -> None:
         for topic in topics:

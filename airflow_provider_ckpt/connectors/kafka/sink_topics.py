@@ -1,4 +1,4 @@
-"""Describe the topics of a sink, and create the receipts topic and the dead letter topic."""
+"""Create the receipts topic and the dead letter topic of a sink, and check the settings of its topics."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 DEAD_LETTER_TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(64 << 20)}
-"""Settings of a dead letter topic that the sink creates: nothing expires, and records too large for the target fit."""
+"""Settings of a new dead letter topic: nothing expires, and records that are too large for the target fit."""
 
 _LEADER_ELECTION = "FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION UNKNOWN_LEADER_EPOCH"
 
 _T = TypeVar("_T")
 
 _CREATION_SECONDS = 15.0
-"""Maximum seconds until the broker lists a topic that was created."""
+"""Maximum time in seconds until the broker lists a topic that was created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SinkTopic:
     :param partitions: number of partitions
     :param replicas: number of replicas of each partition
     :param settings: effective configuration
-    :param id: topic id, which a topic that is deleted and created again does not get again
+    :param id: topic id; a topic that is deleted and created again has another one
     """
 
     name: str
@@ -69,13 +69,13 @@ class SinkTopic:
 
     @property
     def weaknesses(self) -> list[str]:
-        """Settings with which the topic may lose acknowledged records although some brokers survive."""
+        """Clause for each setting with which the topic may lose acknowledged records although some brokers survive."""
         found = []
         if self.settings.get("unclean.leader.election.enable") == "true":
-            found.append("unclean.leader.election.enable is true, so that a replica that lags behind may become leader")
+            found.append("unclean.leader.election.enable is true, so that an out-of-sync replica may become leader")
         if self.replicas > 1 and self.number("min.insync.replicas") < 2:
             found.append(
-                f"min.insync.replicas is 1 with {self.replicas} replicas, so that a record counts as written when one "
+                f"min.insync.replicas is 1 with {self.replicas} replicas, so that a record is acknowledged when one "
                 "broker has it"
             )
         return found
@@ -84,7 +84,7 @@ class SinkTopic:
 class SinkTopicsClient:
     """Client that describes and creates topics of a sink.
 
-    :param connection: of the cluster
+    :param connection: connection to the cluster
     :param pipeline: the pipeline's name, for the client id and error messages
     """
 
@@ -99,9 +99,9 @@ class SinkTopicsClient:
         self._timeout = answer_timeout(connection)
 
     def find(self, name: str) -> SinkTopic | None:
-        """Return a topic, or None if it does not exist; the broker never creates it on this request.
+        """Return a topic, None if it does not exist; this request never makes the broker create it.
 
-        :raises KafkaProducerError: if the broker cannot be reached, or does not permit the request
+        :raises KafkaProducerError: if the broker cannot be reached, or the user may not describe the topic
         """
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
         from confluent_kafka.admin import ConfigResource, ResourceType
@@ -132,7 +132,7 @@ class SinkTopicsClient:
 
         :param name: the topic's name
         :param partitions: number of partitions
-        :param first: return the first offset in the log of each partition instead
+        :param first: whether to return the first offset in the log of each partition instead
         """
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
@@ -150,7 +150,11 @@ class SinkTopicsClient:
         return self._request(f"listing the offsets of topic {name}", request)
 
     def newest_times(self, name: str, partitions: int) -> Mapping[int, int]:
-        """Return the largest timestamp of the records of each partition in ms, without partitions that hold none."""
+        """Return the largest timestamp in each partition, in ms since 1970; partitions without records are left out.
+
+        :param name: the topic's name
+        :param partitions: number of partitions
+        """
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -161,10 +165,10 @@ class SinkTopicsClient:
             found = {at.partition: future.result() for at, future in futures.items()}
             return {number: int(at.timestamp) for number, at in found.items() if at.offset >= 0}
 
-        return self._request(f"asking for the newest record of topic {name}", request)
+        return self._request(f"reading the newest timestamps of topic {name}", request)
 
     def _request(self, operation: str, step: Callable[[], _T]) -> _T:
-        """Run a request, and retry it until the timeout while a partition has no known leader."""
+        """Run a request; retry it until the timeout while a partition has no leader, and convert errors."""
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self._timeout
@@ -184,8 +188,8 @@ class SinkTopicsClient:
         """Return the receipts topic; create it with as many replicas as the target if it does not exist.
 
         :param name: the topic's name
-        :param target: the target
-        :raises ConfigError: if its settings could lose receipts, it has several partitions, or it cannot be created
+        :param target: the target topic
+        :raises ConfigError: if it has several partitions, its settings could lose receipts, or it cannot be created
         """
         topic = self._create(name, target, NEW_TOPIC_SETTINGS)
         wrong = [
@@ -196,7 +200,7 @@ class SinkTopicsClient:
         if wrong:
             wanted = ",".join(f"{setting}={value}" for setting, value in REQUIRED_SETTINGS.items())
             raise ConfigError(
-                f"receipts topic {name} is not fit to hold receipts: {'; '.join(wrong)}.",
+                f"receipts topic {name} has settings that could lose receipts: {'; '.join(wrong)}.",
                 pipeline=self._pipeline,
                 hint=f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {wanted}",
             )
@@ -213,22 +217,22 @@ class SinkTopicsClient:
         """Return the dead letter topic; create it if it does not exist.
 
         :param name: the topic's name
-        :param target: the target, whose replication settings a new topic gets; None for the broker's defaults
+        :param target: the target topic, whose replication settings a new topic gets; None for the broker's defaults
         :param compression: compression type of a new topic; ``none`` leaves the choice to producers
-        :raises ConfigError: if it is compacted and would lose dead letters, or cannot be created
+        :raises ConfigError: if it is compacted, so that it could lose dead letters, or cannot be created
         """
         stored = {} if compression == "none" else {"compression.type": compression}
         topic = self._create(name, target, {**DEAD_LETTER_TOPIC_SETTINGS, **stored})
         if topic.compacted:
             raise ConfigError(
-                f"dead letter topic {name} is compacted, so it would drop a dead letter for a later one of its key.",
+                f"dead letter topic {name} is compacted, so it would lose a dead letter if a later one has its key.",
                 pipeline=self._pipeline,
                 hint="Set its cleanup.policy to delete, or name another topic in dead_letter_queue.topic.",
             )
         return topic
 
     def _create(self, name: str, target: SinkTopic | None, settings: Mapping[str, str]) -> SinkTopic:
-        """Return a topic; create it with one partition if it does not exist. Concurrent calls are safe."""
+        """Return a topic; create it with one partition if it does not exist. Several processes may do so at once."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.cimpl import NewTopic
 

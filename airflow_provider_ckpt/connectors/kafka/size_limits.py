@@ -1,7 +1,8 @@
-"""Find the records that the target topic refuses, so that they become dead letters and their batch is delivered.
+"""Decide which records the target topic refuses: by size, timestamp, partition, missing key or header name.
 
-A broker refuses whole batches of records. So records that it always refuses are separated before sending. Records that
-it may refuse are sent with a delivery callback: only the broker knows a record's compressed size and its own clock.
+A broker refuses a whole producer batch for one record. So records that it always refuses become dead letters without
+being sent. Records that it may refuse are sent with a delivery callback: only the broker knows a record's compressed
+size and its own clock.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _RECORD_OVERHEAD = 120
-"""Upper estimate of the bytes that a batch of one record has beyond key, value and headers."""
+"""Upper estimate of the size in bytes of a producer batch of one record, without key, value and headers."""
 
 _CLOCK_DIFFERENCE = 60_000
 """Assumed maximum difference between the broker's clock and the local one, in milliseconds."""
 
 
 def always_refused(messages: Messages, topic: SinkTopic) -> dict[int, ErrorInfo]:
-    """Return the errors of records that the topic always refuses, by row number."""
+    """Return the errors of records that the topic always refuses, by row number.
+
+    :param messages: the records
+    :param topic: the target topic with its settings
+    """
     import pyarrow.compute as pc
 
     found: dict[int, ErrorInfo] = {}
@@ -47,7 +52,7 @@ def always_refused(messages: Messages, topic: SinkTopic) -> dict[int, ErrorInfo]
 
 
 def possibly_refused(messages: Messages, topic: SinkTopic, now: int) -> list[int]:
-    """Return the indexes of records that the broker may refuse for their size or timestamp.
+    """Return the indexes, in order, of records that the broker may refuse for their size or timestamp.
 
     :param messages: the records
     :param topic: the target topic with its settings
@@ -95,7 +100,7 @@ def _with_nameless_header(headers: pa.Array) -> pa.Array | None:
 
 
 def _record_bytes(messages: Messages) -> pa.Array:
-    """Return the bytes of each record's key, value and headers."""
+    """Return the size in bytes of each record's key, value and headers."""
     import pyarrow.compute as pc
 
     size = _byte_lengths(messages.value)

@@ -1,8 +1,9 @@
-"""Plan batches of a topic (planning side of the Kafka source): its partitions are source partitions, offsets positions.
+"""Planning side of the Kafka source: split a topic's offsets up to the last stable offset into batches.
 
-A plan ends at the last stable offset, below which no further record can appear. Offsets that the log no longer contains
-are planned as expired batches, which cannot be read and block the checkpoint until a user accepts the loss with
-``airflow ckpt skip``. A log that lost records after they were planned is an error, see ``log_continuity.py``.
+A source partition is a partition of the topic, and a position is an offset. No further record can appear below the last
+stable offset. Offsets that the log no longer contains are planned as expired batches, which cannot be read and block
+the checkpoint until a user accepts the loss with ``airflow ckpt skip``. A log that lost records after they were planned
+is an error; see ``log_continuity.py``.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSource:
-    """Planning side of the Kafka source; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`."""
+    """Planning side of the Kafka source; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
+
+    :param pipeline: ``source.topic`` names the topic
+    :param connection: connection to its cluster
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         assert pipeline.source.topic is not None
@@ -71,19 +76,22 @@ class KafkaSource:
             )
 
     def reads(self, output: Output) -> bool:
-        """See :class:`ReadsOutputs`; topics are compared by id, so the connections need not be the same."""
+        """Return whether an output is this topic, compared by topic id; see :class:`ReadsOutputs`."""
         if not isinstance(output, WrittenTarget) or output.connector != "kafka":
             return False
         return output.identity == self._topic().id
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the topic's partitions; their identity contains the topic's id, so that a recreated topic differs."""
+        """Return the topic's partitions; their identities contain the topic id, which changes if it is recreated."""
         topic = self._topic()
         self._id = topic.id
         return [SourcePartition(topic.partition_id(number), f"{topic.id}/{number}") for number in topic.partitions]
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """Return a given offset, the log's first one for ``earliest``, or the last stable one for ``latest``."""
+        """Return a given offset, the log's first offset for ``earliest``, or its last stable one for ``latest``.
+
+        :raises ConfigError: if the offset is negative
+        """
         if isinstance(start_from, int):
             if start_from < 0:
                 raise ConfigError(
@@ -100,7 +108,7 @@ class KafkaSource:
         return RecordShape(True, COLUMNS)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Split the requested ranges into batches, one batch of each partition in turn, so that no partition waits.
+        """Split the requested ranges into batches, taking a batch of each partition in turn, so that all progress.
 
         :raises SourceError: if a log lost records that were planned before
         """
@@ -142,14 +150,14 @@ class KafkaSource:
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Return no positions; see :meth:`digests`."""
+        """Return no positions: they are not needed, see :meth:`digests`."""
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """Add the partition's number and the topic's id to each task.
+        """Add the number of the partition and the topic id to each task.
 
-        :raises SourceError: if the log no longer contains all of a task's range, unless its instruction is ``void``,
-            which reads nothing
+        :raises SourceError: if the log no longer contains all of a task's range; a task with the instruction ``void``
+            reads nothing and is not checked
         """
         topic = self._topic_client.require_same(self._id)
         reading = [task for task in tasks if task.instruction is not Instruction.VOID]
@@ -187,7 +195,7 @@ class KafkaSource:
     def _snapshots(
         self, offsets: Mapping[int, LogOffsets], states: Mapping[str, Mapping[str, Any]]
     ) -> dict[int, LogSnapshot]:
-        """Return the ledger's snapshots of the partitions' logs, by partition number."""
+        """Return the log snapshots that the ledger has, by partition number."""
         found = {number: LogSnapshot.from_json(states.get(f"{self._name}-{number}", {})) for number in offsets}
         return {number: snapshot for number, snapshot in found.items() if snapshot is not None}
 
@@ -198,7 +206,7 @@ class KafkaSource:
         snapshots: Mapping[int, LogSnapshot],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
-        """Return the states to store in the ledger: the end of each log, and its snapshot after this plan."""
+        """Return the states to store in the ledger: the end of each log and its snapshot, by partition id."""
         ends = {self._number(todo.partition): todo.start for todo in request.ranges if todo.needs_bound}
         for batch in batches:
             number = self._number(batch.partition)
@@ -215,7 +223,7 @@ class KafkaSource:
         }
 
     def _warn_of_open_transactions(self, offsets: Mapping[int, LogOffsets]) -> None:
-        """Warn of messages after an open transaction, which cannot be read yet; once per partition and offset."""
+        """Warn about messages after an open transaction, which cannot be read yet; once per partition and offset."""
         waiting = {
             number: bounds
             for number, bounds in offsets.items()
@@ -249,7 +257,13 @@ class KafkaSource:
             self._warned_at[number] = bounds.end
 
     def _split(self, todo: RangeToPlan, offsets: LogOffsets, records: int | None) -> Iterator[PlannedBatch]:
-        """Yield the batches of a requested range; offsets that the log no longer contains become one expired batch."""
+        """Yield the batches of a requested range; offsets that the log no longer contains are one expired batch.
+
+        :param todo: the requested range
+        :param offsets: current offsets of the partition
+        :param records: number of messages in a batch; None to choose it
+        :raises SourceError: if the range starts beyond the end of the log
+        """
         start, end = todo.start, offsets.end if todo.end is None else todo.end
         if start > offsets.end:
             raise SourceError(
@@ -275,7 +289,7 @@ class KafkaSource:
             start = span.end
 
     def _choose_batch_records(self, number: int, start: int, end: int) -> int:
-        """Return the number of messages in a batch, from the size of sample messages in the first planned partition."""
+        """Return the number of messages in a batch, from samples of the first partition that needs it."""
         if end - start <= ONE_BATCH_RECORDS:
             return ONE_BATCH_RECORDS
         self._size = self._size or choose_batch_records(
@@ -290,15 +304,15 @@ def expired_error(pipeline: str | None, topic: str, task: BatchTask, start: int 
     :param pipeline: the pipeline's name
     :param topic: the topic's name
     :param task: the batch
-    :param start: first offset in the log; None if it is not known
+    :param start: first offset in the log; None if unknown
     """
-    expired = "some of it" if start is None else f"what is before {start}"
+    expired = "some of it" if start is None else f"the offsets before {start}"
     if start is not None and start >= task.range.end:
         expired = "all of it"
     rest = "" if expired == "all of it" else ", then `airflow ckpt replay range` reads the remaining part of the range"
     return SourceError(
         f"topic {topic} no longer holds offsets {task.range}: retention, or a deletion of records, has removed "
-        f"{expired} before it was read.",
+        f"{expired} before the batch was read.",
         pipeline=pipeline,
         batch=str(task.key),
         position=task.range.start,
@@ -308,19 +322,19 @@ def expired_error(pipeline: str | None, topic: str, task: BatchTask, start: int 
 
 
 def damaged_error(pipeline: str, topic: str, task: BatchTask, message: str) -> SourceError:
-    """Return the error for a batch that is not delivered because records do not match their checksum.
+    """Return the error for a batch that cannot be read because records do not match their checksum.
 
     :param pipeline: the pipeline's name
     :param topic: the topic's name
     :param task: the batch
-    :param message: the client's message, with the offset
+    :param message: the client's error message, which names the offset
     """
     return SourceError(
         f"topic {topic} holds damaged records in offsets {task.range} of {task.key.source}: {message}.",
         pipeline=pipeline,
         batch=str(task.key),
         position=task.range.start,
-        hint="Let the broker read them from another replica (elect another leader, or let this one copy the partition "
-        "again), then run again. If no replica is intact, `airflow ckpt skip` gives up the batch and records that, and "
+        hint="Elect an intact replica as leader, or let this broker copy the partition again from one; then run again. "
+        "If no replica is intact, `airflow ckpt skip` gives up the batch and records that, and "
         "`airflow ckpt replay range` reads the remaining part of the range.",
     )

@@ -1,4 +1,4 @@
-"""Read a topic's metadata from the broker: its id, its partitions, and the offsets in each of them."""
+"""Read a source topic's metadata: its topic id, by which a recreated topic is detected, its partitions and offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Topic:
     """Current state of a topic.
 
     :param name: the topic's name
-    :param id: topic id, which a topic that is deleted and created again does not get again
+    :param id: topic id; a topic that is deleted and created again has another one
     :param partitions: numbers of the partitions, in order
     :param readable: whether the connection's user may read the topic
     """
@@ -42,7 +42,7 @@ class Topic:
     readable: bool = True
 
     def partition_id(self, number: int) -> str:
-        """Return a partition's name, as Kafka's own tools write it."""
+        """Return the id of a partition, in the form of Kafka's own tools, such as ``orders-0``."""
         return f"{self.name}-{number}"
 
 
@@ -65,10 +65,10 @@ class LogOffsets:
 class TopicClient:
     """Client for the metadata of one topic, over one open connection.
 
-    :param connection: of the topic's cluster
+    :param connection: connection to the topic's cluster
     :param topic: the topic's name
-    :param client: value of client.id, which brokers show
-    :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the type of its errors
+    :param client: value of ``client.id``, which appears in the brokers' logs and metrics
+    :param kind: type of the errors to raise: ``KafkaConsumer`` or ``KafkaProducer``
     """
 
     def __init__(self, connection: Connection, topic: str, client: str, kind: ErrorType) -> None:
@@ -81,9 +81,9 @@ class TopicClient:
 
     @property
     def admin(self) -> AdminClient:
-        """Admin client, which is created at the first use.
+        """Admin client, created at the first use.
 
-        :raises ConfigError: if the connection does not configure one
+        :raises ConfigError: if the client does not accept the connection's settings
         """
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
@@ -93,7 +93,7 @@ class TopicClient:
         return self._admin
 
     def describe(self) -> Topic:
-        """Return the topic.
+        """Return the current state of the topic.
 
         :raises ConfigError: if it does not exist
         :raises CkptError: if the cluster cannot be queried
@@ -122,7 +122,7 @@ class TopicClient:
         )
 
     def bounds(self, numbers: Iterable[int]) -> Mapping[int, LogOffsets]:
-        """Return the offsets in some partitions, by partition number.
+        """Return the offsets in the logs of some partitions, by partition number.
 
         :raises CkptError: if the cluster cannot be queried, or a partition does not exist any more
         """
@@ -158,7 +158,7 @@ class TopicClient:
         }
 
     def compacted(self) -> bool:
-        """Return whether compaction may remove records; True if the user may not read the topic's configuration."""
+        """Return whether compaction may remove records; also True if the user may not read the topic's settings."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -185,7 +185,7 @@ class TopicClient:
 
         :param known: the expected id; None to accept any
         :param batch: the batch's key, for the error message
-        :param requests: number of requests to a cluster that does not answer in time
+        :param requests: maximum number of requests if the cluster does not answer in time
         :raises SourceError: if the topic was deleted and created again
         """
         for left in reversed(range(requests)):
@@ -198,9 +198,9 @@ class TopicClient:
         if known not in (None, topic.id):
             raise SourceError(
                 f"topic {self._topic} is not the one that this pipeline reads: it was deleted and created again "
-                f"(its id was {known}, and is {topic.id} now), so its offsets mean other records.",
+                f"(its id was {known}, and is {topic.id} now), so its offsets belong to other records.",
                 batch=batch,
-                hint="Declare a pipeline of a new name for the new topic.",
+                hint="Declare a pipeline with a new name for the new topic.",
             )
         return topic
 

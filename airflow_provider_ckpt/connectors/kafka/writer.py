@@ -1,7 +1,7 @@
-"""Write a batch's rows, dead letters and receipt in one producer transaction (writing side of the Kafka sink).
+"""Writing side of the Kafka sink: write a batch's rows, dead letters and receipt in one producer transaction.
 
-A lane claims one source partition at a time. It releases the claim after any failure, so that the outcome of the
-transaction is read from the receipts topic with the next claim.
+A lane claims one source partition at a time. After any failure it releases the claim, and the next claim reads from the
+receipts topic whether the transaction was committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError, store_dead_letters
+from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefusedError, store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import naming_batch
 from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim, read_epochs
 from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
@@ -48,7 +48,12 @@ if TYPE_CHECKING:
 
 
 class KafkaWriter:
-    """Writing side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`."""
+    """Writing side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`.
+
+    :param pipeline: ``sink.topic`` names the target
+    :param connection: connection to its cluster
+    :param context: ledger, pipeline and epoch
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         assert pipeline.sink.topic is not None
@@ -63,7 +68,7 @@ class KafkaWriter:
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Write the batch and its receipt, unless it has a receipt already. See :meth:`Writer.deliver`."""
+        """Write the batch and its receipt, unless it has a receipt already; see :meth:`Writer.deliver`."""
         from confluent_kafka import KafkaException
 
         queue = self._pipeline.dead_letter_queue
@@ -80,7 +85,7 @@ class KafkaWriter:
             return _failed_outcome(
                 task, self._convert_error(error, f"delivering {task.key} {task.range} to {self._name}")
             )
-        except BaseException:  # it may have been raised between the commit and the update of the known receipts
+        except BaseException:  # after a commit the claim may lack the new receipt; the next claim reads it
             self.close()
             raise
 
@@ -115,7 +120,7 @@ class KafkaWriter:
         return self._target
 
     def _existing_outcome(self, task: BatchTask) -> Outcome | None:
-        """Return the outcome of a batch that already has a receipt; None if it has none."""
+        """Return the outcome of a batch that has a receipt already; None if it has none."""
         receipt = self._claim_partition(task.key.partition).receipt(task.key)
         if receipt is None:
             return None
@@ -124,7 +129,7 @@ class KafkaWriter:
         )
 
     def _write(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Write the batch in one transaction; after a refusal nothing of it is left.
+        """Write the batch in one transaction; if rows are refused, nothing of it is committed.
 
         :raises DeadLettersRefusedError: if the broker refuses a dead letter
         """
@@ -153,7 +158,7 @@ class KafkaWriter:
                 self._take_back(hold)
                 return Refused(refused)
             self._send_dead_letters(task, dead_letters, secret)
-            # The receipt is sent last, so that it hides other receipts from readers for the shortest time.
+            # Sent last: until the commit, readers of the receipts topic see no later receipts of other lanes.
             value = receipt_value(receipt, secret)
             producer.produce(self._receipts, value, receipt_key(self._context.ledger, task.key), 0)
             transactions.commit()
@@ -168,15 +173,15 @@ class KafkaWriter:
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
 
     def _take_back(self, hold: PartitionClaim) -> None:
-        """Abort the transaction and release the claim.
+        """Abort the transaction and release the claim, which closes the producer.
 
-        The client has numbered messages that were never sent, so its next transaction would fail, too.
+        The producer has assigned sequence numbers to messages that were never sent, so its next transaction would fail.
         """
         hold.transactions.abort()
         self._release_claim()
 
     def _send_rows(self, messages: Messages) -> dict[int, ErrorInfo]:
-        """Send the rows, and return the error of each message that the broker refused, by row number."""
+        """Send the rows; return the errors of messages that the broker refused, by row number."""
         if not len(messages):
             return {}
         assert self._claim is not None
@@ -213,13 +218,13 @@ class KafkaWriter:
                     position=dead_letter.position,
                     hint=f"Make topic {name} accept it (max.message.bytes, rights), then run again.",
                 )
-            # The dead letter is not the cause; the commit raises the error.
+            # The dead letter is not the cause of such an error; the commit raises it.
 
     def _info(self, error: KafkaError, operation: str) -> ErrorInfo:
         return to_error_info(error, ErrorType.KAFKA_PRODUCER, operation, self._connection)
 
     def _convert_error(self, error: KafkaException, operation: str) -> ErrorInfo:
-        """Convert an error and release the claim; if another producer took over the id, check for a newer epoch.
+        """Convert an error and release the claim; if the producer may have been fenced, check for a newer epoch.
 
         :raises FencedError: if the receipts topic contains a newer epoch
         """

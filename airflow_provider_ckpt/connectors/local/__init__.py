@@ -1,1 +1,1 @@
-"""Shared by connectors that write to a local or mounted file system: durable writes, and bookkeeping as files."""
+"""Durable writes, dead letters and bookkeeping in files, for connectors of a local or mounted file system."""

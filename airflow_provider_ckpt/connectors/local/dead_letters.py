@@ -1,8 +1,8 @@
-"""Store dead letters as JSON lines beside a target that cannot hold them: one file an attempt, which never changes.
+"""Store dead letters as JSON lines beside a target that cannot store them itself, one file for each attempt.
 
-Their path is ``<target>.dead_letters/<pipeline>/ledger=<ledger>/generation=<generation>/<partition>``, with files
-called ``<seq>-<attempt>-<epoch>.jsonl``. The replays of side partitions are stored with the sink's own bookkeeping, as
-``<directory>/<partition>.json``.
+The files are ``<target>.dead_letters/<pipeline>/ledger=<ledger>/generation=<generation>/<partition>/`` with the names
+``<seq>-<attempt>-<epoch>.jsonl``. The replays of side partitions (lists of the dead letters that they send again) are
+stored in the sink's bookkeeping directory, in files ``<partition>.json``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter, split_headers
-from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError
+from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefusedError
 from airflow_provider_ckpt.connectors.local.filesystem import escape, io_error, write_durably
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
@@ -28,15 +28,19 @@ from airflow_provider_ckpt.core.wave import BatchTask
 
 
 def dead_letters_directory(target: Path, pipeline: str) -> Path:
-    """Return the directory of a pipeline's dead letters."""
+    """Return the directory of a pipeline's dead letters beside a target.
+
+    :param target: file or directory of the target
+    :param pipeline: name of the pipeline
+    """
     return target.with_name(f"{target.name}.dead_letters") / escape(pipeline)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFiles:
-    """Dead letters of one pipeline and ledger.
+    """Dead letter files of one pipeline and ledger.
 
-    :param target: the target beside which they are stored
+    :param target: path beside which the directory of the dead letters lies, such as the sink's target
     :param ledger: id of the ledger
     :param pipeline: name of the pipeline
     """
@@ -47,36 +51,37 @@ class DeadLetterFiles:
 
     @property
     def directory(self) -> Path:
-        """Directory of the pipeline's dead letters of all ledgers."""
+        """Directory of the pipeline's dead letters, with those of all ledgers."""
         return dead_letters_directory(self.target, self.pipeline)
 
     def output(self, key: str) -> WrittenFiles:
-        """The files of all of the pipeline's dead letters.
+        """Describe the pipeline's dead letter files, as files that the pipeline writes and its source must not read.
 
-        :param key: the pipeline's key that says where they are
+        :param key: key of the pipeline's declaration that determines the directory, for messages
         """
         return WrittenFiles(key, self.directory, suffix=".jsonl", nested=True)
 
     def file(self, key: BatchKey, attempt: int, epoch: int) -> Path:
-        """Return the path of an attempt's dead letters.
+        """Return the path of the file with an attempt's dead letters.
 
-        They count only if the batch's receipt names that attempt and epoch.
+        The file counts only if the batch's receipt names this attempt; a failed attempt may leave one, too.
 
         :param key: the batch
         :param attempt: number of the attempt
-        :param epoch: epoch of the attempt
+        :param epoch: epoch of the run that makes the attempt
         """
         directory = self.directory / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
         return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
 
     def write(self, task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter]) -> Path:
-        """Write an attempt's dead letters durably; a failed write leaves no file behind.
+        """Write an attempt's dead letters durably; a failed write leaves no file.
 
         :param task: the batch and its attempt
-        :param context: ledger, pipeline and epoch
+        :param context: ids of the ledger and the pipeline, and the epoch of the run
         :param dead_letters: all dead letters of the attempt
-        :raises IoError: if the disk as a whole is full or broken
-        :raises DeadLettersRefusedError: if they could not be written for any other reason
+        :return: path of the file
+        :raises IoError: if the whole file system is full, unreachable or not writable
+        :raises DeadLettersRefusedError: if this file cannot be written for any other reason
         """
         path = self.file(task.key, task.attempt, context.epoch)
         at = datetime.now(UTC)
@@ -95,9 +100,10 @@ class DeadLetterFiles:
         return path
 
     def read(self, source: AttemptKey) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters that an attempt left; none if it has no file.
+        """Yield the dead letters of an attempt in the order in which they were written; none if it has no file.
 
         :raises SinkError: if the file is damaged
+        :raises IoError: if the file system fails
         """
         path = self.file(source.key, source.attempt, source.epoch)
         try:
@@ -118,9 +124,9 @@ class DeadLetterFiles:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
-    """Replays of one pipeline and ledger: which dead letters its side partitions send again.
+    """Stored replays of one pipeline and ledger: each file lists the dead letters that one side partition sends again.
 
-    :param directory: directory for nothing else
+    :param directory: directory of the files, which contains nothing else
     :param pipeline: name of the pipeline, for messages
     """
 
@@ -128,8 +134,12 @@ class ReplayFiles:
     pipeline: str
 
     def write(self, partition: str, replay: Replay) -> None:
-        """Write a replay's file durably, replacing one of the same partition that was never sent.
+        """Store a replay durably.
 
+        It replaces a stored replay of the same partition, of which nothing was sent.
+
+        :param partition: id of the side partition
+        :param replay: references to the dead letters
         :raises IoError: if the file system fails
         """
         path = self._file(partition)
@@ -139,9 +149,10 @@ class ReplayFiles:
             raise io_error(error, f"write {path}") from error
 
     def read(self, partitions: Iterable[str]) -> dict[str, Replay]:
-        """Return the stored replays of these partitions; partitions that never sent anything are left out.
+        """Return the stored replays of the given side partitions, by partition; one without a replay is left out.
 
         :raises SinkError: if a file is damaged
+        :raises IoError: if the file system fails
         """
         found = {partition: self._read(self._file(partition)) for partition in partitions}
         return {partition: replay for partition, replay in found.items() if replay is not None}

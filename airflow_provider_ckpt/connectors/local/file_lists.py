@@ -1,4 +1,4 @@
-"""Store lists of discovered source files as JSON in a directory; see ``connectors/file_lists.py``."""
+"""Store lists of discovered source files as JSON files in a directory; see ``connectors/file_lists.py``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from airflow_provider_ckpt.core.errors import SinkError
 
 @dataclass(frozen=True, slots=True)
 class StoredFileLists:
-    """Lists of one pipeline and ledger, each in a file ``<first>-<epoch>.json``.
+    """Lists of discovered source files of one pipeline and ledger, each in a file ``<first>-<epoch>.json``.
 
-    :param directory: directory for nothing else
+    ``<first>`` is the ordinal of the list's first source file, and ``<epoch>`` the epoch of the run that stored the
+    list.
+
+    :param directory: directory of the JSON files, which contains nothing else
     :param pipeline: name of the pipeline, for messages
     """
 
@@ -23,7 +26,7 @@ class StoredFileLists:
     pipeline: str
 
     def write(self, files: FileList) -> None:
-        """Write a list durably.
+        """Store a list of source files durably, so that it survives a power failure.
 
         :raises IoError: if the file system fails
         """
@@ -34,9 +37,10 @@ class StoredFileLists:
             raise io_error(error, f"write {path}") from error
 
     def read(self, first: int) -> list[FileList]:
-        """Return the lists that begin at an ordinal or later.
+        """Return the stored lists whose first source file has the ordinal ``first`` or a greater one, in any order.
 
-        :raises SinkError: if one is damaged
+        :raises SinkError: if a list is damaged
+        :raises IoError: if the file system fails
         """
         path = self.directory
         try:

@@ -1,4 +1,4 @@
-"""Paths, durable writes and error conversion for connectors on a local file system."""
+"""Resolve paths on a local or mounted file system, write files durably, and decide which file errors are outages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
 
 BOOKKEEPING_DIRECTORY = "_ckpt"
-"""Name of the directory at a target that contains a sink's bookkeeping."""
+"""Name of the directory in a target that contains a sink's bookkeeping, such as fence and receipts."""
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -23,23 +23,23 @@ _UNREACHABLE = frozenset(
         *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
     }
 )
-"""Errors of a broken or missing disk or mount, or of a machine that is out of resources."""
+"""Errors of a damaged or missing disk or mount, or of a machine that is out of resources."""
 
 
 def local_path(text: str, key: str, connection: Connection | None = None) -> Path:
-    """Return the resolved local path that a pipeline names, as a plain path or a ``file://`` URL.
+    """Return the absolute path for a path or URL in a pipeline, with symbolic links resolved.
 
-    :param text: the path or URL
-    :param key: the pipeline's key, for the message
-    :param connection: its extra ``path`` (Airflow's ``fs`` type) is the base of a relative path; the default is the
-        working directory
-    :raises ConfigError: for a URL of any other scheme, or a path that cannot be used
+    :param text: path or ``file://`` URL
+    :param key: key of the pipeline's declaration that names the path, for the message
+    :param connection: connection whose extra ``path`` (Airflow's ``fs`` type) is the base of a relative path; None for
+        the working directory
+    :raises ConfigError: if the URL has another scheme, or the path cannot be used
     """
     url = urlsplit(text)
     if "://" in text and url.scheme != "file":
         raise ConfigError(
             f"{key}: {url.scheme}:// locations are not supported, only local paths and file:// URLs.",
-            hint="Use a path that every lane can reach, such as a shared mount.",
+            hint="Use a path that every Spark executor can reach, such as a shared mount.",
         )
     root = str(connection.extra.get("path", "")) if connection else ""
     try:
@@ -47,7 +47,7 @@ def local_path(text: str, key: str, connection: Connection | None = None) -> Pat
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             path.lstat()
         return path
-    except (OSError, RuntimeError, ValueError) as error:  # too long, circular links, NUL, no such user's home
+    except (OSError, RuntimeError, ValueError) as error:  # too long, circular links, NUL, unknown user in ~
         raise ConfigError(
             f"{key}: {text[:200]!a} is not a usable path: {_reason(error)}.", hint=f"Correct {key}."
         ) from error
@@ -60,22 +60,22 @@ def _reason(error: Exception) -> str:
 
 
 def escape(name: str) -> str:
-    """Encode any name as one path component that is never hidden; :func:`unescape` is its inverse."""
+    """Encode any name as one path component that does not begin with a dot or underscore; see :func:`unescape`."""
     quoted = quote(name, safe=" @=+,")
     return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted.startswith((".", "_")) else quoted
 
 
 def unescape(component: str) -> str:
-    """Return the name that was given to :func:`escape`."""
+    """Restore a name from the output of :func:`escape`."""
     return unquote(component)
 
 
 def check_writable(path: Path, key: str) -> None:
-    """Raise an error if a directory cannot be created or written.
+    """Raise an error if this user cannot create a directory, or cannot create files in it.
 
-    :param path: the directory, which may not exist yet
-    :param key: the pipeline's key, for the message
-    :raises ConfigError: stating the reason
+    :param path: the directory, which need not exist yet
+    :param key: key of the pipeline's declaration that names it, for the message
+    :raises ConfigError: if the path is a file, or this user may not write
     """
     existing = next(directory for directory in (path, *path.parents) if directory.exists())
     if not existing.is_dir():
@@ -85,16 +85,19 @@ def check_writable(path: Path, key: str) -> None:
 
 
 def io_error(error: OSError, operation: str) -> IoError:
-    """Convert an ``OSError``; a full, forbidden, broken or unreachable disk is an error of the whole sink or source.
+    """Convert an ``OSError`` to an :class:`IoError`.
+
+    If the disk is full, damaged or unreachable, or permission is missing, the error is an outage of the whole sink or
+    source. An error of missing permission is marked as not recoverable, since a retry cannot help.
 
     :param error: the operating system's error
-    :param operation: the operation and its object, as in ``write /data/x``
+    :param operation: the operation and its object, for the message, such as ``write /data/x``
     """
     hint = None
     if error.errno in _DISK_FULL:
         hint = "Free some space, then run again; nothing was lost."
     elif error.errno in _FORBIDDEN:
-        hint = "Let this user do that, then run again; nothing was lost."
+        hint = "Give this user access to it, then run again; nothing was lost."
     return IoError(
         f"cannot {operation}: {os.strerror(error.errno) if error.errno else error}.",
         recoverable=error.errno not in _FORBIDDEN,
@@ -104,11 +107,13 @@ def io_error(error: OSError, operation: str) -> IoError:
 
 
 def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
-    """Write a private file so that it survives a power failure once this returns; a failed write leaves no file.
+    """Write a file that only this user can read, and flush it to the disk; a failed write leaves no file.
 
-    :param path: the file; its directory is created if missing
-    :param data: its content
-    :param exclusive: raise :class:`FileExistsError` if the file exists, instead of replacing it
+    Once this returns, the file survives a power failure.
+
+    :param path: the file; its directory is created if it is missing
+    :param data: content of the file
+    :param exclusive: whether to raise :class:`FileExistsError` if the file exists, instead of replacing it
     """
     make_private_directory(path.parent)
     target = path if exclusive else private_files.temporary_path(path)
@@ -126,16 +131,17 @@ def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its missing parents, so that each survives a power failure."""
+    """Create a directory and its missing parents durably, so that they survive a power failure."""
     for directory in _missing_directories(path):
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
 
 
 def make_private_directory(path: Path) -> None:
-    """Create a directory for this user alone, and its missing parents, durably.
+    """Create a directory and its missing parents durably, so that only this user can read them.
 
-    The parents of :data:`BOOKKEEPING_DIRECTORY` are created readable for other users.
+    If :data:`BOOKKEEPING_DIRECTORY` is a part of the path, the missing directories above it get the default permissions
+    instead, since they belong to the target.
     """
     for directory in _missing_directories(path):
         if BOOKKEEPING_DIRECTORY in path.parts and BOOKKEEPING_DIRECTORY not in directory.parts:
@@ -146,7 +152,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def _missing_directories(path: Path) -> list[Path]:
-    """Return the missing ones of a directory and its parents, the topmost first."""
+    """Return a directory and its parents as far as they do not exist, the topmost first."""
     return [directory for directory in (path, *path.parents) if not directory.is_dir()][::-1]
 
 
@@ -157,7 +163,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Flush a directory's entries to the disk, so that a new or renamed file in it survives a power failure."""
+    """Flush a directory's entries to the disk, so that new and renamed files in it survive a power failure."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -1,8 +1,8 @@
 """Convert Arrow columns to the form that PostgreSQL's binary COPY expects for a target table's column types.
 
-A column whose Arrow type matches the binary form of its PostgreSQL type is sent in that form. Any other is sent to a
-temporary table in a type that PostgreSQL can cast to the target's. In a batch that is known to hold bad values, even
-texts are sent as bytes, so that the server checks them row by row.
+A column whose Arrow type matches the binary form of its PostgreSQL type is sent in that form, directly to the target.
+Any other is sent to a temporary table, in a type that PostgreSQL can cast to the target's. If a batch is known to
+contain bad values, even texts are sent as bytes, so that the server checks them row by row.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ fit."""
 _EPOCH_2000 = 946_684_800_000_000
 _TIMESTAMP_INFINITY = -(2**63) + _EPOCH_2000 - 1
 _DATE_INFINITY = -(2**31) + 10_957 - 1
-"""Values by which the driver, which counts days and microseconds from 1970, represents infinity. Minus infinity is one
-more."""
+"""Integers by which the driver represents infinity: microseconds since 1970 for a timestamp, days for a date.
+
+Minus infinity is one more.
+"""
 
 _DATE_SQL = (
     f"CASE {{0}} WHEN {_DATE_INFINITY} THEN date 'infinity' WHEN {_DATE_INFINITY + 1} THEN date '-infinity'"
@@ -60,11 +62,12 @@ class ColumnEncoding:
     """Conversion of one column on its way to the target.
 
     :param name: the column's name
-    :param encode: converts the Arrow column to the one that is sent
+    :param encode: function that converts the Arrow column to the one that is sent
     :param stage_type: the column's SQL type in the temporary table
-    :param value: SQL expression of the target's value; the temporary table is named ``s`` in it
-    :param exact: like ``value``, but an error where the column's length or scale would cut or round the value
-    :param direct: whether the result of ``encode`` is the binary form of the target column and loses nothing there
+    :param value: SQL expression that computes the target's value from a row ``s`` of the temporary table
+    :param exact: like ``value``, but fails if the column's length or scale would truncate or round the value
+    :param direct: whether COPY can write the encoded column to the target without loss, so that no temporary table is
+        needed for it
     """
 
     name: str
@@ -80,7 +83,8 @@ def column_encodings(schema: pa.Schema, target: Table, *, strict: bool) -> list[
 
     :param schema: Arrow schema of the batch
     :param target: the target table
-    :param strict: whether to use encodings that can fail on the client; False for the row-by-row path
+    :param strict: whether to encode values in the target's binary form where there is one, which fails if the batch
+        contains a bad value; False for encodings that cannot fail, so that the server finds bad values row by row
     :raises ConfigError: if the target lacks a column, or a column has a type with no form in PostgreSQL
     """
     names = [name for name in schema.names if name != ROW_NUMBER]
@@ -102,7 +106,9 @@ def column_encodings(schema: pa.Schema, target: Table, *, strict: bool) -> list[
 def encode_rows(rows: pa.Table, chosen: Sequence[ColumnEncoding]) -> pa.Table:
     """Return the rows with each column encoded as it is sent.
 
-    :raises pyarrow.ArrowInvalid: if a value does not fit
+    :param rows: rows of a batch
+    :param chosen: conversions of the columns to send; the result contains only these columns
+    :raises pyarrow.ArrowInvalid: if a value does not fit the type that is sent
     """
     import pyarrow as pa
 
@@ -144,7 +150,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _binary_encoder(column: Column, kind: pa.DataType) -> Encoder | None:
-    """Return the encoding into the column's own binary form; None if there is none without loss."""
+    """Return the encoder into the binary form of the target column's type; None if no such encoder is without loss."""
     import pyarrow as pa
 
     receive = column.receive or ""
@@ -216,7 +222,10 @@ def _infallible_encoding(kind: pa.DataType) -> tuple[Encoder, str, str] | None:
 
 
 def _castable_encoding(column: Column, kind: pa.DataType) -> tuple[Encoder, str]:
-    """Return an encoding into a type that SQL can cast to the target column's, and that type."""
+    """Return an encoder, and the SQL type of its result, which SQL can cast to the target column's type.
+
+    :raises ConfigError: if there is none for the Arrow type
+    """
     import pyarrow as pa
 
     types = pa.types
@@ -238,7 +247,7 @@ def _castable_encoding(column: Column, kind: pa.DataType) -> tuple[Encoder, str]
             return encode, stage_type
     raise ConfigError(
         f"column {column.name} has type {kind}, which the postgres sink cannot send to {column.type_sql}.",
-        hint=f"Give it as text: transform.select: {{{column.name}: to_json({column.name})}}.",
+        hint=f"Convert it to text: transform.select: {{{column.name}: to_json({column.name})}}.",
     )
 
 
@@ -247,14 +256,17 @@ def _casting_encoder(wanted: pa.DataType) -> Encoder:
 
 
 def _microseconds(array: Any) -> Any:
-    """Return the times as microseconds since 1970."""
+    """Return the times as integers: microseconds since 1970."""
     import pyarrow as pa
 
     return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
 
 
 def _encode_timestamps(array: Any) -> Any:
-    """Return the times as microseconds since 2000, the wire form, which keeps infinity; Arrow has no infinite time."""
+    """Return the times as microseconds since 2000, as PostgreSQL sends them.
+
+    Infinity is preserved as an integer; Arrow has no infinite time.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,6 +1,6 @@
-"""Refuse a user from whom row level security hides the sink's bookkeeping.
+"""Refuse a user from whom row level security hides the sink's bookkeeping (fence, receipts, dead letters).
 
-To such a user the bookkeeping would look as if it were lost.
+Such a user would see empty tables, as if all receipts were lost.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ORDER BY c.relname
 def refuse_hidden_bookkeeping(
     fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, connection: str
 ) -> None:
-    """Raise ConfigError if row level security hides the bookkeeping of this pipeline from the user.
+    """Raise ConfigError if row level security hides the bookkeeping of this pipeline from the sink's user.
 
-    :param fetch: runs a query
-    :param bookkeeping: the bookkeeping tables
-    :param context: gives the pipeline's name
+    :param fetch: runs a query and returns its rows
+    :param bookkeeping: the bookkeeping tables; those that do not exist are ignored
+    :param context: identity of the run, of which only the pipeline's name is used
     :param connection: id of the Airflow connection, for the message
     :raises ConfigError: with the role, the tables and the command that prints the needed statements
     """
@@ -46,15 +46,21 @@ def refuse_hidden_bookkeeping(
     if hidden:
         raise ConfigError(
             f"row level security hides {', '.join(f'{bookkeeping.schema}.{table}' for table in hidden)} of pipeline "
-            f"{context.pipeline} from role {role!r}, the user of connection {connection!r}: no policy there lets it "
-            "see them. Nothing was sent.",
+            f"{context.pipeline} from role {role!r}, the user of connection {connection!r}: no policy of these tables "
+            "admits the role to the pipeline's rows. Nothing was sent.",
             pipeline=context.pipeline,
-            hint=f"Let the owner run what `airflow ckpt db roles sink {bookkeeping.schema} --writer {role} "
-            f"--pipeline {context.pipeline}` prints, with --table and --pipeline for all others of that role, too.",
+            hint=f"As the owner of the tables, run the script that `airflow ckpt db roles sink {bookkeeping.schema} "
+            f"--writer {role} --pipeline {context.pipeline}` prints. Give --table and --pipeline for all other targets "
+            "and pipelines of that role as well: the script revokes rights that it does not list.",
         )
 
 
 def _admits(fetch: Fetch, condition: str, pipeline: str) -> bool:
-    """Return whether a policy of the roles script, whose condition names only column ``pipeline``, admits this one."""
+    """Return whether a policy that ``airflow ckpt db roles sink`` created admits a pipeline to its rows.
+
+    :param fetch: runs a query and returns its rows
+    :param condition: SQL condition of the policy, in which only the column ``pipeline`` occurs
+    :param pipeline: name of the pipeline
+    """
     escaped = condition.replace("{", "{{").replace("}", "}}")
     return bool(fetch(f"SELECT {escaped} FROM (SELECT {{0}}::text AS pipeline) AS row", [pipeline])[0][0])

@@ -1,4 +1,4 @@
-"""Look up the sink's bookkeeping tables and create those that are absent."""
+"""Create the sink's bookkeeping tables (fence, receipts, dead letters, replays) and columns that are absent."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ WHERE n.nspname = {0}::text AND NOT EXISTS (
 
 
 def lacks_tables(fetch: Fetch, bookkeeping: BookkeepingTables, names: Sequence[str] = TABLES) -> bool:
-    """Return whether one of the tables does not exist.
+    """Return whether one of the bookkeeping tables does not exist, or is a receipt table of too old a version.
 
-    :param fetch: runs a query
+    :param fetch: runs a query and returns its rows
     :param bookkeeping: the bookkeeping tables
-    :param names: names of the tables to look up
+    :param names: names of the tables to look up; by default all but the table of replays
     """
     return bool(fetch(_ABSENT_TABLES, [bookkeeping.schema, list(names)]))
 
 
 def lacks_columns(fetch: Fetch, bookkeeping: BookkeepingTables) -> bool:
-    """Return whether one of the tables was created by an earlier version and lacks a column."""
+    """Return whether one of the existing bookkeeping tables lacks a column, since an earlier version created it."""
     return bool(fetch(_ABSENT_COLUMNS, [bookkeeping.schema, *map(list, zip(*LATER_COLUMNS, strict=True))]))
 
 

@@ -1,4 +1,4 @@
-"""Shared by the PostgreSQL source and sink: quoting, connection strings, connections, and errors by SQLSTATE."""
+"""Connect to PostgreSQL, quote SQL and convert driver errors; shared by source and sink."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIBPQ_KEYS = frozenset(
         "sslkey", "sslmode", "sslpassword", "sslrootcert", "target_session_attrs", "tcp_user_timeout",
     }
 )  # fmt: skip
-"""Keys of an Airflow connection's extra that are passed to libpq; others there are for other programs."""
+"""Keys of an Airflow connection's extra that are passed to libpq; all other keys are ignored."""
 
 _SESSION_SETTINGS = {
     "timezone": "UTC",
@@ -32,7 +32,7 @@ _SESSION_SETTINGS = {
     "extra_float_digits": "1",
     "jit": "off",
 }
-"""Settings that make the text of a value the same wherever it is read and written, whatever the server's defaults."""
+"""Session settings that make the text form of values independent of the server's defaults."""
 
 _REFUSED_LOGIN = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|does not exist|permission denied|not permitted"
@@ -40,7 +40,7 @@ _REFUSED_LOGIN = re.compile(
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
 _QUOTED_VALUE = re.compile(r'"(?:.*"|.*)|0x[0-9a-f]{2}(?: 0x[0-9a-f]{2})*', re.DOTALL)
-"""A quoted value, which may contain quotes or be truncated, and the bytes of one in hexadecimal."""
+"""A quoted value in a message, which may contain quotes or be truncated, or the bytes of a value in hexadecimal."""
 _SERVER_MESSAGE = re.compile(r"(?:ERROR|FATAL|PANIC):  (.+)", re.DOTALL)
 
 
@@ -50,7 +50,7 @@ def quote(name: str) -> str:
 
 
 def literal(value: str | int | datetime | None) -> str:
-    """Return an SQL constant, quoted as by libpq, for statements that cannot bind values."""
+    """Return an SQL constant for a value, quoted as by libpq, for statements that cannot bind values."""
     if value is None:
         return "NULL"
     if isinstance(value, int):
@@ -61,16 +61,19 @@ def literal(value: str | int | datetime | None) -> str:
 
 
 def split_table(name: str) -> tuple[str | None, str]:
-    """Return schema and table of ``schema.table``; None as schema if it is left out. Parts may be in double quotes.
+    """Return schema and table of ``schema.table``; the schema is None if it is left out.
 
-    :raises ConfigError: if it is neither ``table`` nor ``schema.table``
+    Each part may be in double quotes.
+
+    :raises ConfigError: if the name is neither ``table`` nor ``schema.table``
     """
     parts = re.findall(r'"((?:[^"]|"")+)"|([^".]+)', name)
     names = [quoted.replace('""', '"') if quoted else unquoted for quoted, unquoted in parts]
     rebuilt = ".".join(quote(part) if quoted else part for part, (quoted, _) in zip(names, parts, strict=True))
     if rebuilt != name or len(names) not in (1, 2):
         raise ConfigError(
-            f"{name!r} is not the name of a table.", hint='Write schema.table; put a part that holds a dot in "quotes".'
+            f"{name!r} is not the name of a table.",
+            hint='Write schema.table; put a part that contains a dot in "quotes".',
         )
     return (names[0], names[1]) if len(names) == 2 else (None, names[0])
 
@@ -79,8 +82,8 @@ def conninfo(connection: Connection, application: str, settings: dict[str, str] 
     """Return a libpq connection string. It contains the password.
 
     :param connection: the Airflow connection
-    :param application: application_name, truncated to the server's 63 bytes
-    :param settings: further session settings
+    :param application: application_name of the session, truncated to the server's 63 bytes
+    :param settings: session settings by name, in addition to :data:`_SESSION_SETTINGS`
     """
     extra = {key: str(value) for key, value in connection.extra.items() if key in _LIBPQ_KEYS}
     session = {**_SESSION_SETTINGS, **(settings or {})}
@@ -107,14 +110,15 @@ def _conninfo_value(value: str) -> str:
 
 
 def address(connection: Connection) -> str:
-    """Return host, port and database for messages, without user and password."""
+    """Return host, port and database of a connection for messages, without user and password."""
     return f"{connection.host or 'local socket'}:{connection.port or 5432}/{connection.schema or ''}"
 
 
 def require_connection(connection: Connection | None, what: str) -> Connection:
-    """Return the connection, checked.
+    """Return the connection, after checking that it is a PostgreSQL connection.
 
-    :param what: the connection's role, such as ``source``, for messages
+    :param connection: the Airflow connection; None if the pipeline names none
+    :param what: key of the pipeline's declaration that names the connection, such as ``source``, for messages
     :raises ConfigError: if there is no connection or it is of another type
     """
     if connection is None:
@@ -132,13 +136,13 @@ def require_connection(connection: Connection | None, what: str) -> Connection:
 def open_psycopg(
     connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None
 ) -> extensions.connection:
-    """Open a psycopg2 connection in autocommit mode, for the planning and control sides.
+    """Open a psycopg2 connection in autocommit mode, for planning a source or controlling a sink.
 
     :param connection: the Airflow connection
     :param application: application_name of the session
-    :param kind: error type of a failure: ``Source`` or ``Sink``
-    :param settings: further session settings
-    :raises CkptError: if it cannot be opened
+    :param kind: type of the error that is raised: ``Source`` or ``Sink``
+    :param settings: further session settings by name
+    :raises CkptError: if the connection cannot be opened
     """
     import psycopg2
 
@@ -155,9 +159,9 @@ def open_adbc(connection: Connection, application: str, kind: ErrorType, setting
 
     :param connection: the Airflow connection
     :param application: application_name of the session
-    :param kind: error type of a failure: ``Source`` or ``Sink``
-    :param settings: further session settings
-    :raises CkptError: if it cannot be opened
+    :param kind: type of the error that is raised: ``Source`` or ``Sink``
+    :param settings: further session settings by name
+    :raises CkptError: if the connection cannot be opened
     """
     from adbc_driver_manager import AdbcConnection, Error
     from adbc_driver_postgresql import dbapi
@@ -179,15 +183,16 @@ def open_adbc(connection: Connection, application: str, kind: ErrorType, setting
 
 
 _DATABASE_LOCK = Lock()
-"""Held while a database is opened, so that a lane's reader and writer share one instead of each opening its own."""
+"""Lock held while a database object is created, so that a lane's reader and writer share one."""
 
 
 @cache
 def _database(conninfo: str) -> Any:
     """Return the driver's database object, cached for the life of the process.
 
-    To open one, the driver reads every type of the catalog, which takes ten times as long as opening a connection.
-    Types that are created later need no new one: their columns are read as text and written in their own binary form.
+    When it is created, the driver reads all types of the catalog, which takes ten times as long as opening a
+    connection. It need not be recreated for new types: their columns are read as text and written in their own binary
+    form.
     """
     import adbc_driver_postgresql
 
@@ -195,14 +200,24 @@ def _database(conninfo: str) -> Any:
 
 
 class _SharedDatabase:
-    """Replacement of the database object in a connection, so that closing the connection leaves the database open."""
+    """Stand-in for the database object of an ADBC connection.
+
+    Closing the connection closes this object, and so leaves the database object open, which other connections use.
+    """
 
     def close(self) -> None:
         """Do nothing."""
 
 
 def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> ErrorInfo:
-    """Return the error of a failed connection: permanent if refused (password, database, rights), else transient."""
+    """Return the error information of a failed connection.
+
+    It is permanent if the server refused the login (password, database, rights), else a recoverable outage.
+
+    :param error: the driver's exception
+    :param connection: the Airflow connection, for the message
+    :param kind: error type: ``Source`` or ``Sink``
+    """
     text = server_message(error)
     message = f"cannot connect to PostgreSQL at {address(connection)} (connection {connection.id!r}): {text}"
     if _REFUSED_LOGIN.search(text):
@@ -228,9 +243,9 @@ def server_message(error: Exception) -> str:
 
 
 def without_values(message: str, state: str | None) -> str:
-    """Return the server's message without the values that it quotes: logs and events must not show records.
+    """Return the server's message without the values that it quotes, since logs and events must not show records.
 
-    Data errors (class 22) quote values; errors of other classes quote the names of tables, columns and constraints.
+    Only data errors (class 22) quote values. Others quote the names of tables, columns and constraints.
     """
     if state is None or not state.startswith("22"):
         return message
@@ -238,11 +253,13 @@ def without_values(message: str, state: str | None) -> str:
 
 
 def error_info(error: Exception, kind: ErrorType, operation: str = "", *, lost: bool = False) -> ErrorInfo:
-    """Return an error of psycopg2 or ADBC as error information (semantics, section 7).
+    """Return the error information for an exception of psycopg2 or ADBC (semantics, section 7).
+
+    It is recoverable if the connection was lost, or if the SQLSTATE stands for a transient error.
 
     :param error: the driver's exception
     :param kind: error type: ``Source`` or ``Sink``
-    :param operation: the interrupted operation, for the message
+    :param operation: description of the interrupted operation, with which the message begins
     :param lost: whether the connection was lost, so that the result of its last statement is unknown
     """
     state = sqlstate_of(error)
@@ -262,6 +279,10 @@ def _is_lost(error: Exception) -> bool:
 
 
 def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
-    """Return the exception for the error information of a source or sink."""
+    """Return the exception that carries the error information of a source or sink.
+
+    :param info: the error information; its type decides between ``SourceError`` and ``SinkError``
+    :param hint: advice to the user, if any
+    """
     kind = SourceError if info.type is ErrorType.SOURCE else SinkError
     return kind(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, is_outage=info.is_outage, hint=hint)

@@ -1,8 +1,8 @@
 """Find the closed bound: the position below which no new rows can appear in a table.
 
-First a candidate, one past the greatest cursor value, is read, and then the running transactions. A transaction that
-got a smaller value was running at that time; once all of these have ended, nothing can appear below the candidate. A
-candidate that did not close in time is stored for the next planning, as JSON.
+First a candidate is read, one past the greatest cursor value, and then the list of running transactions. A transaction
+that has taken a smaller cursor value was running at that time; once all of them have ended, nothing can appear below
+the candidate. A candidate that did not close in time is stored for the next planning, as JSON.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ WHERE l.locktype = 'virtualxid' AND l.pid <> pg_catalog.pg_backend_pid() AND a.d
   AND coalesce(a.backend_type, '') NOT IN ('autovacuum worker', 'parallel worker', 'walsender')
   AND NOT (a.backend_type IS NULL AND a.usesysid IS NULL)
 """
-"""Running transactions of other sessions. Without rights, only the database and user of another user's session are
-visible; a session without a user is autovacuum's."""
+"""Query of the virtual ids of running transactions of other sessions in this database.
+
+An ordinary user sees only the database and user of another user's session, so autovacuum is recognised by its absent
+user.
+"""
 
 _PREPARED = """
 SELECT transaction::text || ' ' || gid FROM pg_catalog.pg_prepared_xacts
@@ -44,18 +47,18 @@ _FIRST_UNREPRESENTABLE = "294247-01-01"
 """First day whose microseconds since 1970 exceed a 64-bit integer; infinity is greater."""
 
 _ZONE_STEP = 900_000_000
-"""Microseconds of a quarter of an hour; all time zones differ by multiples of it."""
+"""Microseconds of a quarter of an hour, of which the offset of every time zone is a multiple."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateBound:
-    """Bound that may not have closed yet.
+    """Candidate for a closed bound, with the transactions that may still write rows below it.
 
-    :param position: the candidate bound
+    :param position: the candidate position
     :param virtual: virtual ids of the transactions that were running when the candidate was read and have not ended
-    :param prepared: prepared transactions that must end before the bound closes
-    :param newest_prepared: prepared transactions at the last poll; a newer one may be a transaction of ``virtual``,
-        prepared since
+    :param prepared: prepared transactions (two-phase commit) that must end before the bound closes
+    :param newest_prepared: all prepared transactions at the last poll; one that is prepared later may be a transaction
+        of ``virtual``
     """
 
     position: int
@@ -65,7 +68,7 @@ class CandidateBound:
 
     @property
     def closed(self) -> bool:
-        """True if no new rows can appear below the position."""
+        """Return whether the bound has closed: all transactions that could write rows below it have ended."""
         return not (self.virtual or self.prepared)
 
     def without_ended(self, virtual: frozenset[str], prepared: frozenset[str]) -> CandidateBound:
@@ -91,16 +94,16 @@ class CandidateBound:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CandidateBound:
-        """Return the candidate that :meth:`to_json` wrote."""
+        """Restore a candidate from the output of :meth:`to_json`."""
         return cls(data["candidate"], frozenset(data["virtual"]), frozenset(data["prepared"]), frozenset(data["seen"]))
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedBound:
-    """Result of waiting for a bound.
+    """Result of waiting for a bound to close.
 
-    :param bound: the newest candidate that closed, or None
-    :param open_candidate: the newest candidate, if it did not close
+    :param bound: position of the newest candidate that has closed; None if none has
+    :param open_candidate: the candidate to wait for at the next planning; None if the newest one has closed
     """
 
     bound: int | None
@@ -108,11 +111,13 @@ class ClosedBound:
 
 
 def wait_until_closed(fetch: Fetch, candidate: int | None, stored: CandidateBound | None, wait: float) -> ClosedBound:
-    """Wait until a candidate has closed.
+    """Wait until a candidate has closed, or the time is over.
 
-    :param fetch: runs a query
-    :param candidate: the candidate position, read just before this call; None if the table is empty
-    :param stored: an earlier planning's candidate that had not closed
+    An older candidate may close earlier, and then gives a bound even if the new one stays open.
+
+    :param fetch: runs a query on the source database and returns its rows
+    :param candidate: the new candidate position, read just before this call; None if the table is empty
+    :param stored: candidate of an earlier planning that had not closed then; None if there is none
     :param wait: longest time to wait, in seconds
     """
     deadline = time.monotonic() + wait
@@ -143,7 +148,7 @@ def _transactions(fetch: Fetch) -> tuple[frozenset[str], frozenset[str]]:
 def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
     """Return the position of the greatest cursor value; None if the table is empty.
 
-    :param fetch: runs a query
+    :param fetch: runs a query on the source database and returns its rows
     :param table: the source table
     :param cursor: the cursor column's name
     :raises SourceError: if the greatest or smallest value is infinite or too large to have a successor
@@ -158,19 +163,23 @@ def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
         return None
     if greatest >= _MAX_POSITION:
         raise SourceError(
-            f"cursor {cursor} of {table.label} has reached the largest 64-bit number, so nothing can follow it.",
+            f"cursor {cursor} of {table.label} has reached the largest 64-bit number, so no greater value can follow.",
             hint="Choose another cursor column.",
         )
     return int(greatest)
 
 
 def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | None) -> int | None:
-    """Return one past the greatest cursor value, or less where more rows can get the current value of a coarse type.
+    """Return the candidate for the bound: one past the greatest cursor value, or less if the cursor has a coarse type.
 
-    :param fetch: runs a query
+    All rows of one day get the same ``date``, and all rows of one second the same ``timestamp(0)``. So the candidate
+    does not exceed the value that rows inserted now can get.
+
+    :param fetch: runs a query on the source database and returns its rows
     :param table: the source table
     :param cursor: the cursor column's name
     :param greatest: result of :func:`greatest_position`
+    :return: None if the table is empty
     """
     if greatest is None:
         return None
@@ -187,9 +196,14 @@ def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | 
 
 
 def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int, int] | None:
-    """Return the smallest position that a row with the current time can still get, and twice the type's granularity.
+    """Return the smallest position that a row inserted now can get, and twice the granularity of the cursor's type.
 
-    A time without time zone is taken as UTC. None if the type is not coarse.
+    The granularity is in microseconds. A time without time zone is taken as UTC. Return None if the type is not coarser
+    than a microsecond.
+
+    :param fetch: runs a query on the source database and returns its rows
+    :param kind: type of the cursor
+    :param precision: number of fractional digits of the cursor's seconds; negative for all six
     """
     if kind is CursorKind.DATE:  # the earliest date in any time zone
         date = "(clock_timestamp() AT TIME ZONE 'Etc/GMT+12')::date"
@@ -205,7 +219,8 @@ def _refuse_infinity(fetch: Fetch, table: Table, cursor: str) -> None:
     bounds = f"isfinite(min({name})) AND max({name}) < '{_FIRST_UNREPRESENTABLE}'"
     if not fetch(f"SELECT coalesce({bounds}, true) FROM {table.sql}", [])[0][0]:
         raise SourceError(
-            f"cursor {cursor} of {table.label} holds infinity or a time after the year 294246, which has no position.",
-            hint=f"Give those rows a real time: SELECT * FROM {table.sql} "
+            f"cursor {cursor} of {table.label} contains infinity or a time after the year 294246, which has no "
+            "position.",
+            hint=f"Set a finite time in those rows: SELECT * FROM {table.sql} "
             f"WHERE {name} = '-infinity' OR {name} >= '{_FIRST_UNREPRESENTABLE}'.",
         )

@@ -1,7 +1,7 @@
-"""Detect cursor values that repeat for longer than their type requires.
+"""Detect coarse cursors, filled by code that rounds more than the column's type, such as ``date_trunc('hour', now())``.
 
-With such values a new row can get a position that was read already. Default expressions that call only the server's
-functions of time and arithmetic are evaluated; other code is only parsed.
+With such code, a new row can get a position that was read already. A default that calls only the server's time and
+arithmetic functions is evaluated a few times; other code is only parsed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ _EVALUABLE = frozenset({
     "timetz", "varchar", "varying", "and", "or", "not", "in", "case", "when", "then", "else", "zone",
 })
 # fmt: on
-"""Names that a default may call to be evaluated: functions whose result is short, and that change nothing."""
+"""Names that may precede a parenthesis in a default that is evaluated.
+
+The functions among them have short results and change nothing.
+"""
 
 _GRANULARITIES = (MICROSECONDS_A_DAY, 3_600_000_000, 60_000_000, 1_000_000, 1_000)
 _SAMPLES = 4
 
 _SECOND = 1_000_000
 _UNITS = {"microsecond": 1, "millisecond": 1_000, "second": _SECOND}
-"""Units of date_trunc in microseconds; all other units are coarser than any column."""
+"""Units of ``date_trunc``, with their length in microseconds; all other units are coarser than any column type."""
 
 _ROUNDING = re.compile(
     r"\b(?:date_bin|floor|ceil|ceiling|round|trunc|div|to_char|to_date|make_date|date)\s*\("
@@ -62,12 +65,12 @@ _DISTINGUISHES_ROWS = re.compile(r"random|nextval|uuid", re.IGNORECASE)
 
 
 def is_coarse(fetch: Fetch, assignment: CursorAssignment, kind: CursorKind, precision: int) -> bool:
-    """Return whether an expression that fills a cursor repeats values for longer than the cursor's type requires.
+    """Return whether the code that fills a cursor rounds its values more than the cursor's type does.
 
-    :param fetch: runs a query
+    :param fetch: runs a query on the source database and returns its rows
     :param assignment: the code that fills the cursor
     :param kind: the cursor's type
-    :param precision: fractional digits of its seconds; negative for all six
+    :param precision: number of fractional digits of the cursor's seconds; negative for all six
     """
     if kind is CursorKind.DATE:
         return False
@@ -86,7 +89,10 @@ def is_coarse(fetch: Fetch, assignment: CursorAssignment, kind: CursorKind, prec
 
 
 def _is_coarse_number(assignment: CursorAssignment) -> bool:
-    """Return whether it counts seconds, milliseconds or the like, and nothing distinguishes rows of one count."""
+    """Return whether an integer cursor is computed from the time in seconds or milliseconds alone.
+
+    Several rows can then get the same number. Code that adds a random or sequential part is not coarse.
+    """
     code = " ".join(assignment.values)
     timer_only = _CLOCK.search(code) or (
         assignment.generated and re.search(r"\bepoch\b|date_part", code, re.IGNORECASE)
@@ -97,9 +103,10 @@ def _is_coarse_number(assignment: CursorAssignment) -> bool:
 
 
 def _granularity(text: str, *, entire: bool = True) -> int:
-    """Return the number of microseconds to which an expression rounds, judged by its text.
+    """Return the number of microseconds to which an SQL expression rounds a time, judged by its text; 1 if none.
 
-    :param entire: whether an integer number of seconds since 1970 counts as rounded
+    :param text: the expression
+    :param entire: whether a conversion to an integer number of seconds since 1970 counts as rounding to seconds
     """
     granularity = MICROSECONDS_A_DAY if _ROUNDING.search(text) else 1
     for unit in _TRUNCATED.findall(text):
@@ -113,9 +120,11 @@ def _granularity(text: str, *, entire: bool = True) -> int:
 
 
 def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
-    """Return whether a default is coarser than its column, judged by a few evaluations, or by its text if these fail.
+    """Return whether a default rounds more than its column, judged by a few evaluations.
 
-    :param fetch: runs a query
+    If it cannot be evaluated, it is judged by its text.
+
+    :param fetch: runs a query on the source database and returns its rows
     :param text: SQL expression of the default
     :param kind: the cursor's type
     :param own: the column's resolution in microseconds

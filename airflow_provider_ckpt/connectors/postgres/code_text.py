@@ -1,7 +1,7 @@
 """Parse SQL and PL/pgSQL by regular expressions: statements, assignments, calls and literals.
 
-The code is written by others, so no text may take more time than its length allows: an expression either consumes what
-it has looked through, or looks no further than to where its next match can begin.
+The code comes from the source database, so the time to parse it must be linear in its length. To achieve this, a
+regular expression either consumes what it has scanned, or scans no further than to where its next match can begin.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _DECLARATION = (
     rf"(?!declare\b)\s*+({_NAME})\s++"
     r"(?:[^:='(]+?(?:\([^()]*+\)[^:='(]*?)?(?::=|=|\bdefault\b)\s*+(.+)|[^:='(]++)"
 )
-"""A declaration, with its value if it has one."""
+"""A variable's declaration, with its initial value if it has one."""
 
 _DECLARED = re.compile(rf"\bdeclare {_DECLARATION}", re.IGNORECASE | re.DOTALL)
-"""The first declaration of a block, which may follow the beginning of another block."""
+"""The first declaration of a block, whose DECLARE may follow the beginning of another block."""
 
 _DECLARED_NEXT = re.compile(_DECLARATION, re.IGNORECASE | re.DOTALL)
 """A further declaration of a block, at the beginning of a statement."""
@@ -52,10 +52,13 @@ _FOR = re.compile(rf"\bfor(?:each)? ({_TARGETS})(?: slice \d++)? in\b", re.IGNOR
 _TYPED = re.compile(
     rf"(?:^|\bdeclare )(?!declare\b)\s*+({_NAME}) ((?:date\b|timestamp(?:tz)? ?\(\d\)).*)", re.IGNORECASE | re.DOTALL
 )
-"""A declaration by whose type a time is rounded."""
+"""A variable's declaration whose type rounds a time, such as ``date``."""
 
 _SELECTED = re.compile(rf"\bselect (?:into (?:strict )?{_TARGETS} (.+)|(.+?) into |.+)", re.IGNORECASE | re.DOTALL)
-"""A query whose result is kept, or else all that follows, since nothing in it is kept either."""
+"""A query whose result is assigned to variables.
+
+Any other query is matched to its end and skipped, since it assigns nothing.
+"""
 
 _RETURNED = re.compile(r"\breturn (.+)", re.IGNORECASE | re.DOTALL)
 _ALIAS = re.compile(rf"({_NAME})( alias for new\b)?", re.IGNORECASE)
@@ -78,8 +81,9 @@ class Statement:
     """One statement of PL/pgSQL, with the text before it (``IF … THEN``).
 
     :param text: the statement, without comments
-    :param assigned: names of what it assigns, in lower case: ``new.field``, or a variable without its field
-    :param values: assigned expressions as SQL, where they can be separated from the statement
+    :param assigned: names of the variables that the statement assigns, in lower case: ``new.field`` for a field of the
+        new row, or a variable without its field
+    :param values: SQL expressions whose values it assigns, as far as they can be separated from the statement
     """
 
     text: str
@@ -88,13 +92,16 @@ class Statement:
 
     @property
     def words(self) -> frozenset[str]:
-        """Names of the variables that it may use."""
+        """Names that may be variables that the statement uses, in the form of ``assigned``."""
         found = {_variable_name(word) for word in _WORD.findall(_without_literals(self.text))}
         return frozenset(found - _KEYWORDS)
 
 
 class TriggerCode:
-    """Body of a trigger function in PL/pgSQL."""
+    """Body of a trigger function in PL/pgSQL, parsed on demand.
+
+    :param body: source code of the function's body
+    """
 
     def __init__(self, body: str) -> None:
         statements = split_statements(body)
@@ -107,11 +114,17 @@ class TriggerCode:
 
     @cached_property
     def statements(self) -> Sequence[Statement]:
-        """All statements, in order."""
+        """All statements of the body, in order."""
         return [_parse_statement(text) for text in self._texts]
 
     def assigning_statements(self, column: str) -> Sequence[Statement]:
-        """Return the statements that may determine a column of the new row; empty if none assigns it."""
+        """Return the statements that may determine the value of a column of the new row.
+
+        These are the statements that assign it, and those that assign variables that such statements use. The result is
+        empty if no statement assigns the column.
+
+        :param column: name of the column
+        """
         assigning: dict[str, list[int]] = {}
         for number, statement in enumerate(self.statements):
             for name in statement.assigned:
@@ -128,7 +141,7 @@ class TriggerCode:
 
 
 def split_statements(code: str) -> list[str]:
-    """Return the statements of a text, without comments and with single spaces."""
+    """Split SQL or PL/pgSQL code at semicolons into statements, without comments and with single spaces."""
     statements: list[str] = []
     parts: list[str] = []
     closings = _Closings(code)
@@ -138,7 +151,7 @@ def split_statements(code: str) -> list[str]:
         kind, text = token.lastgroup, token[0]
         if kind in ("comment", "dollars"):
             end = closings.after("*/" if kind == "comment" else text, at)
-            if end is None:  # no comment, no literal
+            if end is None:  # never closed, so neither a comment nor a literal
                 at = token.start() + 1
                 continue
             at, text = end, code[token.start() : end]
@@ -161,12 +174,12 @@ def split_statements(code: str) -> list[str]:
 
 
 def string_literals(text: str) -> list[str]:
-    """Return the values of the string constants in a text."""
+    """Return the values of all string constants in an SQL text, in order."""
     return [value for _, _, value in _literals(text)]
 
 
 def called_functions(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yield schema (None if it is not named) and name of each function that a text calls."""
+    """Yield the schema (None if the call does not name it) and the name of each function that an SQL text calls."""
     for names, call in _CALL.findall(_without_literals(text)):
         if call:
             *schema, name = (catalog_name(part) for part in re.findall(_NAME, names)[-2:])
@@ -174,9 +187,13 @@ def called_functions(text: str) -> Iterator[tuple[str | None, str]]:
 
 
 def call_arguments(text: str, functions: Collection[str]) -> Iterator[str]:
-    """Yield the arguments, as one text, of each call of the functions with these names that is in no other's arguments.
+    """Yield the arguments of each call of one of the given functions, as one text for each call.
 
-    The arguments of a call that is not closed are all that follows.
+    A call inside the arguments of another is not yielded. If a parenthesis is never closed, the arguments extend to the
+    end of the text.
+
+    :param text: SQL code
+    :param functions: names of the functions, in any letter case
     """
     call = re.compile(rf"(?<![\w$])(?:{'|'.join(functions)})\s*+\(", re.IGNORECASE)
     closings = _Closings(text)
@@ -194,7 +211,7 @@ def call_arguments(text: str, functions: Collection[str]) -> Iterator[str]:
 
 
 def catalog_name(name: str) -> str:
-    """Return a name as it is in the catalog: without quotes, or in lower case."""
+    """Return an SQL identifier as the catalog stores it: without its quotes, or in lower case if it has none."""
     return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 
@@ -223,26 +240,33 @@ def _parse_statement(text: str) -> Statement:
 
 
 def _variable_name(name: str) -> str:
-    """Return the name of a variable, or of a field of the new or old row."""
+    """Return the name of a variable without its field; for a field of the new or old row, such as ``new.id``, both."""
     first, _, rest = name.partition(".")
     row = catalog_name(first.partition("[")[0])
     return f"{row}.{catalog_name(rest.partition('[')[0]).lower()}" if row in ("new", "old") and rest else row
 
 
 class _Closings:
-    """Ends of the dollar quotes and comments of one text, which is looked through once for all of them."""
+    """Positions at which the dollar quotes and comments of one text end, found by a single scan.
+
+    :param text: SQL code
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._last = {found[1]: found.start() for found in _CLOSING.finditer(text)}
 
     def after(self, closing: str, at: int) -> int | None:
-        """Return the end of the first occurrence from a place on; None if there is none."""
+        """Return the index after the first occurrence of a closing mark at or after an index; None if there is none.
+
+        :param closing: the mark: ``*/`` or a dollar quote
+        :param at: index in the text at which to begin
+        """
         return self._text.index(closing, at) + len(closing) if self._last.get(closing, -1) >= at else None
 
 
 def _literals(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and value of each string constant."""
+    """Yield start index, end index and value of each string constant in an SQL text."""
     closings = _Closings(text)
     at = 0
     while found := _LITERAL.search(text, at):
@@ -258,7 +282,7 @@ def _literals(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _without_literals(text: str) -> str:
-    """Return a text with an empty string constant in place of each."""
+    """Return an SQL text in which an empty string constant replaces each string constant."""
     parts, last = [], 0
     for start, end, _ in _literals(text):
         parts += [text[last:start], "''"]

@@ -1,6 +1,6 @@
 """Map PostgreSQL types to Spark types and cursor values to positions.
 
-Types without an entry are read as text, which loses nothing and which PostgreSQL can read back.
+Types without an entry are read as text, which is lossless: PostgreSQL can parse it again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SPARK_TYPES = {
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
 }
-"""Spark types of the types that are read in binary form, by their name in pg_type; all others are ``string``."""
+"""Spark types of the PostgreSQL types that are read in binary form, by name in pg_type; all others are ``string``."""
 
 
 class CursorKind(StrEnum):
@@ -38,14 +38,16 @@ class CursorKind(StrEnum):
 INTEGERS = frozenset({CursorKind.INT2, CursorKind.INT4, CursorKind.INT8})
 
 MICROSECONDS_A_DAY = 86_400_000_000
-"""Microseconds of a day."""
+"""Number of microseconds in a day."""
 
 FIRST_DAY = -2_440_588
 """PostgreSQL's first date (4714-11-24 BC), in days since 1970-01-01."""
 
 
 def position_sql(kind: CursorKind, column: str) -> str:
-    """Return the SQL expression of a cursor value's position, exact on every server version.
+    """Return the SQL expression of the position that a cursor value has, exact on every server version.
+
+    The position is the value itself for an integer, and microseconds since 1970-01-01 for a date or time.
 
     :param kind: the cursor's type
     :param column: an SQL expression of the cursor's type
@@ -59,7 +61,13 @@ def position_sql(kind: CursorKind, column: str) -> str:
 
 
 def value_sql(kind: CursorKind, position: int) -> str:
-    """Return an SQL constant ``v`` such that ``cursor >= v`` means the same as ``position(cursor) >= position``."""
+    """Return the SQL constant of the smallest cursor value at or after a position.
+
+    ``cursor >= constant`` then means the same as ``position(cursor) >= position``.
+
+    :param kind: the cursor's type
+    :param position: the position
+    """
     if kind in INTEGERS:
         return f"'{position:d}'::bigint"
     days, microseconds = divmod(position, MICROSECONDS_A_DAY)

@@ -1,7 +1,8 @@
 """Find the code that fills the cursor column of new rows: defaults, generated columns, triggers, and their functions.
 
-The code belongs to the table's owner, so it is only parsed. The exception are names of sequences that are put together
-from constants: the server evaluates them if their functions are known and their values cannot become long.
+The code belongs to the table's owner, so it is parsed and not executed. The only exceptions are expressions of
+constants that yield the name of a sequence: the server evaluates them if their functions are known and their values
+cannot become long.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from airflow_provider_ckpt.connectors.postgres.sequences import array_text, find
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _MAX_CODE = 256 * 1024
-"""Greatest length of a default's or function's code that is read, in characters."""
+"""Greatest length of a default's or function's code that is parsed, in characters."""
 
 _MAX_CALLED = 4 * _MAX_CODE
-"""Greatest length of all functions together that one default or trigger calls."""
+"""Greatest total length of the functions that one default or trigger calls, in characters."""
 
 _DEFAULTS = """
 WITH RECURSIVE cursor (oid, number) AS (SELECT * FROM unnest({0}::oid[], {1}::int[])), typed (oid) AS (
@@ -51,7 +52,7 @@ JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace n O
 WHERE t.tgrelid = ANY ({{0}}::oid[]) AND NOT t.tgisinternal AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
   AND t.tgenabled NOT IN ('D', 'R')
 """
-"""Enabled row triggers before an insert or update."""
+"""Query of the enabled row triggers before an insert or update, with the code of their functions."""
 
 _FUNCTIONS = f"""
 SELECT n.nspname::text, p.proname::text, l.lanname::text, pg_catalog.left(
@@ -65,13 +66,16 @@ JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 WHERE p.proname = ANY ({{0}}::text[]) AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
 _MAX_DEPTH = 5
-"""Greatest depth to which calls of functions by functions are followed."""
+"""Greatest depth of nested function calls to which called functions are read."""
 
 _MAX_EVALUATIONS = 100
 """Greatest number of expressions of constants that are evaluated for one default or trigger."""
 
 _MAX_VALUE = 16 * 1024 * 1024
-"""Greatest length that an expression of constants may reach to be evaluated, in characters."""
+"""Greatest length that the value of an expression of constants may reach, in characters.
+
+An expression that could exceed it is not evaluated.
+"""
 
 _MAX_QUOTED = 200
 """Greatest length of code that a message quotes, in characters."""
@@ -84,7 +88,7 @@ _SEQUENCE_FUNCTIONS = ("nextval", "currval")
 _CONSTANT = re.compile(r"[\s(]*+'([^']*+(?:''[^']*+)*)'(?:::[\w.]++|[\s)]++)*")
 _NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+))?')
 _MAX_NAME = 200
-"""Length from which a text names no sequence."""
+"""Length in characters from which a text is not taken for the name of a sequence."""
 
 _OPAQUE = re.compile(r"\b(?:lastval|current_setting)\s*+\(|\b(?:from|returning|execute)\b", re.IGNORECASE)
 _INSERTED = re.compile(
@@ -103,10 +107,10 @@ _EVALUABLE = re.compile(
     r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)(?=\())*",
     re.IGNORECASE,
 )
-"""Everything that an expression may contain, besides its constants, to be evaluated here."""
+"""All that an expression may contain besides string constants if the server is to evaluate it here."""
 
 _TO_CLASS = re.compile(rf"({_STRING.pattern})|::(?:pg_catalog\.)?regclass\b", re.IGNORECASE)
-"""A constant, or a cast to the name of a relation."""
+"""A string constant, or a cast to ``regclass``, the name of a relation."""
 
 _TEXT_CALL = re.compile(r"pg_catalog\.\w++\(")
 _FORMAT = re.compile(
@@ -114,10 +118,10 @@ _FORMAT = re.compile(
     rf"|pg_catalog\.format\((\s*+({_STRING.pattern})(?:::(?:pg_catalog\.)?(?:text|varchar)\b)?+\s*+[,)])?",
     re.IGNORECASE,
 )
-"""A constant, or a call of format with its template if that is a constant."""
+"""A string constant, or a call of ``format``, with its template if that is a constant."""
 
 _WIDTH = re.compile(r"%(?:[0-9]++\$)?-*+(?:\*|[0-9]{3})")
-"""A width in a template of format that is an argument or has more than two digits."""
+"""A field width in a template of ``format`` that is taken from an argument or has more than two digits."""
 
 _TRIGGER_VARIABLE = re.compile(
     r"(?<![\w$.])(?:tg_table_name|tg_relname|tg_table_schema|tg_name|tg_argv\[[0-9]++\])(?![\w$])", re.IGNORECASE
@@ -131,21 +135,24 @@ _SEQUENCE_TRIGGERS = frozenset({"autoinc"})
 
 
 class _TooLongError(Exception):
-    """Code is longer than what is read; says so as the predicate of a sentence."""
+    """Error of code that exceeds :data:`_MAX_CODE` or :data:`_MAX_CALLED`.
+
+    Its message is the predicate of a sentence about that code.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class CursorAssignment:
-    """Default, generated column or trigger that gives the cursor its value.
+    """A default, generated column or trigger that gives the cursor its value in new or updated rows.
 
-    :param label: description for messages
-    :param texts: the code that determines the value, with the functions that it calls
-    :param values: the expressions in it that may be the value
-    :param own: whether it is an expression that calls only the server's own functions
+    :param label: description of it for messages, such as ``trigger t of public.orders``
+    :param texts: SQL texts of the code that determines the value, with those of the functions that it calls
+    :param values: SQL expressions in this code that may be the value
+    :param own: whether it is a single expression that calls only functions of the server, none of a user
     :param trigger: whether it is a trigger
-    :param generated: whether it computes the cursor from other columns
-    :param sequences: oids of the sequences that it takes values from
-    :param unreadable: reason why its values cannot be known, as the predicate of a sentence; None if they can
+    :param generated: whether it is a generated column's expression, which computes the cursor from other columns
+    :param sequences: oids of the sequences from which the value may come
+    :param unreadable: reason why the possible values cannot be known, as the predicate of a sentence; None if they can
     """
 
     label: str
@@ -159,7 +166,11 @@ class CursorAssignment:
 
 
 def cursor_assignments(fetch: Fetch, columns: Sequence[OriginColumn]) -> Sequence[CursorAssignment]:
-    """Return all code that fills one of these columns in new or updated rows."""
+    """Return all code that fills one of the given columns in new or updated rows.
+
+    :param fetch: runs a query on the source database and returns its rows
+    :param columns: the columns of the relations from which the cursor's values come
+    """
     return [*_defaults(fetch, columns), *_triggers(fetch, columns)]
 
 
@@ -192,7 +203,7 @@ def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[CursorA
         same = (body, encoded, *((schema, table) if _NAMES_TABLE.search(body) else ()))
         passed = [part for part in encoded.split("\\000") if part]
         for column in sorted(name for relation, name in names if relation == oid):
-            if (column, *same) in seen:  # that of another partition
+            if (column, *same) in seen:  # the same trigger of another partition
                 continue
             seen.add((column, *same))
             assignment = CursorAssignment(f"trigger {trigger} of {schema}.{table}", [], [], trigger=True)
@@ -222,15 +233,15 @@ def _trigger_code(
     variables: dict[str, str],
     passed: Sequence[str],
 ) -> Iterator[CursorAssignment]:
-    """Yield the code of a trigger that gives a column its value, if it does.
+    """Yield the assignment of a trigger to a column, if the trigger gives the column its value; else nothing.
 
-    :param fetch: runs a query
-    :param assignment: the trigger, yet without its code
-    :param code: the body of its function
+    :param fetch: runs a query on the source database and returns its rows
+    :param assignment: description of the trigger, still without its code
+    :param code: the body of the trigger's function
     :param column: name of the column
-    :param variables: values of the variables that PostgreSQL gives to it
-    :param passed: its arguments
-    :raises _TooLongError: the functions that it calls are too long
+    :param variables: values of PL/pgSQL's special variables in this trigger, by name, such as ``tg_table_name``
+    :param passed: the arguments of the trigger
+    :raises _TooLongError: if the functions that the code calls are too long
     """
     statements = code.assigning_statements(column)
     if not statements:
@@ -249,11 +260,11 @@ def _trigger_code(
 
 
 def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence[str]) -> CursorAssignment:
-    """Return the code with the sequences that it names, or with the reason why they cannot be known.
+    """Return an assignment with the sequences that its code names, or with the reason why they cannot be known.
 
-    :param fetch: runs a query
+    :param fetch: runs a query on the source database and returns its rows
     :param assignment: the code that fills the cursor
-    :param passed: arguments of the trigger
+    :param passed: the arguments of the trigger; empty for other code
     """
     texts = [
         *assignment.texts,
@@ -282,14 +293,18 @@ def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence
     )
     if mentioned:
         return replace(assignment, sequences=mentioned)
-    reason = assignment.unreadable or f"takes it from what cannot be read before it runs ({_quote(unknown[0])})"
+    reason = assignment.unreadable or f"takes it from an expression known only at run time ({_quote(unknown[0])})"
     return replace(assignment, unreadable=reason)
 
 
 def _with_called_functions(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return the texts with the bodies of the functions that they call, and a message if one of these is unreadable.
+    """Return SQL texts together with the statements of the functions that they call, to a depth of five calls.
 
-    :raises _TooLongError: one of these bodies, or all together, are too long
+    :param fetch: runs a query on the source database and returns its rows
+    :param texts: the SQL texts
+    :return: all texts, and the predicate of a sentence about a called function that is not written in SQL or PL/pgSQL;
+        None if all can be read
+    :raises _TooLongError: if one of these functions, or all together, are too long
     """
     found, unreadable = list(texts), None
     seen: set[tuple[str, str, str]] = set()
@@ -326,7 +341,7 @@ def _check_length(code: str) -> None:
 
 
 def time_limited(query: str) -> str:
-    """Return a query that is cancelled after a few seconds, unless the session has a limit of its own.
+    """Return a query that the server cancels after 5 s, unless the session has a time limit of its own.
 
     The two statements are sent at once and so form one transaction, in a psycopg2 connection in autocommit mode.
     """
@@ -334,9 +349,12 @@ def time_limited(query: str) -> str:
 
 
 def _evaluate_constants(fetch: Fetch, argument: str) -> str | None:
-    """Return the value of an expression of constants as text.
+    """Return the value of an SQL expression of constants as text, computed by the server.
 
-    None if it contains anything else, may become long, or cannot be evaluated here.
+    Return None if the expression contains anything else, may become long, is NULL or fails.
+
+    :param fetch: runs a query on the source database and returns its rows
+    :param argument: the expression, such as the argument of ``nextval``
     """
     expression = _TEXT_FUNCTIONS.sub(lambda found: f"pg_catalog.{found[1]}", argument)
     if not _EVALUABLE.fullmatch(_STRING.sub("''", expression)) or not _is_bounded(expression):
@@ -372,18 +390,27 @@ def _is_bounded(expression: str) -> bool:
 
 
 def _quote(code: str) -> str:
-    """Return code for a message: on one line and truncated."""
+    """Return code on one line and truncated, to be quoted in a message."""
     return for_message(" ".join(code.split()), _MAX_QUOTED)
 
 
 def _numbered_by(text: str) -> list[str]:
-    """Return the name of the table whose row a statement makes for its number, if it does."""
+    """Return the name of the table if a statement inserts a row and uses its number (INSERT … RETURNING), as a list.
+
+    The sequences of that table then give the number. The list is empty for any other statement.
+    """
     inserted = _INSERTED.search(text)
     return [inserted[1]] if inserted and _RETURNING.search(text, inserted.end()) else []
 
 
 def _substitute(text: str, variables: dict[str, str]) -> str:
-    """Return a text with the variables of a trigger function replaced by constants, unless too long for a name."""
+    """Return an SQL text in which constants replace the special variables of a trigger function.
+
+    A variable whose value is too long to be the name of a sequence is left as it is.
+
+    :param text: the SQL text
+    :param variables: values of the variables, by name in lower case
+    """
 
     def constant(found: re.Match[str]) -> str:
         value = variables.get(found[0].lower())

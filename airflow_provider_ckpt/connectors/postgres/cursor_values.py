@@ -1,7 +1,7 @@
-"""Check the sequences, clocks and subscriptions that fill a cursor column in new rows.
+"""Find whatever can give new rows smaller cursor values than rows that were read already.
 
-A new row with a smaller cursor value than one that was read already would never be read, so everything that can produce
-such values is reported by name before anything is sent.
+These are sequences that cycle or count down, clocks that are rounded, and replication. No plan would read such a row,
+so each cause is reported by name before anything is sent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ JOIN pg_catalog.pg_depend d ON (d.classid = 'pg_catalog.pg_attrdef'::regclass AN
   AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = g.attrelid AND d.refobjsubid > 0
 JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attnum <> g.attnum
 """
-"""Columns from which a generated cursor is computed; they are not generated themselves."""
+"""Query of the columns from which a generated cursor is computed, which are not generated themselves."""
 
 _SUBSCRIBED = """
 SELECT DISTINCT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_subscription_rel r
@@ -61,7 +61,12 @@ class Problem(NamedTuple):
 
 
 class CursorValues:
-    """Sequences and code that fill the cursor of one table or view."""
+    """Sequences and code that give the cursor of one table or view its values.
+
+    :param fetch: runs a query on the source database and returns its rows
+    :param table: the table or view
+    :param cursor: name of the cursor column
+    """
 
     def __init__(self, fetch: Fetch, table: Table, cursor: str) -> None:
         self._fetch = fetch
@@ -72,7 +77,7 @@ class CursorValues:
 
     @cached_property
     def sequence_oids(self) -> frozenset[int]:
-        """Oids of all sequences that give the cursor its values."""
+        """Oids of all sequences from which the cursor gets its values; empty if the cursor is not an integer."""
         if self._kind not in INTEGERS:
             return frozenset()
         return self._linked_sequences(self._columns) | {oid for item in self._assignments for oid in item.sequences}
@@ -93,8 +98,8 @@ class CursorValues:
         for item in self._assignments:
             if item.unreadable is not None:
                 yield Problem(
-                    f"cursor {self._cursor} of {self._table.label} is filled by {item.label}, which {item.unreadable} "
-                    "and so cannot be read: smaller values than those that were read cannot be ruled out.",
+                    f"cursor {self._cursor} of {self._table.label} is filled by {item.label}, which {item.unreadable}. "
+                    "So it is unknown whether new rows can get smaller values than rows that were read.",
                     "Name its sequence as a constant, such as nextval('orders_id_seq')",
                 )
         column = self._table.by_name[self._cursor]
@@ -136,7 +141,7 @@ class CursorValues:
 
     @property
     def _indirect_sequences(self) -> frozenset[int]:
-        """Oids of the sequences of the columns from which a generated cursor is computed."""
+        """Oids of the sequences that fill the columns from which a generated cursor is computed."""
         if self._kind not in INTEGERS:
             return frozenset()
         columns = [

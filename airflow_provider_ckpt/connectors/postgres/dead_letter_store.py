@@ -41,19 +41,23 @@ class PostgresDeadLetterStore:
     """Dead letter store in a table.
 
     See :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`.
+
+    :param pipeline: ``dead_letter_queue.table`` names the table, which is created if it does not exist
+    :param connection: the Airflow connection of the database
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._name = pipeline.dead_letter_queue.table
         schema, table = split_table(self._name)
         self._sql = f"{quote(schema)}.{quote(table)}" if schema else quote(table)
-        self._connection = require_connection(connection, "place for dead letters")
+        self._connection = require_connection(connection, "dead_letter_queue")
         self._context = context
         self._client: Any = None
 
     def check(self) -> None:
         """Create the table if it is absent and check its columns and rights; see :meth:`DeadLetterStore.check`."""
-        with self._session("checking it") as fetch:
+        with self._session("checking") as fetch:
             table = describe_table(fetch, self._name)
             if table is None:
                 self._create()
@@ -76,18 +80,20 @@ class PostgresDeadLetterStore:
 
     def outputs(self) -> Sequence[Output]:
         """Return the dead letter table, if it exists; see :class:`NamesOutputs`."""
-        with self._session("looking for it") as fetch:
+        with self._session("looking up") as fetch:
             table = describe_table(fetch, self._name)
             if table is None:
                 return []
             return [WrittenTarget("dead_letter_queue.table", table.label, "postgres", table_identity(fetch, table.oid))]
 
     def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
-        """Store dead letters of one attempt durably and skip those that are stored; see :meth:`DeadLetterStore.store`.
+        """Store dead letters of one attempt durably; those that the table has already are left out.
 
-        :param task: the attempt
-        :param dead_letters: all its dead letters
-        :param first: index of the first that is to be stored
+        See :meth:`DeadLetterStore.store`.
+
+        :param task: the batch and its attempt
+        :param dead_letters: all dead letters of the attempt so far; a dead letter's number is its index here
+        :param first: number of the first dead letter to store; those before it were stored by an earlier call
         """
         from psycopg2.extras import execute_values
 
@@ -96,7 +102,7 @@ class PostgresDeadLetterStore:
             "ON CONFLICT (ledger, pipeline, generation, partition, seq, attempt, epoch, number) DO NOTHING"
         )
         rows = [self._row(task, dead_letters[number], number) for number in range(first, len(dead_letters))]
-        with self._session("writing") as _, self._client.cursor() as cursor:
+        with self._session("writing to") as _, self._client.cursor() as cursor:
             cursor.execute(f"BEGIN; SELECT {SET_DURABLE_COMMIT}")
             execute_values(cursor, statement, rows, page_size=_PAGE)
             cursor.execute("COMMIT")
@@ -153,7 +159,7 @@ class PostgresDeadLetterStore:
                 f"dead_letter_queue.table: {self._name} does not exist, and the user of connection "
                 f"{self._connection.id!r} may not create it.",
                 pipeline=self._context.pipeline,
-                hint="GRANT CREATE ON its schema to that user, or let another user create it by a run of theirs.",
+                hint="GRANT CREATE ON its schema to that user, or run the pipeline once as a user with that right.",
             ) from error
 
     @contextmanager
@@ -167,5 +173,5 @@ class PostgresDeadLetterStore:
         except psycopg2.Error as error:
             lost = self._client.closed != 0
             self.close()
-            info = error_info(error, ErrorType.SINK, f"{operation} of dead letter table {self._name}", lost=lost)
+            info = error_info(error, ErrorType.SINK, f"{operation} dead letter table {self._name}", lost=lost)
             raise to_exception(info) from error

@@ -1,4 +1,4 @@
-"""Write dead letters to ``ckpt_sink_dead_letter`` in their batch's transaction, and convert its rows back."""
+"""Write dead letters to ``ckpt_sink_dead_letter`` in their batch's transaction, and convert that table's rows back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter, split_headers
-from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError
+from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefusedError
 from airflow_provider_ckpt.connectors.postgres.client import error_info, quote
 from airflow_provider_ckpt.connectors.postgres.receipts import DEAD_LETTER, DEAD_LETTER_COLUMNS, BookkeepingTables
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
@@ -31,13 +31,14 @@ def write_dead_letters(
     dead_letters: Sequence[DeadLetter],
     bookkeeping: BookkeepingTables,
 ) -> None:
-    """Write the dead letters of one attempt in its transaction, by INSERT: row level security does not allow COPY.
+    """Write the dead letters of one attempt to the sink's table in the attempt's transaction.
 
-    If the server refuses them, the transaction is as it was before.
+    They are sent to a temporary table by COPY and then inserted, since row level security does not allow COPY into the
+    table itself. If the server refuses them, only they are rolled back, and the transaction stays open.
 
-    :param cursor: an ADBC cursor
-    :param task: the attempt
-    :param context: ledger, pipeline and epoch of the writer
+    :param cursor: an ADBC cursor of the connection on which the transaction is open
+    :param task: the batch and its attempt
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param dead_letters: the dead letters
     :param bookkeeping: the bookkeeping tables
     :raises DeadLettersRefusedError: if they cannot be written, and a new connection would not help
@@ -63,10 +64,10 @@ def write_dead_letters(
 
 
 def dead_letter_table(task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter]) -> pa.Table:
-    """Return the dead letters of one attempt as a table with the columns of :data:`DEAD_LETTER_COLUMNS`.
+    """Return the dead letters of one attempt as an Arrow table with the columns :data:`DEAD_LETTER_COLUMNS`.
 
-    :param task: the attempt
-    :param context: ledger, pipeline and epoch of the writer
+    :param task: the batch and its attempt
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param dead_letters: the dead letters
     """
     import pyarrow as pa
@@ -96,7 +97,11 @@ def dead_letter_table(task: BatchTask, context: SinkContext, dead_letters: Seque
 
 
 def to_dead_letter(source: AttemptKey, row: tuple[Any, ...]) -> StoredDeadLetter:
-    """Return the dead letter in a row that the query :attr:`BookkeepingTables.dead_letters` selects."""
+    """Return the dead letter in a row that the query :attr:`BookkeepingTables.dead_letters` has selected.
+
+    :param source: the batch and attempt that wrote it
+    :param row: the row
+    """
     position, key, value, error_type, message, sqlstate, headers, at = row
     error = ErrorInfo(ErrorType(error_type), message, sqlstate=sqlstate)
     dead_letter = DeadLetter(position, _bytes(key), _bytes(value), error, *split_headers(headers))
@@ -108,11 +113,11 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def headers_json(dead_letter: DeadLetter) -> str:
-    """Return all headers as one JSON object that PostgreSQL can store."""
+    """Return all headers of a dead letter as one JSON object that PostgreSQL can store."""
     headers = {to_storable_text(name): to_storable_text(value) for name, value in dead_letter.header_texts().items()}
     return json.dumps(headers, ensure_ascii=False)
 
 
 def to_storable_text(text: str) -> str:
-    """Return the text without what PostgreSQL cannot store: NUL characters and unpaired surrogates."""
+    """Return the text with NUL characters and unpaired surrogates replaced, since PostgreSQL cannot store them."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

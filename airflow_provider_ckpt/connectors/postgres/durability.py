@@ -1,6 +1,7 @@
-"""Make commits durable: each transaction flushes its log, and no table that it writes is emptied by a crash.
+"""Refuse unlogged, temporary and foreign targets, and make each commit durable.
 
-The setting is made in each transaction, because a connection pooler may give every transaction another session.
+``synchronous_commit`` is set in each transaction, because behind a connection pooler every transaction may run in
+another session.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ SET_DURABLE_COMMIT = (
     "pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')"
     " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
 )
-"""SQL call that makes a commit return only once it is flushed, also on synchronous standbys if there are any."""
+"""Function call in SQL after which the transaction's COMMIT returns only once it is flushed to disk.
+
+If the server has synchronous standbys, it is flushed there, too.
+"""
 
 _UNDURABLE_PARTS = """
 WITH RECURSIVE tree (oid) AS (
@@ -48,19 +52,19 @@ WHERE pg_catalog.current_setting(name) = 'off'
 
 
 def with_durable_commit(statement: str) -> str:
-    """Return the statement with a prefix that makes its commit durable, for a connection in autocommit mode.
+    """Return a statement with a prefix that makes its commit durable, for a connection in autocommit mode.
 
-    Both go to the server in one message, so they are one transaction.
+    Both statements go to the server in one message, so they are one transaction.
     """
     return f"SELECT {SET_DURABLE_COMMIT}; {statement}"
 
 
 def refuse_undurable_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:
-    """Raise ConfigError if a crash of the server could empty the target, or a partition of it is on another server.
+    """Raise ConfigError if the target or one of its partitions is unlogged, temporary or a foreign table.
 
     With ``delivery: at_most_once`` rows may be lost, so nothing is refused.
 
-    :param fetch: runs a query
+    :param fetch: runs a query and returns its rows
     :param table: the target
     :param pipeline: the pipeline
     :raises ConfigError: with the names of the tables and the statements that make them durable
@@ -82,18 +86,18 @@ def refuse_undurable_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> N
         names = [name for name, _ in leaves]
         raise ConfigError(
             f"target {table.label} is not durable: {', '.join(names)} is unlogged or temporary, so a crash of the "
-            "server empties it, and its receipts still say that all is delivered.",
+            "server empties it, while the receipts of its rows remain.",
             pipeline=pipeline.name,
             hint=f"{_set_logged(names)} Or write delivery: at_most_once.",
         )
 
 
 def refuse_unlogged_tables(fetch: Fetch, schema: str, tables: Sequence[str], pipeline: str) -> None:
-    """Raise ConfigError if a crash of the server could empty one of the bookkeeping or dead letter tables.
+    """Raise ConfigError if one of the bookkeeping or dead letter tables is unlogged, so that a crash would empty it.
 
     :param fetch: runs a query
     :param schema: schema of the tables
-    :param tables: their names; tables that do not exist are ignored
+    :param tables: names of the tables; tables that do not exist are ignored
     :param pipeline: the pipeline's name, for the message
     :raises ConfigError: with the names of the tables and the statements that make them durable
     """

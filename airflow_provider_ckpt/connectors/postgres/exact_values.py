@@ -1,4 +1,4 @@
-"""Turn values that a column would round or truncate silently into errors."""
+"""SQL that fails for a value that its column would silently round or truncate."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MISFIT_PREFIX = "ckpt: "
-"""Prefix of the message about a value that its column cannot store without loss; the server adds its own text."""
+"""Start of the error message about a value that its column cannot store without loss.
+
+The server adds its own text before it.
+"""
 
 _TIME = "'[0-9]\\s*([+-][0-9]|(?![ap]m)[a-z])'"
-"""Finds the zone, or the day, that a text for ``time`` has too many."""
+"""Pattern (SQL) of a text for ``time`` that also has a time zone or a day."""
 
 _TIMESTAMP = "':[0-9]{2}([.][0-9]+)?\\s*([+-][0-9]|(?![ap]m|bc)[a-z])'"
-"""Finds the zone that a text for ``timestamp`` has too many."""
+"""Pattern (SQL) of a text for ``timestamp`` that also has a time zone."""
 
 _FRACTION = "'[.][0-9]{6}[0-9]*[1-9]'"
-"""Finds digits beyond microseconds."""
+"""Pattern (SQL) of a fraction of a second with digits beyond microseconds."""
 
 _LONG_NUMBER = "'[0-9.]{16}'"
-"""Finds a number that may have more digits than ``double precision`` keeps."""
+"""Pattern (SQL) of a number that may have more digits than ``double precision`` stores."""
 
 _LOST_WORDS = {
     "date": ["':'"],
@@ -37,30 +40,32 @@ _LOST_WORDS = {
     "tsmultirange": [_TIMESTAMP, _FRACTION],
     **{kind: [_FRACTION] for kind in ("timetz", "timestamptz", "tstzrange", "tstzmultirange", "interval")},
 }
-"""Regular expressions for parts of a text that a type reads and does not keep."""
+"""Regular expressions (SQL), by type, for the parts of a text that the type accepts but does not store."""
 
 _NUMBERS = frozenset({"float4", "float8", "oid", "xid", "xid8", "cid"})
-"""Numbers that are rounded, or wrap around, as they are read."""
+"""Numeric types whose input function rounds values or lets them wrap around."""
 
 _GEOMETRY = frozenset({"point", "line", "lseg", "box", "path", "polygon", "circle"})
 _RANGES = frozenset({"int4range", "int8range", "numrange", "int4multirange", "int8multirange", "nummultirange"})
-"""Ranges that refuse every bound that they cannot keep."""
+"""Range types that refuse every bound that they cannot store exactly."""
 
 MAX_NAME_BYTES = 63
 """Greatest length of a value of type ``name``, in bytes."""
 
 _SHOWN_CHARACTERS = 200
-"""Number of characters of such a value in the message."""
+"""Number of characters of the value that the error message shows."""
 
 _MICROSECOND_DIGITS = 6
 
 
 def exact_value_sql(column: Column, value: str, given: str) -> str:
-    """Return an SQL expression of the value that fails with :data:`MISFIT_PREFIX` if the column cannot store all of it.
+    """Return an SQL expression of a value that fails if the column cannot store all of the value.
+
+    The error message then contains :data:`MISFIT_PREFIX`.
 
     :param column: the target column
     :param value: SQL expression of the value, of the column's type without a length
-    :param given: SQL expression of the value before it was cast
+    :param given: SQL expression of the value before it was cast to that type
     """
     lost = [*_cut(column, value), *_misread(column, value, given)]
     if not lost:
@@ -74,7 +79,11 @@ def exact_value_sql(column: Column, value: str, given: str) -> str:
 
 
 def _cut(column: Column, value: str) -> Iterator[str]:
-    """Condition for a value that the column's length or scale would round or cut."""
+    """Yield SQL conditions that are true for a value that the column's length or scale would round or truncate.
+
+    :param column: the target column
+    :param value: SQL expression of the value, of the column's type without a length
+    """
     if column.length_cast is not None:
         yield f"{column.as_stored(value)} IS DISTINCT FROM {value}"
     elif column.is_array and column.modifier >= 0:
@@ -82,15 +91,20 @@ def _cut(column: Column, value: str) -> Iterator[str]:
 
 
 def _misread(column: Column, value: str, given: str) -> Iterator[str]:
-    """Condition for a text of which the column's type, whatever its length, keeps only a part.
+    """Yield SQL conditions that are true for a text of which the column's type stores only a part.
 
-    Arrays are judged by their elements. Types that refuse what they cannot keep need none, and types of extensions are
-    taken for such.
+    The column's length or scale does not matter here (see :func:`_cut`). For an array the type of its elements decides.
+    A type needs no condition if it refuses values that it cannot store exactly; types of extensions are assumed to do
+    so.
+
+    :param column: the target column
+    :param value: SQL expression of the value, of the column's type without a length
+    :param given: SQL expression of the value before it was cast to that type
     """
     kind, array = column.element, "[]" if column.is_array else ""
     before = f"CAST(CAST({given} AS text) AS text{array})"
     differs = f"CAST({value} AS text{array}) IS DISTINCT FROM {before}"
-    if not array and kind in SPARK_TYPES:  # no text goes into these; see fitting.py
+    if not array and kind in SPARK_TYPES:  # text is refused for these; see schema_check.py
         return
     if kind in _LOST_WORDS and column.element_modifier < 0:
         yield from (f"CAST({given} AS text) ~* {words}" for words in _LOST_WORDS[kind])
@@ -115,7 +129,11 @@ def _misread(column: Column, value: str, given: str) -> Iterator[str]:
 
 
 def may_round(column: Column, kind: pa.DataType) -> bool:
-    """Return whether the server would silently round values of this Arrow type as it reads their binary form."""
+    """Return whether the server would silently round values of this Arrow type when it reads their binary form.
+
+    :param column: the target column
+    :param kind: Arrow type of the values
+    """
     import pyarrow as pa
 
     if column.receive in ("timestamp_recv", "timestamptz_recv"):
@@ -127,16 +145,18 @@ def may_round(column: Column, kind: pa.DataType) -> bool:
 
 
 def numeric_scale(modifier: int) -> int:
-    """Return the scale of ``numeric(p, s)``, which may be negative, from the column's type modifier."""
+    """Return the scale of ``numeric(p, s)``, which may be negative, from the column's ``atttypmod``."""
     return (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400
 
 
 def check_lengths(array: Any, *, pc_function: str, most: int) -> Any:
-    """Return the texts, checked for their length: the server would silently remove trailing blanks of longer ones.
+    """Return an Arrow column of texts unchanged, after checking that none is too long.
+
+    The server would silently remove trailing blanks of a text that is too long.
 
     :param array: Arrow column of texts
     :param pc_function: name of the function in ``pyarrow.compute`` that measures a text
-    :param most: greatest length
+    :param most: greatest length that is allowed, in the unit of that function
     :raises pyarrow.ArrowInvalid: if a text is longer
     """
     import pyarrow as pa

@@ -1,7 +1,8 @@
-"""Fence of the postgres sink: a row of the bookkeeping that each claim locks and compares with its own epoch.
+"""Raise the fence of the postgres sink, after which no transaction of an older epoch can commit.
 
-A lane holds the row to the end of its transaction, so raising the fence waits for the lanes of older epochs. A session
-that still holds the row after a while is ended.
+The fence is a row of a bookkeeping table with an epoch. Each claim of a receipt compares the run's epoch with it, and
+locks the row until the claim's transaction ends. So raising the fence waits for open transactions of older epochs, and
+terminates their sessions if they take longer than 2 s.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.errors import SinkError
 
 _LOCK_TIMEOUT_MS = 2000
-"""Milliseconds that raising the fence waits for older transactions before it ends their sessions."""
+"""Time for which raising the fence waits for older transactions before it ends their sessions, in milliseconds."""
 
 _FENCE_SECONDS = 60.0
-"""Seconds for which raising the fence is retried."""
+"""Time for which raising the fence is retried, in seconds."""
 
 _END_OLDER_SESSIONS = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
@@ -33,17 +34,17 @@ WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_databa
 
 
 def session_prefix(context: SinkContext) -> str:
-    """Return the prefix of the application_name of a pipeline's writing sessions; the epoch follows it."""
+    """Return the prefix of the application_name of a pipeline's writing sessions, which the run's epoch follows."""
     digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:24]
     return f"ckpt:{digest}:"
 
 
 def fenced_epoch(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext) -> int:
-    """Return the highest epoch that was fenced, 0 if none.
+    """Return the epoch of the pipeline's fence, 0 if the fence was never raised.
 
-    :param fetch: runs a statement
+    :param fetch: runs a statement and returns its rows
     :param bookkeeping: the bookkeeping tables
-    :param context: ledger and pipeline
+    :param context: ids of the ledger and the pipeline
     """
     rows = fetch(bookkeeping.fence_epoch, [context.ledger, context.pipeline])
     return int(rows[0][0]) if rows else 0
@@ -52,14 +53,14 @@ def fenced_epoch(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkCont
 def fence(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, epoch: int, target: str) -> bool:
     """Raise the fence to an epoch, and end sessions of older epochs that block it for over 2 s.
 
-    :param fetch: the sink's session, in autocommit mode
+    :param fetch: runs a statement over the sink's connection, in autocommit mode
     :param bookkeeping: the bookkeeping tables
-    :param context: ledger and pipeline
+    :param context: ids of the ledger and the pipeline
     :param epoch: the new epoch
     :param target: name of the target table, for messages
-    :return: False if the fence was at this epoch already
+    :return: True if the fence was raised; False if it was at this epoch already
     :raises FencedError: if the fence has a newer epoch
-    :raises SinkError: if another transaction holds the fence for a minute
+    :raises SinkError: if another transaction keeps the fence locked for a minute
     """
     deadline = time.monotonic() + _FENCE_SECONDS
     while True:
@@ -72,16 +73,24 @@ def fence(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, ep
         fetch(_END_OLDER_SESSIONS, [session_prefix(context), epoch])
         if time.monotonic() > deadline:
             raise SinkError(
-                f"the fence of {target} is held by another transaction for {_FENCE_SECONDS:.0f} s.",
+                f"the fence of {target} has been locked by another transaction for {_FENCE_SECONDS:.0f} s.",
                 pipeline=context.pipeline,
                 sqlstate="55P03",
                 recoverable=True,
-                hint="See pg_stat_activity for sessions named ckpt:…, and end them.",
+                hint="Find sessions with application_name ckpt:… in pg_stat_activity, and terminate them.",
             )
 
 
 def try_raise(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, epoch: int) -> bool:
-    """Try to raise the fence; return False if another transaction interfered."""
+    """Try once to raise the fence.
+
+    :param fetch: runs a statement over the sink's connection, in autocommit mode
+    :param bookkeeping: the bookkeeping tables
+    :param context: ids of the ledger and the pipeline
+    :param epoch: the new epoch
+    :return: True if the fence was raised; False if another transaction locked it for over 2 s, or raised it as far or
+        further meanwhile
+    """
     import psycopg2
 
     statement = f"SELECT pg_catalog.set_config('lock_timeout', '{_LOCK_TIMEOUT_MS}ms', true); {bookkeeping.raise_fence}"

@@ -1,4 +1,4 @@
-"""Identify a PostgreSQL table uniquely among all servers, and describe how two identities differ."""
+"""Identity of a PostgreSQL table, which reveals that the table was dropped and recreated under the same name."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _REASONS = {
 
 
 def table_identity(fetch: Fetch, oid: int) -> str:
-    """Return ``<system identifier>/<database oid>/<table oid>``.
+    """Return the identity of a table: ``<system identifier>/<database oid>/<table oid>``.
 
-    :param fetch: runs a statement in the table's database
+    :param fetch: runs a statement in the table's database and returns its rows
     :param oid: the table's oid
     """
     return f"{_database_identity(fetch)}/{oid}"
@@ -41,10 +41,12 @@ def tree_identities(fetch: Fetch, oid: int) -> frozenset[str]:
 
 
 def describe_difference(before: str, now: str) -> str | None:
-    """Return the differing parts and the usual reasons, as a clause; None if nothing differs or a text is no identity.
+    """Return a clause with the parts that differ between two identities of a target, and the usual reasons.
+
+    Return None if nothing differs, or if a text is no identity.
 
     :param before: earlier result of :func:`table_identity`
-    :param now: its result now
+    :param now: result of :func:`table_identity` now
     """
     old, new = before.split("/"), now.split("/")
     if len(old) != len(_PARTS) or len(new) != len(_PARTS):

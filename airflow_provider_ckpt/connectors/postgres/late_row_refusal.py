@@ -1,7 +1,8 @@
-"""Handle late rows: rows that appear at positions below those that were read already.
+"""Refuse late rows: rows that appear at positions below those that were read already.
 
-A configuration that can produce late rows is refused, and late rows that have appeared fail the planning. With
-``source.late_rows: recover`` both are warnings, since ``airflow ckpt recover`` is run for such rows anyway.
+A table or cursor that can produce late rows is refused, and late rows that have appeared make the planning fail. With
+``source.late_rows: recover`` both are only logged as warnings; then ``airflow ckpt recover`` must be run to read late
+rows.
 """
 
 from __future__ import annotations
@@ -32,11 +33,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ACCEPT_HINT = "write source.late_rows: recover if this is known and `airflow ckpt recover` is run for such rows."
+_ACCEPT_HINT = "write source.late_rows: recover to get a warning instead, and run `airflow ckpt recover` for such rows."
 
 
 class LateRows:
-    """Checks for late rows of one pipeline, before they appear and at each planning."""
+    """Checks of one pipeline's source for late rows.
+
+    :meth:`check` refuses a table that can produce them; :meth:`check_plan` and :meth:`watch` detect those that have
+        appeared.
+
+    :param pipeline: the pipeline; ``source.late_rows`` decides whether a finding is an error or a warning
+    """
 
     def __init__(self, pipeline: Pipeline) -> None:
         assert pipeline.source.cursor is not None
@@ -46,20 +53,21 @@ class LateRows:
         self._sequences: dict[int, frozenset[int]] = {}
 
     def check(self, fetch: Fetch, table: Table) -> None:
-        """Refuse a table whose new rows can get smaller positions, or whose rows are not written by transactions here.
+        """Refuse a table whose new rows can get smaller positions, or whose rows are written outside this database.
 
         Foreign tables and materialised views are found at any depth below a view or among partitions.
 
-        :raises ConfigError: with the name of what causes it
+        :param fetch: runs a query on the source database and returns its rows
+        :param table: the source table or view
+        :raises ConfigError: with the name of the sequence, code or relation that is the cause
         """
         for item in origins(fetch, table):
             if item.kind in WRITTEN_ELSEWHERE:
                 raise ConfigError(
-                    f"{table.label} shows rows of {item.label}, a {WRITTEN_ELSEWHERE[item.kind]}, which cannot say "
-                    "which of them "
-                    "are new or still to be committed.",
+                    f"{table.label} shows rows of {item.label}, a {WRITTEN_ELSEWHERE[item.kind]}, whose new and "
+                    "uncommitted rows cannot be detected.",
                     pipeline=self._pipeline,
-                    hint="Leave it out of the view or the partitions, or give its origin a pipeline of its own.",
+                    hint="Exclude it from the view or the partitions, or read the table behind it in another pipeline.",
                 )
         values = CursorValues(fetch, table, self._cursor)
         self._sequences[table.oid] = values.sequence_oids
@@ -71,13 +79,17 @@ class LateRows:
             self._warn(problem.description)
 
     def check_plan(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
-        """Check for late rows and return the plan with the witness for the next planning.
+        """Check for late rows, and add a witness to the plan.
 
-        :param fetch: runs a query
-        :param table: the source
-        :param request: the request that the plan answers
+        The witness is the state of the table and its server (see :class:`~.source_witness.Witness`) that the next
+        planning compares with the state at that time.
+
+        :param fetch: runs a query on the source database and returns its rows
+        :param table: the source table or view
+        :param request: the request that the plan answers, with the witness of the last planning
         :param plan: the plan
-        :param greatest: the table's greatest position, read before the plan was made
+        :param greatest: the table's greatest position, read before the plan was made; None if the table is empty
+        :return: the plan with the new witness in its states; unchanged if the request plans no new rows
         :raises SourceError: if positions below the plan were assigned since the last planning
         """
         tail = max((todo.start for todo in request.ranges if todo.needs_bound), default=None)
@@ -111,14 +123,15 @@ class LateRows:
         greatest: int | None,
         unread: FindUnreceipted | None,
     ) -> PlanningAlarm | None:
-        """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
+        """Return the facts that would make the next planning fail, and a new witness; see :meth:`WatchedSource.watch`.
 
-        :param fetch: runs a query
-        :param table: the source
+        :param fetch: runs a query on the source database and returns its rows
+        :param table: the source table or view
         :param state: state that the last planning stored
-        :param end: end position of its plan
-        :param greatest: the table's greatest position, read before this call
-        :param unread: finds positions without a receipt; None if receipts cannot be searched
+        :param end: end of the plan: all positions before it were planned
+        :param greatest: the table's greatest position, read before this call; None if the table is empty
+        :param unread: function that finds records without a receipt; None if receipts cannot be searched
+        :return: None if the next planning would not fail for late rows
         """
         before = _last_witness(state, end)
         if before is None or self._known:
@@ -131,12 +144,15 @@ class LateRows:
     def _evidence(
         self, sign: LateRowSign, table: Table, watch: Watch, unread: FindUnreceipted | None
     ) -> SourceEvidence:
-        """Return the evidence of a sign, without rows that only moved, which have receipts; empty if nothing is left.
+        """Return a sign of late rows as evidence for the user, without the rows that were read before.
+
+        If the rows may only have moved here from another partition or table, those whose positions have a receipt were
+        delivered before. If all of them were, the description is empty.
 
         :param sign: the sign
-        :param table: the source
-        :param watch: the observer that found the sign
-        :param unread: finds positions without a receipt; None if receipts cannot be searched
+        :param table: the source table or view
+        :param watch: the search that found the sign
+        :param unread: function that finds records without a receipt; None if receipts cannot be searched
         """
         rows = watch.rows(sign)
         left = unread(table.label, rows) if unread is not None and sign.moved and rows is not None else None
@@ -144,7 +160,10 @@ class LateRows:
             return SourceEvidence(sign.description, rows, sign.correction)
         if not left:
             log.info(
-                "%s: %s All of them have a receipt: they were in another place before", self._pipeline, sign.description
+                "%s: %s The position of each of these rows has a receipt, so they were read before, in another table "
+                "or partition; none is missing",
+                self._pipeline,
+                sign.description,
             )
             return SourceEvidence("", ())
         ranges_text = "one range" if len(left) == 1 else f"{len(left)} ranges"
@@ -183,25 +202,33 @@ class LateRows:
         )
 
     def _warn(self, found: str) -> None:
-        log.warning("%s: %s source.late_rows says that this is known", self._pipeline, found)
+        log.warning("%s: %s The run continues because of source.late_rows: recover", self._pipeline, found)
 
 
 def _resolution_hint(sign: LateRowSign, name: str) -> str:
-    """Return the commands that resolve a sign of late rows, as text."""
-    rewind_hint = f"`airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once more"
+    """Return the text of a hint with the commands that resolve a sign of late rows.
+
+    :param sign: the sign
+    :param name: name of the pipeline
+    """
+    rewind_hint = f"`airflow ckpt rewind {name} --to-position N --reason …` reads all rows from position N on again"
     if sign.condition is None:
         return (
             f"{rewind_hint}: choose N at or below the first position that was assigned again. `airflow ckpt recover "
-            f"{name}` cannot see which rows took the place of others, so it does not end this."
+            f"{name}` cannot detect which rows replaced others, so it does not resolve this."
         )
     return (
-        f"`airflow ckpt recover {name}` reads what came at positions where nothing was read. If that accounts for all "
-        f"such rows, planning continues; if not, its answer says why. {rewind_hint}, which is needed for rows below "
-        "the low watermark, and for rows at positions that other rows had before."
+        f"`airflow ckpt recover {name}` reads rows at positions where nothing was read before. If these are all late "
+        f"rows, planning continues; if not, its output says why. {rewind_hint}, which is needed for rows below the low "
+        "watermark, and for rows at positions that other rows had before."
     )
 
 
 def _last_witness(state: Mapping[str, Any], tail: int) -> Witness | None:
-    """Return the witness of the last planning; None if there is none or a rewind has made it obsolete."""
+    """Return the witness of the last planning; None if there is none, or a rewind has made it obsolete.
+
+    :param state: state that the last planning stored
+    :param tail: position at which new rows are planned; a rewind has moved it below the end of the witness
+    """
     before = Witness.from_json(state[WITNESS]) if WITNESS in state else None
     return None if before is None or tail < before.end else before

@@ -1,8 +1,9 @@
-"""Search for signs that positions below the checkpoint were given out since the last planning.
+"""Detect that a source has assigned positions below the checkpoint to rows since the last planning.
 
-Rows below the checkpoint are never read by a plan, so a run that may have missed some must not succeed. Each sign is
-cheap to look for; only where one is found are rows examined, by the transaction that wrote them: a row that the last
-planning could not see, at a position that it had passed already, came late.
+A plan never reads rows below the checkpoint, so a run that may have missed some must not succeed. The catalog is
+searched for signs of such rows in sequences, the greatest row and partitions, which is cheap; rows are read only if
+there is a sign. A row is late if its position is below the checkpoint and the last planning could not see the
+transaction that wrote it.
 """
 
 from __future__ import annotations
@@ -26,22 +27,27 @@ _WRITTEN = """
     (txid_snapshot_xmax(txid_current_snapshot()) - 1 - {row}.xmin::text::bigint) % 4294967296 + 4294967296
 ) % 4294967296)
 """
-"""The number of the transaction that wrote a row, of which the row holds the lower half."""
+"""SQL expression of the 64-bit id of the transaction that wrote a row; the row's ``xmin`` has its lower 32 bits."""
 
 _STRETCHES = 200_000
-"""Stretches of late rows that are compared with what a recovery reads, at most."""
+"""Greatest number of ranges of late rows that :meth:`Watch.rows` returns; more are not compared with receipts."""
 
 _TELL = 1000
-"""Late rows are counted up to here."""
+"""Number at which the counting of late rows stops."""
 
 
 class Watch:
-    """Looks at one table at one planning.
+    """Search for signs of late rows in one table or view, at one planning.
 
-    :param greatest: its greatest position, noted before this is made: then no sequence can be behind it by a race
-    :param sequences: what fills the cursor, as it stands now
-    :param origins: the relations that its rows come from
-    :param columns: by oid of such a relation, the name of the column there that is the cursor
+    :param fetch: runs a query on the source database and returns its rows
+    :param table: the source table or view
+    :param cursor: the cursor column's name
+    :param greatest: the table's greatest position, None if it is empty; must be read before ``sequences``, so that a
+        sequence that advanced in between does not seem to be behind the table
+    :param sequences: current state of the sequences that fill the cursor
+    :param origins: the relations from which the table's rows come: itself, partitions, children, relations below a view
+    :param columns: for a view, the name of the column in each of these relations that the cursor shows, by the
+        relation's oid
     """
 
     def __init__(
@@ -66,11 +72,11 @@ class Watch:
         self._server_state = server_state(fetch)
 
     def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
-        """Return the witness with which the next planning compares.
+        """Return the witness: the present state, with which the next planning compares the state at that time.
 
-        :param before: that of the last planning, in this generation; None if there is none
-        :param tail: the start of the plan
-        :param end: the end of the plan
+        :param before: the witness of the last planning in this generation; None if there is none
+        :param tail: start of the plan for new rows
+        :param end: end of the plan
         """
         known = {} if before is None else before.sequences
         return Witness(
@@ -93,7 +99,7 @@ class Watch:
         )
 
     def signs(self, before: Witness) -> Iterator[LateRowSign]:
-        """Yield the signs that positions below the end of the last plan were assigned since.
+        """Yield the signs that positions below the end of the last plan were assigned to rows since.
 
         :param before: the witness of the last planning
         """
@@ -106,9 +112,11 @@ class Watch:
         yield from self._relation_signs(before)
 
     def rows(self, sign: LateRowSign) -> list[Range] | None:
-        """Return the ranges of a sign's rows; None if it has none, or too many.
+        """Return the positions of the late rows that a sign stands for, as ranges.
 
-        :param sign: as :meth:`signs` gave it
+        Return None if these rows cannot be identified, or are in more than :data:`_STRETCHES` ranges.
+
+        :param sign: a sign that :meth:`signs` yielded
         """
         if sign.condition is None:
             return None
@@ -123,6 +131,11 @@ class Watch:
         return None if len(found) > _STRETCHES else [Range(start, end) for start, end in found]
 
     def _sequence_signs(self, now: SequenceState, before: Witness) -> Iterator[LateRowSign]:
+        """Yield signs that a sequence went back, was restarted, or assigned values below the checkpoint.
+
+        :param now: present state of the sequence
+        :param before: the witness of the last planning
+        """
         last, file, reached_end = before.sequences.get(now.oid, (None, now.file, False))
         newest = now.last
         block = max(now.step, 1) - 1
@@ -165,12 +178,12 @@ class Watch:
             )
 
     def _since(self, before: Witness, above: int | None, up_to: int, start: int) -> str:
-        """Return the condition for rows that came since at the positions that a sequence gave out.
+        """Return the SQL condition for rows that appeared since the last planning at values that a sequence assigned.
 
         :param before: the witness of the last planning
-        :param above: the sequence's value then; None if it had given out nothing
-        :param up_to: the greatest position to count
-        :param start: the value that the sequence gives out first
+        :param above: the newest value of the sequence at that time; None if it had assigned none
+        :param up_to: the greatest position to include
+        :param start: first value of the sequence
         """
         span = f"{self._cursor} <= {self._value(up_to)}"
         dated = self._has_readable_xids
@@ -181,6 +194,7 @@ class Watch:
         return f"{span} AND {self._unseen_condition(before)}" if dated else span
 
     def _greatest_row_signs(self, before: Witness) -> Iterator[LateRowSign]:
+        """Yield a sign if the table's greatest row is below the checkpoint and was written after the last planning."""
         if self._greatest is None or self._greatest >= before.end - 1 or self._rows_only_removed(before):
             return
         if self._has_readable_xids:
@@ -197,16 +211,21 @@ class Watch:
             )
 
     def _rows_only_removed(self, before: Witness) -> bool:
-        """Return whether a sequence whose next value is not below the checkpoint shows that rows were only removed."""
+        """Return whether a sequence proves that the greatest position fell only because rows were removed.
+
+        It does if its next value is not below the checkpoint.
+        """
         return any(
             item.last is not None and item.last + max(item.step, 1) - 1 >= before.end - 1 for item in self._sequences
         )
 
     def _relation_signs(self, before: Witness) -> Iterator[LateRowSign]:
-        """Yield signs of added partitions and children, and of relations whose rows were removed or rewritten.
+        """Yield signs of partitions and children that were added, and of relations with removed or rewritten rows.
 
-        Where one of the known relations is gone, another one may have taken its place, with other rows at the same
-        positions.
+        If a relation that the last planning knew is absent now, an added one may have replaced it, with other rows at
+        the same positions.
+
+        :param before: the witness of the last planning
         """
         replaced = bool(set(before.files) - {item.oid for item in self._origins})
         attached = newly_attached(self._origins, before.attached)
@@ -231,11 +250,15 @@ class Watch:
                 )
 
     def _condition_below(self, before: Witness, item: Origin, *, since: bool = False) -> tuple[str, Origin | None]:
-        """Return a condition for the rows of a relation below the end of the last plan, and where it is to be asked.
+        """Return an SQL condition for the rows of a relation below the end of the last plan, and the relation to query.
 
-        A view may leave out some of them, so they are looked for in it. No condition where they cannot be known there.
+        A view may exclude some of the relation's rows, so the view itself is queried. The condition is empty if the
+        rows cannot be identified in it.
 
-        :param since: only those that came since the last planning, as far as rows tell that
+        :param before: the witness of the last planning
+        :param item: the relation
+        :param since: whether to select only rows that were written since the last planning, if rows show that
+        :return: the condition, and the relation; None for the source table or view as a whole
         """
         end = self._value(before.end)
         since_condition = f" AND {self._unseen_condition(before)}" if since else ""
@@ -246,7 +269,10 @@ class Watch:
         return (f"{self._cursor} IN ({late})" if column else ""), None
 
     def _column(self, item: Origin) -> str | None:
-        """Return the cursor's column in a relation below a view; None if there is none or the user may not read it."""
+        """Return, as SQL, the column of a relation below a view that the view shows as the cursor.
+
+        Return None if there is none or the user may not read it.
+        """
         name = self._columns.get(item.oid)
         return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
 
@@ -254,6 +280,9 @@ class Watch:
         """Return whether the last row below the end of the last plan was written after the last planning.
 
         If the rows below a view cannot be read, a sequence that was restarted since then counts as evidence.
+
+        :param before: the witness of the last planning
+        :param item: the relation to search; None for the source table or view as a whole
         """
         column, relation, more = self._cursor, *self._relation(item)
         if self._table.kind == "v":
@@ -275,9 +304,12 @@ class Watch:
         return int(self._fetch(f"SELECT count(*) FROM ({limited}) AS late", [])[0][0])
 
     def _relation(self, item: Origin | None) -> tuple[str, str]:
-        """Return the relation to search for one origin's rows, and a condition on them.
+        """Return, as SQL, the relation to search for the rows of one origin, and a condition to add.
 
-        Where the user may not read the origin, it is the whole table.
+        If the user may not read the origin itself, the source table is searched, with a condition for the origin's
+        rows.
+
+        :param item: the origin; None for the source table or view as a whole
         """
         if item is None:
             return self._table.sql, ""
@@ -286,14 +318,14 @@ class Watch:
         return self._table.sql, f" AND tableoid = {item.oid:d}"
 
     def _unseen_condition(self, before: Witness) -> str:
-        """Condition for rows ``t`` that the last planning could not see."""
+        """Return the SQL condition for rows ``t`` written by a transaction that the last planning could not see."""
         return f"NOT txid_visible_in_snapshot({_WRITTEN.format(row='t')}, {literal(before.snapshot)}::txid_snapshot)"
 
     @property
     def _has_readable_xids(self) -> bool:
-        """Return whether the rows show the transaction that wrote them.
+        """Return whether the rows' ``xmin`` can be read, which shows the transaction that wrote them.
 
-        A view does not show it, nor does a table of which the user may read only single columns.
+        A view does not have it, and a user who may read only some columns of a table cannot read it.
         """
         return self._table.kind != "v" and bool(self._fetch(_MAY_READ, [self._table.oid])[0][0])
 
@@ -301,7 +333,7 @@ class Watch:
         return value_sql(self._kind, position)
 
     def _leads(self, sequence: SequenceState) -> bool:
-        """Return whether a sequence has assigned all values up to the table's end, so that they come from it."""
+        """Return whether a sequence is at or beyond the table's greatest position, so that it can have assigned all."""
         if sequence.last is None or self._greatest is None:
             return False
         return sequence.last + max(sequence.step, 1) - 1 >= self._greatest

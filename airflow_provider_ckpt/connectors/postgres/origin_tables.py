@@ -48,20 +48,29 @@ SELECT a.attrelid::bigint, a.attnum::int, a.attname::text FROM heir
 JOIN pg_catalog.pg_attribute a ON a.attrelid = heir.oid AND a.attname = heir.name
 """
 _OUTPUT_COLUMN = re.compile(r":resname ((?:\\.|[^\s\\])+) :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+)")
-"""Output column of a view and the relation's column that it shows, in the server's internal form of a view."""
+"""Pattern of an output column of a view, with the relation's column that it shows.
+
+It matches the text of the view's query tree in ``pg_rewrite.ev_action``.
+"""
 
 WRITTEN_ELSEWHERE = {"f": "foreign table", "m": "materialised view"}
-"""Kinds of relation (pg_class.relkind) whose rows are written elsewhere, so that pending rows cannot be detected."""
+"""Kinds of relation (``pg_class.relkind``) whose rows are written elsewhere, with their names for messages.
+
+Transactions that have not committed such rows yet cannot be detected.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Relation that rows of a source come from.
+    """A relation from which rows of a source come: a table, partition, child table, view, or relation below a view.
 
-    :param kind: pg_class.relkind
+    :param oid: the relation's oid
+    :param schema: the relation's schema
+    :param name: the relation's name
+    :param kind: ``pg_class.relkind``
     :param file: number of the file that stores its rows; changes when they are rewritten, or removed by TRUNCATE
-    :param attached: ``<oid>/<xid>`` of each relation that it is a partition or child of, and of the transaction that
-        made it one
+    :param attached: ``<oid>/<xid>`` for each relation of which this one is a partition or child: that relation's oid,
+        and the transaction that attached this one to it
     """
 
     oid: int
@@ -73,30 +82,35 @@ class Origin:
 
     @property
     def parents(self) -> frozenset[int]:
-        """Oids of the relations that it is a partition or child of."""
+        """Oids of the relations of which this one is a partition or child."""
         return frozenset(int(link.partition("/")[0]) for link in self.attached)
 
     @property
     def sql(self) -> str:
-        """Name as SQL."""
+        """Schema and name of the relation as SQL."""
         return f"{quote(self.schema)}.{quote(self.name)}"
 
     @property
     def label(self) -> str:
-        """Name for messages."""
+        """Schema and name of the relation for messages."""
         return f"{self.schema}.{self.name}"
 
 
 def origins(fetch: Fetch, table: Table) -> Sequence[Origin]:
-    """Return the relation itself and all that its rows come from, except what functions inside a view read."""
+    """Return the relations from which the rows of a table or view come, itself included.
+
+    Relations that functions inside a view read are not found.
+    """
     return [Origin(*row) for row in fetch(_ORIGINS, [table.oid])]
 
 
 def newly_attached(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> frozenset[int]:
-    """Return the oids of the relations that were attached since, directly or with a relation above them.
+    """Return the oids of the relations that were attached as a partition or child since an earlier planning.
+
+    A relation below one that was attached counts, too.
 
     :param known: the relations as they are now
-    :param attached: earlier value of :attr:`Origin.attached`, by oid
+    :param attached: value of :attr:`Origin.attached` at that planning, by the relation's oid
     """
     moved = {item.oid for item in known if list(attached.get(item.oid, item.attached)) != list(item.attached)}
     while below := {item.oid for item in known if item.parents & moved} - moved:
@@ -106,9 +120,11 @@ def newly_attached(known: Sequence[Origin], attached: Mapping[int, Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class OriginColumn:
-    """Column of an origin.
+    """A column of a relation from which rows of a source come.
 
-    :param relation: the origin's oid
+    :param relation: the relation's oid
+    :param number: the column's number (``attnum``)
+    :param name: the column's name in that relation
     """
 
     relation: int
@@ -117,9 +133,9 @@ class OriginColumn:
 
 
 def origin_columns(fetch: Fetch, table: Table, column: str) -> Sequence[OriginColumn]:
-    """Return the columns of all origins that a table's or view's column shows, also where they have another name.
+    """Return the columns of all relations whose values a column of a table or view shows, also under other names.
 
-    :param fetch: runs a query
+    :param fetch: runs a query on the source database and returns its rows
     :param table: the table or view
     :param column: the column's name in it
     """

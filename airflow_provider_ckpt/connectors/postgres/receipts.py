@@ -1,6 +1,6 @@
-"""SQL of the sink's bookkeeping tables in the target's schema: fence, receipts, dead letters and their replays.
+"""SQL of the sink's bookkeeping tables in the target's schema: fence, receipts, dead letters, replays.
 
-Their keys include ledger and pipeline, so several pipelines and ledgers share the tables.
+The keys of their rows include ledger and pipeline, so several pipelines and ledgers share the tables.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ REPLAY = "ckpt_sink_replay"
 TABLES = (FENCE, RECEIPT, DEAD_LETTER)
 ALL_TABLES = (*TABLES, REPLAY)
 LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "witness"))
-"""Columns that are absent in tables that an earlier version created."""
+"""Tables and columns that later versions added, so that tables of an earlier version lack them."""
 
 CREATION_LOCK = int.from_bytes(
     hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True
 )
-"""Advisory lock held while the tables are created, since concurrent CREATE TABLE IF NOT EXISTS statements can fail."""
+"""Key of the advisory lock that a session holds while it creates the tables.
+
+Concurrent CREATE TABLE IF NOT EXISTS statements can fail otherwise.
+"""
 
 DEAD_LETTER_COLUMNS = (
     "ledger", "pipeline", "generation", "partition", "seq", "attempt", "epoch", "position", "key", "value",
@@ -42,25 +45,31 @@ _RECEIPT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class BookkeepingTables:
-    """Bookkeeping tables of one schema, and the statements on them.
+    """Bookkeeping tables of one schema, and the SQL statements on them.
 
-    Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`.
+    Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`; each documentation names these values
+    in order. The key of a receipt has five parts: ledger, pipeline, generation, partition, seq.
+
+    :param schema: name of the schema, which is the target's
     """
 
     schema: str
 
     @property
     def place(self) -> str:
-        """Description of the schema, for messages."""
+        """Description of the schema, as the place where the fence is stored, for messages."""
         return f"the schema {self.schema}"
 
     def table(self, name: str) -> str:
-        """Return the SQL name of one of :data:`ALL_TABLES`, with braces doubled, since statements are templates."""
+        """Return the SQL name of a bookkeeping table, with braces doubled, since statements are templates.
+
+        :param name: one of :data:`ALL_TABLES`
+        """
         return f"{quote(self.schema)}.{quote(name)}".replace("{", "{{").replace("}", "}}")
 
     @property
     def create(self) -> str:
-        """Statements that create the tables, columns and indexes that are absent."""
+        """Statements that create those tables, columns and indexes that do not exist."""
         return f"""
             CREATE TABLE IF NOT EXISTS {self.table(FENCE)} (
                 ledger text NOT NULL, pipeline text NOT NULL, epoch bigint NOT NULL,
@@ -101,8 +110,8 @@ class BookkeepingTables:
         """Statement that claims a receipt, and locks the fence row until the transaction ends.
 
         Values: ledger, pipeline, epoch, generation, partition, seq, range start and end, verdict, attempt, the four
-        counts, time, bound, positions. Fails with SQLSTATE 23502 (the epoch is NULL) if the fence has another epoch,
-        and with 23505 if the receipt exists already.
+        counts (read, delivered, filtered, dead-lettered), time, bound, positions. It fails with SQLSTATE 23502 (the
+        epoch is NULL) if the fence has another epoch, and with 23505 if the batch has a receipt already.
         """
         return f"""
             INSERT INTO {self.table(RECEIPT)} (ledger, pipeline, epoch, generation, partition, seq, range_start,
@@ -115,7 +124,7 @@ class BookkeepingTables:
 
     @property
     def update_counts(self) -> str:
-        """Statement that sets counts of a claimed receipt.
+        """Statement that corrects the counts of a receipt claimed in the same transaction.
 
         Values: the key's five parts, then the numbers of delivered, filtered and dead-lettered records.
         """
@@ -127,9 +136,11 @@ class BookkeepingTables:
             RETURNING 1"""
 
     def store_added(self, added: str) -> str:
-        """Return the statement that stores how many rows a claimed batch added. Values: the key's five parts.
+        """Return the statement that stores in a batch's receipt how many rows the batch added to the target.
 
-        :param added: SQL expression of the number
+        Values: the key's five parts.
+
+        :param added: SQL expression of that number
         """
         return f"""
             UPDATE {self.table(RECEIPT)} SET added = {added}
@@ -138,7 +149,7 @@ class BookkeepingTables:
 
     @property
     def receipt(self) -> str:
-        """Query of one receipt. Values: the key's five parts."""
+        """Query of the receipt of one batch. Values: the key's five parts."""
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -146,7 +157,7 @@ class BookkeepingTables:
 
     @property
     def partitions(self) -> str:
-        """Query of the partitions that have receipts, by one index lookup each. Values: ledger, pipeline."""
+        """Query of the partitions that have receipts, with one index lookup for each. Values: ledger, pipeline."""
         least = (
             f"SELECT min(partition) FROM {self.table(RECEIPT)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
         )
@@ -169,7 +180,10 @@ class BookkeepingTables:
 
     @property
     def batches_without_receipt(self) -> str:
-        """Query of the batches without a receipt. Values: ledger, pipeline, the batches to look up as JSON."""
+        """Query that returns, of the given batches, those that have no receipt.
+
+        Values: ledger, pipeline, and the batches as a JSON array of ``[generation, partition, seq]``.
+        """
         return f"""
             SELECT (wanted ->> 0)::int, wanted ->> 1, (wanted ->> 2)::bigint
             FROM pg_catalog.jsonb_array_elements({{2}}::jsonb) AS wanted
@@ -181,7 +195,10 @@ class BookkeepingTables:
 
     @property
     def dead_letters(self) -> str:
-        """Query of an attempt's dead letters, in a fixed order. Values: the key's five parts, attempt, epoch."""
+        """Query of an attempt's dead letters, in a fixed order.
+
+        Values: the key's five parts, attempt, epoch.
+        """
         return f"""
             SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {self.table(DEAD_LETTER)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -190,9 +207,10 @@ class BookkeepingTables:
 
     @property
     def store_replay(self) -> str:
-        """Statement that stores a replay, or replaces one that was never sent and that the ledger forgot.
+        """Statement that stores a replay: the dead letters that a side partition sends again.
 
-        Values: ledger, pipeline, partition, JSON text.
+        It replaces a replay of the same partition, of which nothing was sent and which a restored ledger does not know.
+        Values: ledger, pipeline, partition, replay as JSON text.
         """
         return f"""
             INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)
@@ -202,14 +220,17 @@ class BookkeepingTables:
 
     @property
     def replays(self) -> str:
-        """Query of replays. Values: ledger, pipeline, partitions."""
+        """Query of the replays of side partitions. Values: ledger, pipeline, ids of the partitions."""
         return f"""
             SELECT partition, replay FROM {self.table(REPLAY)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = ANY ({{2}}::text[])"""
 
     @property
     def stored_file_lists(self) -> str:
-        """Query of lists of source files, stored among the replays. Values: ledger, pipeline, first ordinal."""
+        """Query of lists of discovered source files, which are stored in the table of replays.
+
+        Values: ledger, pipeline, smallest ordinal of a list's first file.
+        """
         return f"""
             SELECT replay FROM {self.table(REPLAY)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text
@@ -218,13 +239,15 @@ class BookkeepingTables:
 
     @property
     def fence_epoch(self) -> str:
-        """Query of the fence's epoch. Values: ledger, pipeline."""
+        """Query of the epoch of a pipeline's fence; no row if it was never raised. Values: ledger, pipeline."""
         return f"SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
 
     @property
     def raise_fence(self) -> str:
-        """Statement that raises the fence but never lowers it; it waits for the row lock. Values: ledger, pipeline,
-        epoch."""
+        """Statement that raises the fence to an epoch but never lowers it; it waits for the lock of the fence's row.
+
+        It returns a row only if it raised the fence. Values: ledger, pipeline, epoch.
+        """
         return f"""
             INSERT INTO {self.table(FENCE)} AS f (ledger, pipeline, epoch)
             VALUES ({{0}}::text, {{1}}::text, {{2}}::bigint)
@@ -233,14 +256,21 @@ class BookkeepingTables:
 
     @property
     def store_witness(self) -> str:
-        """Statement that stores a witness of the target with the fence. Values: ledger, pipeline, epoch, JSON text."""
+        """Statement that stores a witness of the target in the fence's row, if the fence has the given epoch.
+
+        The witness describes the target's state (see :mod:`~.restored_target`). Values: ledger, pipeline, epoch,
+        witness as JSON text.
+        """
         return f"""
             UPDATE {self.table(FENCE)} SET witness = {{3}}::jsonb
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND epoch = {{2}}::bigint RETURNING 1"""
 
     @property
     def witness(self) -> str:
-        """Query of the witness, and of whether any row was ever delivered. Values: ledger, pipeline."""
+        """Query of the witness of the target, and of whether any receipt counts delivered rows.
+
+        It returns no row if there is no witness. Values: ledger, pipeline.
+        """
         return f"""
             SELECT witness, EXISTS (
                 SELECT FROM {self.table(RECEIPT)}
@@ -249,12 +279,12 @@ class BookkeepingTables:
 
     @property
     def fences(self) -> str:
-        """Query of the ledgers and epochs of a pipeline's fences. Values: pipeline."""
+        """Query of all ledgers that have a fence for a pipeline, with the fences' epochs. Values: pipeline."""
         return f"SELECT ledger, epoch FROM {self.table(FENCE)} WHERE pipeline = {{0}}::text"
 
 
 def to_receipt(row: tuple[Any, ...]) -> Receipt:
-    """Return the receipt in a row of :attr:`BookkeepingTables.receipt` or :attr:`BookkeepingTables.receipts`."""
+    """Return the receipt in a row that :attr:`BookkeepingTables.receipt` or ``receipts`` has selected."""
     generation, partition, seq, start, end, verdict, epoch, attempt, *counts, at, bound, positions = row
     assert isinstance(at, datetime)
     return Receipt(

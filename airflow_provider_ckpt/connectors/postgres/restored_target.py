@@ -1,10 +1,11 @@
-"""Detect that a target was truncated although its bookkeeping is still there.
+"""Detect that a target was truncated, or restored without its newest rows, while its receipts remain.
 
-With each new fence, and when a run that delivered something ends or fails, the sink stores a witness: the file, size
-and columns of every table that holds rows (the target, its partitions and children), and for some rows a hash and the
-transaction that wrote them. TRUNCATE gives a table a new file, and so do VACUUM FULL, CLUSTER and an ALTER TABLE that
-rewrites it, but those preserve the rows. So a table with a new file has lost rows if it is empty now, or if the sampled
-rows are absent; the same holds for a partition that replaced another. :func:`_describe_missing` has the rule.
+With each new fence, and when a run that delivered something ends or fails, the sink stores a witness of the target: the
+file, size and columns of every table that contains rows (the target, its partitions and children), and for a sample of
+rows a hash and the transaction that wrote them. TRUNCATE gives a table a new file, and so do VACUUM FULL, CLUSTER and
+an ALTER TABLE that rewrites it, but those preserve the rows. So a table with a new file has lost rows if it is empty
+now, or if the sampled rows are absent; the same applies to a partition that replaced another. See
+:func:`_describe_missing`.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 
 _SAMPLED_ROWS = 200
-"""Number of sampled rows in all tables together: half of them the newest, half from the whole table."""
+"""Number of rows to sample in all tables together: half of them the newest, half spread over the whole table."""
 
 _MIN_SAMPLED_ROWS = 20
-"""Least number of sampled rows of each table."""
+"""Smallest number of rows to sample in each table."""
 
 _SAMPLED_PAGES = 60
-"""Number of pages that are read in all tables together."""
+"""Number of pages that are read in all tables together to sample rows."""
 
 _MIN_SAMPLED_PAGES = 6
-"""Least number of pages that are read in each table; a third of them are its last."""
+"""Smallest number of pages that are read in each table; a third of them are the table's last pages."""
 
 _SAMPLED_TABLES = 50
-"""Greatest number of tables with sampled rows; of more, the largest are sampled."""
+"""Greatest number of tables in which rows are sampled; if the target has more, the largest are sampled."""
 
 _MAX_NAMED = 3
 """Greatest number of tables that a message names."""
@@ -44,8 +45,11 @@ _TEXT_FORMS = {
 _SET_TEXT_FORMS = "SELECT " + ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in _TEXT_FORMS.items()
 )
-"""Statement that makes a row's text, and so its hash, independent of settings that a connection pooler may drop. It is
-sent in one message with the query, so both are one transaction, and the settings end with it."""
+"""Statement that makes a row's text, and so its hash, independent of the session's settings.
+
+A connection pooler may reset these settings. The statement is sent in one message with the query, so both are one
+transaction, and the settings end with it.
+"""
 
 _PARTS = f"""
 {_SET_TEXT_FORMS};
@@ -91,19 +95,24 @@ FROM (
 ) AS ckpt_rows
 WHERE ckpt_age <= {half} OR ckpt_place % greatest((ckpt_all + {half} - 1) / {half}, 1) = 0
 """
-"""Query of some rows of a table, and of whether each is among the newest; reads a few pages without a scan."""
+"""Query of a sample of a table's rows: hash, writing transaction, and whether the row is among the newest.
+
+It reads a few pages without a scan.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetPart:
-    """Table that holds rows of the target: the target itself, a partition or a child.
+    """A table that holds rows of the target: the target itself, a partition or a child.
 
-    :param name: schema and name, as SQL
-    :param place: the bounds of the partitions that contain it, by which a recreated partition is recognised
+    :param oid: the table's oid
+    :param name: schema and name of the table, as SQL
+    :param place: bounds of the partition and of those that contain it, as a path; a partition that was dropped and
+        recreated has the same
     :param file: number of the file that stores its rows
     :param size: size of that file in bytes
     :param readable: whether the sink's role may read all its rows
-    :param columns: numbers and types of its columns, which most forms of ALTER TABLE that rewrite a table change
+    :param columns: numbers and types of its columns; most forms of ALTER TABLE that rewrite a table change them
     """
 
     oid: int
@@ -115,17 +124,17 @@ class TargetPart:
     columns: str
 
     def label(self, target: Table) -> str:
-        """Return its name for messages."""
+        """Return a description of the table for messages, which names the target as well."""
         return f"target {target.label}" if self.oid == target.oid else f"{self.name} of target {target.label}"
 
 
 def take_witness(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
-    """Return a witness of the target as it is now, as a JSON-ready dict.
+    """Return a witness of the target's present state, as a JSON-ready dict; see the module's documentation.
 
-    :param fetch: runs a query
+    :param fetch: runs a query and returns its rows
     :param table: the target
-    :param key: key columns of an upsert; empty for append. Only columns of the key, or else of the primary key, are
-        hashed, since others may change; without either, all columns
+    :param key: key columns of an upsert; empty for append. Only columns of this key, or else of the primary key, are
+        hashed, since others may change; without either, all columns are
     """
     parts = _read_parts(fetch, table)
     stable = key or [name for (name,) in fetch(_PRIMARY_KEY, [table.oid])]
@@ -139,14 +148,14 @@ def take_witness(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, An
 
 
 def find_loss(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivered: bool) -> str | None:
-    """Return a sentence with the evidence that delivered rows are gone; None if there is none.
+    """Return a sentence with the evidence that delivered rows are gone from the target; None if there is none.
 
-    A witness of another table, such as the target's predecessor, is ignored.
+    A witness of another table, such as a table of the same name that was dropped, is ignored.
 
-    :param fetch: runs a query
+    :param fetch: runs a query and returns its rows
     :param table: the target
-    :param witness: what :func:`take_witness` returned
-    :param delivered: whether the sink has receipts of rows, so that the target must have had rows
+    :param witness: the last witness, as :func:`take_witness` returned it
+    :param delivered: whether receipts count delivered rows, so that the target must have contained rows
     """
     if witness.get("target", table.oid) != table.oid:
         return None
@@ -159,35 +168,36 @@ def find_loss(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, deliver
     absent = [before for oid, before in stored.items() if oid not in parts]
     if delivered and not any(part.size for part in parts.values()):
         if changed:
-            return f"target {table.label} was truncated: it is empty and in another file than when a run last looked"
+            return f"target {table.label} was truncated: it is empty, and stored in another file than at the last run"
         if absent:
             return (
-                f"target {table.label} is empty, and the partitions that held its rows were removed from it since a "
-                f"run last looked ({_names_text(absent)})"
+                f"target {table.label} is empty, and the partitions with its rows were removed since the last run "
+                f"({_names_text(absent)})"
             )
     emptied = [part.name for part, before in changed if before["size"] and not part.size]
     if emptied:
-        return f"{', '.join(emptied)} of target {table.label} was truncated since a run last looked"
+        return f"{', '.join(emptied)} of target {table.label} was truncated since the last run"
     replaced = list(_replaced_partitions(parts, stored))
     for part, before in replaced:
         if before["size"] and not part.size:
-            return f"{part.label(table)} is empty, and took the place of {before['name']}, which held rows"
+            return f"{part.label(table)} is empty, and replaced {before['name']}, which contained rows"
     for part, before in [*changed, *replaced]:
         missing = _describe_missing(fetch, table, part, witness["columns"], before)
         if missing:
-            what = "is in another file" if part.oid in stored else "is another table"
+            what = "is stored in another file" if part.oid in stored else "is another table"
             return (
-                f"{part.label(table)} {what} than when a run last looked, and {missing} that were looked at then is "
-                "there: it was truncated and filled anew"
+                f"{part.label(table)} {what} than at the last run, and {missing} that were sampled then can be found: "
+                "it was truncated and filled again"
             )
     return None
 
 
 def removed_partitions(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the names of partitions and children with rows that the target does not have any more; may be empty.
+    """Return the names of partitions and children that had rows and do not belong to the target any more.
 
-    :param before: what :func:`take_witness` returned before
-    :param now: what it returned later
+    :param before: an earlier witness, as :func:`take_witness` returned it
+    :param now: a later witness of the same target
+    :return: the first names and the number of all others, for a message; empty if there are none
     """
     if before.get("target") != now.get("target"):
         return ""
@@ -215,7 +225,11 @@ def _names_text(stored: Sequence[Mapping[str, Any]]) -> str:
 def _replaced_partitions(
     parts: Mapping[int, TargetPart], stored: Mapping[int, Mapping[str, Any]]
 ) -> Iterator[tuple[TargetPart, Mapping[str, Any]]]:
-    """Yield partitions that replaced a former partition of equal bounds, each with the witness of that one."""
+    """Yield each partition that replaced a former one of equal bounds, with the witness's entry for the former one.
+
+    :param parts: the tables of the target as they are now, by oid
+    :param stored: entries of the witness for the tables at that time, by oid
+    """
     vacated = {before["place"]: before for oid, before in stored.items() if oid not in parts}
     for part in parts.values():
         if part.oid not in stored and part.place in vacated:
@@ -225,7 +239,14 @@ def _replaced_partitions(
 def _sample(
     fetch: Fetch, columns: Sequence[str], parts: Sequence[TargetPart]
 ) -> dict[int, dict[str, list[tuple[int, int]]]]:
-    """Return hash and writing transaction of some rows of each table: the newest, and others."""
+    """Return hash and writing transaction of some rows of each table, by the table's oid.
+
+    Each entry has two lists: ``newest`` for the newest rows, and ``others`` for rows spread over the table.
+
+    :param fetch: runs a query and returns its rows
+    :param columns: names of the columns to hash
+    :param parts: the tables; only the largest that can be read are sampled
+    """
     readable = sorted((part for part in parts if part.readable and part.size), key=lambda part: -part.size)
     if not columns or not readable:
         return {}
@@ -255,18 +276,18 @@ def _sample(
 def _describe_missing(
     fetch: Fetch, table: Table, part: TargetPart, columns: Sequence[str], before: Mapping[str, Any]
 ) -> str | None:
-    """Return how many sampled rows are left in a table with a new file; None if there is no evidence of a loss.
+    """Return how many sampled rows remain in a table with a new file, as a phrase; None if nothing indicates a loss.
 
     VACUUM FULL and CLUSTER copy each row with the transaction that wrote it. So if one sampled row is found with its
     transaction, the table was not refilled, and rows that are missing were deleted. Otherwise all sampled rows must be
-    there. Where the columns changed, and in a partition that replaced another, only the newest must be there, since old
-    rows may have been deleted before the ALTER TABLE or the copy.
+    there. In a table whose columns changed, and in a partition that replaced another, only the newest must be there,
+    since old rows may have been deleted before the ALTER TABLE or the copy.
 
-    :param fetch: runs a query
+    :param fetch: runs a query and returns its rows
     :param table: the target
-    :param part: the table as it is now
-    :param columns: the columns that were hashed
-    :param before: the witness of the table
+    :param part: the table as it is now: the target itself, a partition or a child
+    :param columns: names of the columns that were hashed
+    :param before: the witness's entry for this table, or for the partition that it replaced
     """
     newest, others = ({(row[0], row[1]) for row in before.get(name, [])} for name in ("newest", "others"))
     if not newest or not set(columns) <= set(table.by_name) or not part.readable:

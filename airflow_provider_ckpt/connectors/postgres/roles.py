@@ -39,8 +39,10 @@ BEGIN
         END IF;
     END LOOP;
 END"""
-"""PL/pgSQL that revokes the writer's rights to write to tables of the schema, and to read where it could replace
-rows."""
+"""PL/pgSQL that revokes the writer's rights to write to tables of the schema.
+
+Where the writer could replace rows, the right to read is revoked as well.
+"""
 
 _CHANGE_OWNER = """
 DECLARE owned record;
@@ -58,20 +60,23 @@ BEGIN
         RAISE WARNING 'role % bypasses row level security: it can change the bookkeeping of other pipelines', {writer};
     END IF;
 END"""
-"""PL/pgSQL that makes the current user the owner of bookkeeping tables that the writer owns: row level security does
-not apply to a table's owner."""
+"""PL/pgSQL that takes the ownership of bookkeeping tables from the writer, and gives it to the current user.
+
+Row level security does not apply to a table's owner.
+"""
 
 
 @dataclass(frozen=True)
 class SinkRoles:
-    """Rights of a writing and a reading role in a schema with target tables.
+    """Rights of a writing and a reading role in a schema with target tables, as an SQL script.
 
-    The bookkeeping of all pipelines is in the same tables; policies let a writer see and write only what belongs to its
-    own pipelines. A script for fewer tables or pipelines revokes the other rights; a script for none revokes all.
+    The bookkeeping of all pipelines is in the same tables; policies of row level security let a writer see and write
+    only what belongs to its own pipelines. A script for fewer tables or pipelines revokes the rights to the others; a
+    script for none revokes all.
 
     :param schema: schema of the targets
-    :param writer: the role as which pipelines run
-    :param reader: a role that may read receipts and dead letters, for dashboards and users
+    :param writer: name of the role as which pipelines run
+    :param reader: name of a role that may read receipts and dead letters, for dashboards and users
     :param tables: names of the targets in the schema
     :param upsert: whether pipelines replace rows in the targets
     :param pipelines: names of the pipelines that run as the writer
@@ -94,7 +99,7 @@ class SinkRoles:
 
     @property
     def sql(self) -> str:
-        """SQL script; it is idempotent."""
+        """SQL script that grants the rights; it can be run again without harm."""
         bookkeeping = BookkeepingTables(self.schema)
         schema, writer, reader = quote(self.schema), quote(self.writer), quote(self.reader)
         changed = ", ".join(f"{schema}.{quote(name)}" for name in (FENCE, RECEIPT, REPLAY))
@@ -123,7 +128,7 @@ class SinkRoles:
         return "\n".join([*lines, "COMMIT;"]) + "\n"
 
     def _policies(self, table: str) -> list[str]:
-        """Return the statements that admit the writer to the rows of its pipelines, and the reader to all rows."""
+        """Return the statements that admit the writer to its pipelines' rows in a table, and the reader to all rows."""
         writing, reading = (quote(f"ckpt_{_digest(role)}") for role in (self.writer, self.reader))
         own = f"pipeline = ANY ({array_sql(self.pipelines)})"
         lines = [
@@ -144,7 +149,7 @@ class SinkRoles:
 
 
 def array_sql(names: Iterable[str]) -> str:
-    """Return an SQL array of these texts."""
+    """Return an SQL expression of an array of the given texts."""
     return f"ARRAY[{', '.join(map(literal, names))}]::text[]"
 
 
@@ -153,7 +158,7 @@ def _digest(role: str) -> str:
 
 
 def create_roles(names: Iterable[str]) -> list[str]:
-    """Return statements that create the roles that do not exist; they can log in once they have a password."""
+    """Return SQL statements that create those roles that do not exist; they can log in once they have a password."""
     return [
         anonymous_block(
             f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = {literal(name)}) "
@@ -164,13 +169,20 @@ def create_roles(names: Iterable[str]) -> list[str]:
 
 
 def grant_database(rights: str, names: Iterable[str]) -> list[str]:
-    """Return statements that grant rights on the current database."""
+    """Return SQL statements that grant rights on the current database.
+
+    :param rights: the rights, such as ``CONNECT, TEMPORARY``
+    :param names: names of the roles
+    """
     return [in_this_database(f"GRANT {rights} ON DATABASE %2$I TO %1$I", name) for name in names]
 
 
 def in_this_database(template: str, *names: str) -> str:
-    """Return a statement from a template with ``%1$I`` for the first name, ``%2$I`` for the current database, and
-    ``%3$I`` … for the other names.
+    """Return an SQL statement that inserts names into a template and executes the result.
+
+    :param template: statement for ``format()``, with ``%1$I`` for the first name, ``%2$I`` for the current database,
+        and ``%3$I`` … for the other names
+    :param names: the names
     """
     first, *others = map(literal, names)
     given = ", ".join([first, "pg_catalog.current_database()", *others])
@@ -178,5 +190,5 @@ def in_this_database(template: str, *names: str) -> str:
 
 
 def anonymous_block(body: str) -> str:
-    """Return an anonymous block, quoted as a string constant, since names may contain dollar quotes."""
+    """Return a PL/pgSQL body as a DO statement, quoted as a string constant, since names may contain dollar quotes."""
     return f"DO {literal(f'BEGIN {body} END')};"

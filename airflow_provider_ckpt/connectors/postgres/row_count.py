@@ -1,4 +1,4 @@
-"""Count the rows that a transaction adds to a target, to compare them with the rows that were sent.
+"""Fail a batch if the number of rows that the target gained differs from the number of rows that were sent.
 
 A trigger, a rule or a policy can drop or add rows, and the row counts of COPY and INSERT do not include what a trigger
 adds. PostgreSQL's statistics of the running transaction do; they need neither a right to read the table nor a scan.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ROWS_DIFFER = "CKR01"
-"""SQLSTATE of the failed check; its class is not used by the server."""
+"""SQLSTATE with which the check fails; the server itself uses no SQLSTATE of this class."""
 
 _BEFORE, _SENT = "ckpt.rows_before", "ckpt.rows_sent"
 _COUNTERS = ("inserted", "updated", "deleted")
@@ -17,13 +17,14 @@ _COUNTERS = ("inserted", "updated", "deleted")
 
 @dataclass(frozen=True, slots=True)
 class RowCounter:
-    """SQL that counts a target's rows within one transaction; values are stored in settings local to it.
+    """SQL that counts the rows that one transaction adds to a target.
 
-    Rows of its partitions and children are included. These tables are looked up at each count, because a trigger may
-    create one for the rows that are counted.
+    Its values are stored in session settings that end with the transaction. Rows of the target's partitions and
+    children are included. These tables are looked up at each count, because a trigger may create one for the rows that
+    are counted.
 
     :param oid: the target's oid
-    :param updates: whether to count replaced rows, too, as for upserts
+    :param updates: whether replaced rows are counted as well, for upserts
     """
 
     oid: int
@@ -45,21 +46,21 @@ class RowCounter:
         )
 
     def start(self, sent: int) -> str:
-        """Return SQL calls that start the count, as the expressions of a SELECT.
+        """Return SQL function calls that start the count, written as the expressions of a SELECT.
 
         :param sent: number of rows that are to be sent; :meth:`set_sent` may correct it
         """
         return f"{_set_setting(_BEFORE, self.current)}, {_set_setting(_SENT, str(sent))}"
 
     def set_sent(self, number: str) -> str:
-        """Return an SQL call that sets how many rows were sent.
+        """Return an SQL function call that sets how many rows were sent, with which :attr:`check` compares.
 
         :param number: SQL expression of the number
         """
         return _set_setting(_SENT, number)
 
     def restart(self, added: str) -> str:
-        """Return an SQL call that restarts the count at a number of rows that were added already.
+        """Return an SQL function call that restarts the count at a number of rows that were added already.
 
         :param added: SQL expression of the number
         """
@@ -67,12 +68,15 @@ class RowCounter:
 
     @property
     def added(self) -> str:
-        """SQL expression of the number of rows that were added since :meth:`start`."""
+        """SQL expression of the number of rows that the transaction has added since :meth:`start`."""
         return f"({self.current} - {_get_setting(_BEFORE)})"
 
     @property
     def check(self) -> str:
-        """Statement that fails with :data:`ROWS_DIFFER` and both numbers unless all rows that were sent were added."""
+        """SQL statement that fails unless all rows that were sent were added, and no others.
+
+        It fails with the SQLSTATE :data:`ROWS_DIFFER` and a message with both numbers.
+        """
         message = "pg_catalog.format('%s rows were sent, and %s were added to the target', ckpt_sent, ckpt_added)"
         return (
             f"DO $ckpt$ DECLARE ckpt_sent bigint := {_get_setting(_SENT)}; ckpt_added bigint := {self.added}; BEGIN"

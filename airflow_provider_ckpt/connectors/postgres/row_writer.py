@@ -1,7 +1,8 @@
 """Write a batch's rows to the target in the writer's transaction: all at once, or one by one if some are bad.
 
-All at once: binary COPY into the target, or through a temporary table where values need a cast or rows replace others.
-One by one: an exception block for each row of a block that fails, so that a bad record costs only itself.
+All at once, they are sent by binary COPY into the target, or through a temporary table where values need a cast or rows
+replace others. One by one, each row of a block that fails is inserted in an exception block of PL/pgSQL, so that only
+the bad records are left out.
 """
 
 from __future__ import annotations
@@ -35,28 +36,31 @@ if TYPE_CHECKING:
 
 _BAD_ROWS = "ckpt_bad"
 CHECK_CONSTRAINTS = "SET CONSTRAINTS ALL IMMEDIATE"
-"""Statement that checks constraints that are deferred to the commit, while a failure can still be traced to its row."""
+"""Statement that checks now the constraints that are deferred to the commit.
+
+A failure can then still be traced to its row.
+"""
 
 _MISFIT_STATE = "22000"
 
 _BLOCK_ROWS = 64
-"""Number of rows that are inserted together at first."""
+"""Number of rows that are first inserted together when rows are written one by one."""
 
 _PART_ROWS = 8
-"""Number of rows of a block that failed that are inserted together before they are inserted one by one."""
+"""Number of rows of a failed block that are inserted together before each is inserted alone."""
 
 
 class RowWriter:
-    """Writer of rows for batches of one schema.
+    """Writer of rows for batches of one Arrow schema.
 
-    :param cursor: an ADBC cursor of the lane's connection; in a transaction whenever a method is called
+    :param cursor: an ADBC cursor of the lane's connection, on which a transaction is open whenever a method is called
     :param target: the target table
     :param schema: Arrow schema of the batches
-    :param key: the target's key columns; empty for append
-    :param count: counts the rows that are added to the target
-    :param direct: whether COPY may write to the target itself
-    :param may_show_values: whether errors may show values; otherwise they name the column
-    :raises ConfigError: if rows of this schema cannot go into the target
+    :param key: the target's key columns for an upsert; empty for append
+    :param count: SQL that counts the rows that the transaction adds to the target
+    :param direct: whether COPY may write to the target itself, which rules and row level security exclude
+    :param may_show_values: whether error messages may show values of records; otherwise they name the column
+    :raises ConfigError: if rows of this schema cannot be written to the target
     """
 
     def __init__(
@@ -80,9 +84,10 @@ class RowWriter:
         self._lenient = column_encodings(schema, target, strict=False)
 
     def write(self, rows: pa.Table) -> None:
-        """Write all rows or fail.
+        """Write all rows at once, or fail.
 
-        :raises pyarrow.ArrowInvalid: if a value has no binary form of the target's type; :meth:`write_cast` may still
+        :param rows: the rows, with their numbers
+        :raises pyarrow.ArrowInvalid: if a value has no binary form in the target's type; :meth:`write_cast` may still
             succeed
         """
         if self._direct and not self._key and all(field.direct for field in self._strict):
@@ -92,14 +97,18 @@ class RowWriter:
             self._script(self._insert_all(self._strict, stage))
 
     def write_cast(self, rows: pa.Table) -> None:
-        """Write all rows or fail; the server casts every value."""
+        """Write all rows at once, or fail; the server casts every value to the target's type.
+
+        :param rows: the rows, with their numbers
+        """
         stage = self._stage(rows, self._lenient)
         self._script(self._insert_all(self._lenient, stage))
 
     def write_each(self, rows: pa.Table) -> dict[int, ErrorInfo]:
-        """Write all rows that the target accepts.
+        """Write those rows that the target accepts.
 
-        :return: errors of the others, by row number
+        :param rows: the rows, with their numbers
+        :return: errors of the refused rows, by row number
         """
         stage = self._stage(rows, self._lenient)
         self._script(
@@ -113,7 +122,7 @@ class RowWriter:
 
     @property
     def counting(self) -> RowCounter:
-        """Counter of the target's rows."""
+        """SQL that counts the rows that the transaction adds to the target."""
         return self._count
 
     def _script(self, statements: str) -> None:
@@ -141,7 +150,10 @@ class RowWriter:
         return f"{insert} SELECT {self._count.set_sent(self._number(chosen, stage))};" if self._key else insert
 
     def _number(self, chosen: Sequence[ColumnEncoding], stage: str, where: str = "") -> str:
-        """Return SQL for the number of rows to expect from the temporary table: one of each key."""
+        """Return an SQL expression of the number of rows that the target should gain from a temporary table.
+
+        For an upsert, rows with the same key count as one.
+        """
         distinct = f"DISTINCT {self._keys(chosen)}" if self._key else "1"
         return f"(SELECT count(*) FROM (SELECT {distinct} FROM {stage} AS s {where}) AS ckpt_chosen)"
 
@@ -164,9 +176,11 @@ class RowWriter:
         )
 
     def _on_conflict(self, names: Sequence[str]) -> str:
-        """Return the ON CONFLICT clause, which replaces the existing row.
+        """Return the ON CONFLICT clause of an upsert, which replaces the existing row.
 
-        If all columns are key columns, one is set to its own value, so that the row is counted.
+        If all sent columns are key columns, a column of the row is set to its own value, so that the row is counted.
+
+        :param names: names of the columns that are sent
         """
         key = [part.name for part in self._key]
         mutable = [name for name, column in self._target.by_name.items() if column.identity != "a"]
@@ -184,11 +198,15 @@ class RowWriter:
         return f"ON CONFLICT ({', '.join(map(quote, key))}) DO UPDATE SET {changes}"
 
     def _block(self, stage: str) -> str:
-        """Return PL/pgSQL that inserts blocks of rows in order, each in a subtransaction.
+        """Return a DO statement that inserts the rows of a temporary table in blocks, each in a subtransaction.
 
-        A block that fails is inserted again in parts, and a part that fails row by row.
+        A block that fails is inserted again in parts, and a part that fails row by row. Bad rows are left out and
+        recorded.
 
-        An error that a function of the target raises is its row's if another row passes, else the batch's.
+        An error that a function of the target raises counts as an error of its row if any row is accepted; else the
+        batch fails.
+
+        :param stage: name of the temporary table
         """
         body = f"""
             #variable_conflict use_column
@@ -247,7 +265,10 @@ class RowWriter:
         return f"DO {_dollar_quoted(body)};"
 
     def _reading_failed(self, stage: str) -> str:
-        """Finds whether the error comes from reading a value, not from the target's triggers or constraints."""
+        """Return PL/pgSQL that sets ``ckpt_unread`` if the current row's error comes from parsing a value.
+
+        An error of the same SQLSTATE from a trigger does not set it.
+        """
         tried = []
         for field in self._lenient:
             states = OF_SYNTAX
@@ -262,7 +283,10 @@ class RowWriter:
         return "".join(tried)
 
     def _find_bad_column(self, stage: str) -> str:
-        """Return PL/pgSQL that finds the column that causes the error; empty if the message may show the value."""
+        """Return PL/pgSQL that stores in ``ckpt_field`` the name of the column that causes the current row's error.
+
+        Return an empty text if messages may show values, since the column is not needed then.
+        """
         if self._may_show_values:
             return ""
         return "".join(
@@ -278,9 +302,12 @@ class RowWriter:
         )
 
     def _counted(self, stage: str, where: str) -> str:
-        """Return PL/pgSQL that inserts some rows and counts them.
+        """Return PL/pgSQL that inserts some rows and adds their number to ``ckpt_added`` and ``ckpt_sent``.
 
-        Rows of a failed INSERT are not counted here, though the server's own counters include what was rolled back.
+        Rows of a failed INSERT are not counted, although the server's own counters include what was rolled back.
+
+        :param stage: name of the temporary table
+        :param where: WHERE clause for the rows to insert
         """
         return f"""
             ckpt_before := {self._count.current};
@@ -290,7 +317,12 @@ class RowWriter:
 
 
 def _places(stage: str, number: int, where: str = "") -> str:
-    """Return SQL for the places of so many rows of the temporary table at a time, in order."""
+    """Return a query of the locations (ctid) of a temporary table's rows, in row order, in arrays.
+
+    :param stage: name of the temporary table
+    :param number: number of rows in each array
+    :param where: WHERE clause for the rows to include
+    """
     return f"""
         SELECT array_agg(ctid) AS places FROM (
             SELECT ctid, (row_number() OVER (ORDER BY {ROW_NUMBER}) - 1) / {number} AS block FROM {stage} {where}
@@ -324,14 +356,13 @@ def write_good_rows(
     *,
     cast: bool,
 ) -> Mapping[int, ErrorInfo]:
-    """Write a batch that :meth:`RowWriter.send` failed to write, without its bad records.
+    """Write a batch's rows without its bad records, after :meth:`RowWriter.write` has failed.
 
     :param rows: the rows, with their numbers
-    :param sender: writes the rows
-    :param run: runs statements in the transaction
-    :param cast: whether to try all rows together with casts first
-    :param is_data_error: returns whether an exception is caused by the data of rows
-    :return: errors of the records that were left out, by row number
+    :param sender: the writer of rows for this batch
+    :param run: function that runs SQL statements in the batch's transaction
+    :param cast: whether to try first to write all rows at once, with casts by the server
+    :return: errors of the bad records, by row number
     """
     from adbc_driver_manager import Error
 

@@ -1,7 +1,7 @@
 """Check once, before anything is sent, that rows of a schema can be written to a target table.
 
-Limits that only some values exceed (a length, a range, a scale, a constraint) are not checked here: such a value costs
-only its record.
+Limits that only some values exceed (a length, a range, a scale, a constraint) are not checked here: only a record with
+such a value becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ HAS_FILLING_TRIGGER = """
 SELECT 1 FROM pg_catalog.pg_trigger
 WHERE tgrelid = {0}::oid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype::int & 7 = 7 LIMIT 1
 """
-"""Query for a BEFORE INSERT row trigger, which may fill columns that the rows do not have."""
+"""Query that returns a row if the table has a BEFORE INSERT row trigger.
+
+Such a trigger may fill columns that the rows do not have.
+"""
 
 _NEEDS_CAST_FROM_TEXT = frozenset(
     {
@@ -26,7 +29,10 @@ _NEEDS_CAST_FROM_TEXT = frozenset(
         *("date_recv", "timestamp_recv", "timestamptz_recv"),
     }
 )
-"""Receive functions of types that Spark has, too. Text needs a cast to them; PostgreSQL has no implicit one."""
+"""Receive functions of types to which text must be cast explicitly, since PostgreSQL has no implicit cast.
+
+Spark has these types as well, so the pipeline can cast there.
+"""
 
 _TEXT = ("string", "char", "varchar")
 _TEXT_COLUMNS = ("text", "varchar", "bpchar", "citext", "name")
@@ -46,16 +52,21 @@ _LOSSLESS_COLUMN_TYPES: Mapping[str, Sequence[str]] = {
     "timestamp": _TIMES,
     "timestamp_ntz": _TIMES,
 }
-"""Column types that store every value of a Spark SQL type without loss, or refuse it with an error. Text columns can
-store all of these types."""
+"""Column types, by Spark SQL type, that store every value of that type without loss or refuse it with an error.
+
+Text columns can store all of these Spark types, and are not listed.
+"""
 
 
 def refuse_unsuitable_columns(table: Table, columns: Sequence[tuple[str, str]], *, filled: bool, pipeline: str) -> None:
-    """Raise ConfigError if the rows have unknown columns, lack required ones, or have types that the table cannot hold.
+    """Raise ConfigError if a target cannot store rows with the given columns.
+
+    This is so if the target lacks one of the columns, requires a column that the rows do not have, or has a column that
+    cannot store all values of the rows' type.
 
     :param table: the target
     :param columns: name and Spark SQL type of each column of the rows
-    :param filled: whether a trigger may fill columns
+    :param filled: whether the target has a trigger that may fill columns that the rows do not have
     :param pipeline: the pipeline's name, for the message
     :raises ConfigError: with the names of the columns and the correction
     """
@@ -71,7 +82,7 @@ def refuse_unsuitable_columns(table: Table, columns: Sequence[tuple[str, str]], 
     lacking = [name for name, column in known.items() if name not in names and _is_required(column)]
     if lacking and not filled:
         raise ConfigError(
-            f"target {table.label} demands {', '.join(lacking)} (NOT NULL, no default); "
+            f"target {table.label} requires {', '.join(lacking)} (NOT NULL, no default); "
             f"the rows have {', '.join(names)}",
             pipeline=pipeline,
             hint="Add the columns to transform.select, or give them a default.",
@@ -82,16 +93,16 @@ def refuse_unsuitable_columns(table: Table, columns: Sequence[tuple[str, str]], 
     if texts:
         kinds = ", ".join(f"{name} {known[name].type_sql}" for name in texts)
         raise ConfigError(
-            f"the rows bring text for {kinds} of target {table.label}",
+            f"the rows have text for {kinds} of target {table.label}",
             pipeline=pipeline,
-            hint="Cast it in transform.select, so that a value that cannot be cast costs its record alone.",
+            hint="Cast it in transform.select; then only a record whose value cannot be cast becomes a dead letter.",
         )
     losses = [_describe_loss(known[name], kind) for name, kind in columns if not _is_lossless(known[name], kind)]
     if losses:
         raise ConfigError(
-            f"target {table.label} cannot hold all that the rows bring: {'; '.join(losses)}",
+            f"target {table.label} cannot store all values of the rows without loss: {'; '.join(losses)}",
             pipeline=pipeline,
-            hint="An explicit cast in transform.select says that less is enough.",
+            hint="To accept the loss, write an explicit cast in transform.select.",
         )
 
 
@@ -113,15 +124,19 @@ def _is_lossless(column: Column, kind: str) -> bool:
 
 
 def _describe_loss(column: Column, kind: str) -> str:
-    """Return a clause about a column that cannot store its values, with the expression to write instead."""
+    """Return a clause about a column that cannot store all values of the rows, with the expression to write instead.
+
+    :param column: the target column
+    :param kind: Spark SQL type of the rows' column
+    """
     name, base, cast = column.name, _base_type(kind), _cast_for(column)
     if base not in _LOSSLESS_COLUMN_TYPES:
         instead = f"to_json({name})"
     elif cast:
         instead = f"cast({name} as {cast})"
     else:
-        instead = f"cast({name} as string), in a form that {column.base_type} reads"
-    return f"{name} is {kind}, and there {_type_text(column)} (write {name}: {instead})"
+        instead = f"cast({name} as string), in a form that {column.base_type} accepts"
+    return f"{name} is {kind} in the rows and {_type_text(column)} in the target (write {name}: {instead})"
 
 
 def _base_type(kind: str) -> str:
@@ -129,7 +144,7 @@ def _base_type(kind: str) -> str:
 
 
 def _cast_for(column: Column) -> str | None:
-    """Return the Spark SQL type whose values the column stores; None if there is none."""
+    """Return the Spark SQL type whose values a column stores without loss; None if there is none."""
     if column.base_type != "numeric":
         return SPARK_TYPES.get(column.base_type)
     if column.modifier < 0:

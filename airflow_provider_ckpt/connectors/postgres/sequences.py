@@ -26,7 +26,10 @@ SELECT c.oid::bigint FROM found JOIN pg_catalog.pg_class c ON c.relkind = 'S' AN
     c.oid = found.oid OR found.oid IS NULL AND c.relname IN (found.name, pg_catalog.lower(found.name))
 )
 """
-"""Query of sequences by name: on the search path, else in any schema, since functions can have search paths."""
+"""Query of sequences by name: on the search path, or else in any schema.
+
+Functions can have a search path of their own, so a sequence that this session does not find may be meant.
+"""
 
 _OF_TABLES = """
 WITH wanted (oid) AS (SELECT pg_catalog.to_regclass(name)::oid FROM unnest({0}::text[]) AS name), linked (oid) AS (
@@ -45,11 +48,12 @@ SELECT c.oid::bigint FROM linked JOIN pg_catalog.pg_class c ON c.oid = linked.oi
 class SequenceState:
     """State of a sequence.
 
+    :param oid: the sequence's oid
     :param name: schema and name, as SQL
     :param cache_size: number of values that a session takes at a time (CACHE)
-    :param step: increment
-    :param cycles: whether it starts again after its last value (CYCLE)
-    :param file: number of the file that stores it; changes when the sequence is restarted or altered
+    :param step: increment; negative if the sequence counts down
+    :param cycles: whether the sequence starts again after its last value (CYCLE)
+    :param file: number of the file that stores the sequence; changes when it is restarted or altered
     :param last: the newest value; None if there is none yet or the user may not read it
     :param readable: whether the user may read the newest value
     :param start: the first value
@@ -67,22 +71,29 @@ class SequenceState:
 
 
 def sequence_states(fetch: Fetch, oids: frozenset[int]) -> Sequence[SequenceState]:
-    """Return the current state of the sequences with these oids."""
+    """Return the present state of the sequences with the given oids."""
     return [SequenceState(*row) for row in fetch(_SEQUENCES, [array_text(sorted(oids))])] if oids else []
 
 
 def find_sequences(fetch: Fetch, names: Iterable[str]) -> frozenset[int]:
-    """Return the oids of the sequences with these names in SQL notation."""
+    """Return the oids of the sequences with the given names, which are written as in SQL.
+
+    A name that no sequence has is ignored.
+    """
     wanted = sorted(set(names))
     return frozenset(row[0] for row in fetch(_SEQUENCES_BY_NAME, [array_text(wanted)])) if wanted else frozenset()
 
 
 def sequences_of_tables(fetch: Fetch, tables: Iterable[str]) -> frozenset[int]:
-    """Return the oids of the sequences that number columns of the tables with these names, as SQL writes them."""
+    """Return the oids of the sequences that number columns of the given tables.
+
+    :param fetch: runs a query and returns its rows
+    :param tables: names of the tables, written as in SQL
+    """
     wanted = sorted(set(tables))
     return frozenset(row[0] for row in fetch(_OF_TABLES, [array_text(wanted)])) if wanted else frozenset()
 
 
 def array_text(names: Iterable[Any]) -> str:
-    """Return a PostgreSQL array in text form, which all drivers bind in the same way."""
+    """Return a PostgreSQL array of the given values in text form, which all drivers bind in the same way."""
     return "{" + ",".join('"' + str(name).replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names) + "}"

@@ -1,4 +1,4 @@
-"""Signs that a PostgreSQL server is not the one that was read: restored, failed over with a loss, or another one."""
+"""Detect that a source's server was restored, has lost data in a failover, or is another server than before."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ log = logging.getLogger(__name__)
 
 
 def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[LateRowSign]:
-    """Yield the signs that positions were given out again because the server changed.
+    """Yield a sign if the server changed so that positions may have been assigned again, to other rows.
 
-    :param now: the server's state
-    :param before: the witness of the last planning
-    :param label: the table's name, for the log
+    :param now: the server's present state
+    :param before: the witness: the state that the last planning stored
+    :param label: the source table's name, for the log
     """
     consequence = "positions that were read may have been assigned again, to other rows."
     if now.xid < before.xid:
@@ -42,22 +42,24 @@ def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Late
 
 
 def _lost(now: ServerState, timeline: str, end: str | None, label: str) -> str:
-    """Return what is missing of an earlier timeline, as words; empty if the server is known to have all of it.
+    """Return a clause about the part of an earlier timeline that the server does not have.
 
-    :param now: the server's state
-    :param timeline: that of the last planning
-    :param end: the log's end at that time
-    :param label: the table's name
+    Return an empty text if the server is known to have all that the last planning could see.
+
+    :param now: the server's present state
+    :param timeline: the server's timeline at the last planning
+    :param end: end of the write-ahead log at that time (LSN)
+    :param label: the source table's name, for the log
     """
     if not now.history:
-        return "it is not known whether all that was read came along"
+        return "it is not known whether it still has all rows that were read"
     lsn = now.end_of(timeline)
     if lsn is None or end is None:
-        return f"the history of the new one does not say that it follows on {timeline}"
+        return f"the history of the new timeline does not contain {timeline}"
     if not is_at_or_beyond(lsn, end):
         return f"they diverged at {lsn}, before {end}, which the log had reached when the source was last read"
     log.info(
-        "the server of %s failed over from timeline %s to %s at %s, with all that was read up to %s",
+        "the server of %s failed over from timeline %s to %s at %s, and still has all rows that were read, up to %s",
         label,
         timeline,
         now.timeline,

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NOTHING_KNOWN = KnownReceipts(0, 0)
-"""Known receipts of a partition of which the ledger knows none; generations are numbered from 1."""
+"""Known receipts of a partition of which the ledger knows no receipt; generations are numbered from 1."""
 
 _MAX_COUNTED_BYTES = 16 << 20
-"""Greatest size of a table whose rows are counted without ``exact``."""
+"""Greatest size of a target whose rows are counted unless an exact number is requested, in bytes."""
 
 _INSUFFICIENT_PRIVILEGE = "42501"
 _RIGHTS_HINT = (
@@ -56,7 +56,12 @@ _SIZE_AND_RIGHT = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_tab
 
 
 class PostgresSink:
-    """Sink that writes to a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`."""
+    """Sink that writes to a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
+
+    :param pipeline: ``sink.table`` names the target
+    :param connection: the Airflow connection of the database
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    """
 
     exactly_once = True
 
@@ -77,9 +82,9 @@ class PostgresSink:
         known = self._connection
         return f"postgres://{known.host or ''}:{known.port or 5432}/{known.schema or ''}/{self._name}"
 
-    def check(self, *, create: bool = True) -> None:
-        """Raise ConfigError if the target is unsuitable, and create the bookkeeping tables; see :meth:`Sink.check`."""
-        with self._session("checking the target") as fetch:
+    def check(self) -> None:
+        """Raise ConfigError if the target or the bookkeeping tables are unsuitable; see :meth:`Sink.check`."""
+        with self._session("checking the properties") as fetch:
             self._described = None
             table = self._target(fetch)
             refuse_unwritable_target(fetch, table, self._declared, self._connection.id)
@@ -87,27 +92,33 @@ class PostgresSink:
             refuse_altering_target(fetch, table, self._declared)
             refuse_unsuitable_key(fetch, table, self._upsert, self._pipeline)
             refuse_hidden_bookkeeping(fetch, BookkeepingTables(table.schema), self._context, self._connection.id)
-            if create:
-                create_tables(fetch, BookkeepingTables(table.schema), self._connection.id, self._pipeline)
             refuse_unlogged_tables(fetch, table.schema, ALL_TABLES, self._pipeline)
             warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 
+    def create_bookkeeping(self) -> None:
+        """Create the missing bookkeeping tables beside the target; see :meth:`Sink.create_bookkeeping`."""
+        with self._session("creating the bookkeeping tables") as fetch:
+            create_tables(fetch, BookkeepingTables(self._target(fetch).schema), self._connection.id, self._pipeline)
+
     def outputs(self) -> Sequence[Output]:
         """Return the target table; see :class:`NamesOutputs`."""
-        with self._session("looking for the target") as fetch:
+        with self._session("reading the identity") as fetch:
             table = self._target(fetch)
             return [WrittenTarget("sink.table", table.label, "postgres", table_identity(fetch, table.oid))]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Check that rows of these columns can be written; see :meth:`Sink.check_columns` and ``schema_check.py``."""
-        with self._session("reading the target's columns") as fetch:
+        with self._session("reading the columns") as fetch:
             table = self._target(fetch)
             refuse_unsuitable_columns(
                 table, columns, filled=bool(fetch(HAS_FILLING_TRIGGER, [table.oid])), pipeline=self._context.pipeline
             )
 
     def claims(self) -> Claims:
-        """Return the ledgers and the newest epoch of the pipeline's fences; see :meth:`Sink.claims`."""
+        """Return ledgers and newest epoch of the pipeline's fences, the target's identity and evidence of lost rows.
+
+        See :meth:`Sink.claims`.
+        """
         with self._session("reading the fence") as fetch:
             table = self._target(fetch)
             identity = table_identity(fetch, table.oid)
@@ -119,11 +130,14 @@ class PostgresSink:
         return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, loss)
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Describe how two target identities differ; see :class:`ComparesTargets`."""
+        """Describe how two identities of the target differ; see :class:`ComparesTargets`."""
         return describe_difference(before, now)
 
     def fence(self, epoch: int) -> None:
-        """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`."""
+        """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`.
+
+        If the fence was raised, store a witness of the target with it.
+        """
         with self._session("raising the fence") as fetch:
             table = self._target(fetch)
             bookkeeping = BookkeepingTables(table.schema)
@@ -134,18 +148,18 @@ class PostgresSink:
                 self._store_witness(fetch, bookkeeping, epoch, witness)
 
     def store_witness(self, epoch: int) -> None:
-        """Store a witness of the target; see :class:`SinkWithWitness`.
+        """Store a witness: a description of the target's present state; see :class:`SinkWithWitness`.
 
-        Nothing is stored if the target was truncated, so that the next run reports it.
+        Nothing is stored if the target was truncated since the last witness, so that the next run reports it.
         """
-        with self._session("looking at the target") as fetch:
+        with self._session("taking a witness") as fetch:
             table = self._target(fetch)
             bookkeeping = BookkeepingTables(table.schema)
             if lacks_columns(fetch, bookkeeping):
                 return
             witness = restored_target.take_witness(
                 fetch, table, self._upsert
-            )  # first, so that a later TRUNCATE differs from it
+            )  # first, so that a TRUNCATE after the next check differs from it
             if self._find_loss(fetch, table, bookkeeping) is None:
                 self._store_witness(fetch, bookkeeping, epoch, witness)
 
@@ -167,7 +181,7 @@ class PostgresSink:
         """Return the keys of the batches without a receipt; see :meth:`Sink.batches_without_receipt`."""
         if not keys:
             return []
-        with self._session("looking for receipts") as fetch:
+        with self._session("searching receipts") as fetch:
             bookkeeping = BookkeepingTables(self._target(fetch).schema)
             if lacks_tables(fetch, bookkeeping):
                 return list(keys)
@@ -191,7 +205,7 @@ class PostgresSink:
 
     def store_replay(self, partition: str, replay: Replay) -> None:
         """Store which dead letters a side partition replays; see :meth:`Sink.store_replay`."""
-        with self._session("keeping a replay of dead letters") as fetch:
+        with self._session("storing a replay of dead letters") as fetch:
             bookkeeping = BookkeepingTables(self._target(fetch).schema)
             document = json.dumps(replay.to_json())
             fetch(
@@ -210,7 +224,7 @@ class PostgresSink:
 
     def store_file_list(self, files: FileList) -> None:
         """Store a list of source files; see :meth:`Sink.store_file_list`."""
-        with self._session("keeping a list of source files") as fetch:
+        with self._session("storing a list of source files") as fetch:
             bookkeeping = BookkeepingTables(self._target(fetch).schema)
             document = json.dumps(files.to_json())
             fetch(bookkeeping.store_replay, [self._context.ledger, self._context.pipeline, files.name, document])
@@ -227,11 +241,11 @@ class PostgresSink:
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in the target; None if it is larger than 16 MB or the user may not read it.
 
-        The limit is there because the first scan after a load rewrites the pages that it reads.
+        Larger tables are not counted, because the first scan after a load rewrites the pages that it reads (hint bits).
 
-        :param exact: whether to count larger tables, too
+        :param exact: whether to count larger tables as well
         """
-        with self._session("counting the target") as fetch:
+        with self._session("counting the rows") as fetch:
             table = self._target(fetch)
             [(size, allowed)] = fetch(_SIZE_AND_RIGHT, [table.oid])
             if not allowed or (not exact and size > _MAX_COUNTED_BYTES):
@@ -278,7 +292,7 @@ class PostgresSink:
         return table
 
     def _find_loss(self, fetch: Fetch, table: Table, bookkeeping: BookkeepingTables) -> str | None:
-        """Return evidence, by the last stored witness, that delivered rows are gone; None if there is none."""
+        """Return evidence that rows are gone since the last stored witness of the target; None if there is none."""
         if self._declared.sink.may_be_emptied or lacks_columns(fetch, bookkeeping):
             return None
         for stored, delivered in fetch(bookkeeping.witness, [self._context.ledger, self._context.pipeline]):
@@ -289,19 +303,30 @@ class PostgresSink:
     def _store_witness(
         self, fetch: Fetch, bookkeeping: BookkeepingTables, epoch: int, witness: Mapping[str, Any]
     ) -> None:
-        """Store a witness, unless the fence has a newer epoch."""
+        """Store a witness of the target in the fence's row, unless the fence has a newer epoch.
+
+        :param fetch: runs a statement and returns its rows
+        :param bookkeeping: the bookkeeping tables
+        :param epoch: epoch of the run
+        :param witness: the witness, as :func:`.restored_target.take_witness` returned it
+        """
         key = [self._context.ledger, self._context.pipeline]
         fetch(with_durable_commit(bookkeeping.store_witness), [*key, epoch, json.dumps(witness)])
 
     def _warn_of_removed_partitions(
         self, fetch: Fetch, bookkeeping: BookkeepingTables, witness: Mapping[str, Any]
     ) -> None:
-        """Log a warning about partitions that were detached from the target; a run is not refused for them."""
+        """Log a warning about partitions that were removed from the target since the last witness; the run continues.
+
+        :param fetch: runs a query and returns its rows
+        :param bookkeeping: the bookkeeping tables
+        :param witness: a new witness of the target
+        """
         for stored, _ in fetch(bookkeeping.witness, [self._context.ledger, self._context.pipeline]):
             names = restored_target.removed_partitions(stored, witness)
             if names and not self._declared.sink.may_be_emptied:
                 log.warning(
-                    "Pipeline %s, target %s: %s was removed from it since a run last looked, with the rows that it "
-                    "held. If that was not intended, attach it again, or rewind the pipeline.",
+                    "Pipeline %s, target %s: %s was removed since the last run, with its rows. If that was not "
+                    "intended, attach it again, or rewind the pipeline.",
                     *(self._pipeline, self._target(fetch).label, names),
                 )

@@ -55,10 +55,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
-"""Session settings; batch boundaries are found by an index scan, and PostgreSQL must not choose a sort instead."""
+"""Session settings for planning.
+
+Batch boundaries are found by an index scan; without these settings, PostgreSQL may choose a sort instead.
+"""
 
 _LAG_WAIT_SECONDS = 1.0
-"""Seconds that a lag reading waits at most for a closed bound: enough for short transactions, not for a load."""
+"""Longest wait for a closed bound when only the lag is measured, in seconds: enough for short transactions."""
 
 _STANDBY_AND_RIGHT = """
 SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege({0}::oid, 'SELECT')
@@ -73,7 +76,11 @@ def _to_digest(row: tuple[Any, ...]) -> PositionDigest:
 
 
 class PostgresSource:
-    """Source that reads a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`."""
+    """Source that reads a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
+
+    :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
+    :param connection: the Airflow connection of the database
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         assert pipeline.source.table is not None
@@ -89,14 +96,17 @@ class PostgresSource:
         self._client: Any = None
 
     def check(self) -> None:
-        """Raise ConfigError if the table or its cursor is unsuitable; see :meth:`Source.check`."""
+        """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`.
+
+        This includes a cursor whose new values can be smaller than those that were read (see :class:`.LateRows`).
+        """
         with self._session() as fetch:
             table = self._table(fetch)
             self._columns(table)
             self._check_cursor(fetch, table)
 
     def reads(self, output: Output) -> bool:
-        """Return whether the source reads an output; see :class:`ReadsOutputs`.
+        """Return whether the sink's output is the table that the source reads; see :class:`ReadsOutputs`.
 
         Partitions and children count as the table; relations below a view are not searched.
         """
@@ -112,9 +122,11 @@ class PostgresSource:
             return [SourcePartition(table.label, table_identity(fetch, table.oid))]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
-        """Return the base: a given position, one past the greatest for ``latest``, :data:`START` for ``earliest``.
+        """Return the position at which the table is first read.
 
-        The smallest visible position is not used, since an uncommitted transaction may have smaller ones.
+        It is the given position, one past the greatest for ``latest`` (less for a cursor of a coarse type, see
+        :func:`.candidate_position`), and :data:`START` for ``earliest``. The smallest visible position is not used,
+        since an uncommitted transaction may have smaller ones.
         """
         if isinstance(start_from, int):
             return Start(start_from)
@@ -132,7 +144,9 @@ class PostgresSource:
             return RecordShape(False, self._columns(self._table(fetch)))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Split each range into batches, one without an end up to the newest closed bound; see :meth:`Source.plan`.
+        """Split each range into batches; see :meth:`Source.plan`.
+
+        A range without an end reaches to the newest closed bound.
 
         :raises SourceError: if positions below the plan were assigned since the last planning
         """
@@ -172,12 +186,12 @@ class PostgresSource:
         state: Mapping[str, Any],
         unread: FindUnreceipted | None = None,
     ) -> PlanningAlarm | None:
-        """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
+        """Return the facts that would make the next planning fail, and a new witness; see :meth:`WatchedSource.watch`.
 
-        :param partition: the table, the source's only partition
-        :param end: end position of its plan
+        :param partition: id of the source's only partition
+        :param end: end of the plan: all positions before it were planned
         :param state: state that the last planning stored
-        :param unread: finds positions without a receipt
+        :param unread: function that finds records without a receipt; None if receipts cannot be searched
         """
         with self._session() as fetch:
             table = self._table(fetch)
@@ -185,25 +199,25 @@ class PostgresSource:
             return self._late_rows.watch(fetch, table, state, end, greatest, unread)
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return digests of the positions of the rows that are visible now; see :meth:`Source.digests`."""
+        """Return a digest of the positions that are visible now, for each range; see :meth:`Source.digests`."""
         with self._session() as fetch:
             table = self._table(fetch)
             return [_to_digest(fetch(PositionDigest.sql(*self._rows(table, span)), [])[0]) for span in ranges]
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Return the positions of the rows that are visible now; see :meth:`Source.positions`."""
+        """Return the positions of the rows in a range that are visible now, in order; see :meth:`Source.positions`."""
         with self._session() as fetch:
             position, rows = self._rows(self._table(fetch), span)
             return [row[0] for row in fetch(f"SELECT {position} {rows} ORDER BY 1", [])]
 
     def _rows(self, table: Table, span: Range) -> tuple[str, str]:
-        """Return SQL for a row's position, and the FROM and WHERE clauses of a range."""
+        """Return two parts of a query of a range's rows: the SQL expression of the position, and FROM with WHERE."""
         kind, cursor = CursorKind(table.by_name[self._cursor].base_type), quote(self._cursor)
         low, high = value_sql(kind, span.start), value_sql(kind, span.end)
         return position_sql(kind, cursor), f"FROM {table.sql} WHERE {cursor} >= {low} AND {cursor} < {high}"
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """Return the tasks with the table's oid, so that a reader refuses a recreated table."""
+        """Return the same tasks with the table's oid in ``detail``, so that a reader refuses a recreated table."""
         with self._session() as fetch:
             oid = self._table(fetch).oid
             return [replace(task, detail={**task.detail, "oid": oid}) for task in tasks]
@@ -238,7 +252,7 @@ class PostgresSource:
         if table.kind not in _READABLE_KINDS:
             raise ConfigError(
                 f"{table.label} is not a table or a view (relkind {table.kind}).", pipeline=self._pipeline,
-                hint="A materialised view or foreign table cannot say which rows are new; name its origin.",
+                hint="New rows of a materialised view or foreign table cannot be detected; name the table behind it.",
             )  # fmt: skip
         if self._cursor not in table.by_name:
             raise ConfigError(
@@ -250,7 +264,7 @@ class PostgresSource:
             raise ConfigError(
                 f"cursor {self._cursor} of {table.label} has type {table.by_name[self._cursor].type_sql}.",
                 pipeline=self._pipeline,
-                hint="A cursor is an integer, a date, a timestamp or a timestamp with time zone.",
+                hint="A cursor must be an integer, a date, a timestamp or a timestamp with time zone.",
             )
         return table
 
@@ -294,7 +308,11 @@ class PostgresSource:
             )
 
     def _plan_closed_bound(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
-        """Return the table's greatest position, and a plan with the closed bound or the open candidate."""
+        """Return the table's greatest position, and a plan without batches that has the closed bound.
+
+        If no new bound closed in time, the plan's state has the candidate, for which the next planning waits on. The
+        greatest position is None if it was not needed, or the table is empty.
+        """
         if not any(todo.needs_bound for todo in request.ranges):
             return None, Plan()
         self._refuse_nulls(fetch, table)

@@ -24,18 +24,19 @@ BEGIN
         EXECUTE pg_catalog.format('GRANT SELECT ON SEQUENCE %s TO %I', owned.name, {reader});
     END LOOP;
 END"""
-"""PL/pgSQL that grants a reader the right to read the current values of its tables' sequences."""
+"""PL/pgSQL that grants a role the right to read the present values of the sequences of its tables."""
 
 
 @dataclass(frozen=True)
 class SourceRoles:
-    """Rights to read source tables in a schema, and the history of the server's timelines.
+    """Rights to read source tables in a schema, and the history of the server's timelines, as an SQL script.
 
-    The script creates a function that returns this history. Only a user who may call ``pg_read_file`` can create it;
-    for any other user the script logs a warning.
+    The history shows whether a failover lost data. The script creates a function that returns it, since an ordinary
+    user cannot read it. Only a user who may call ``pg_read_file`` can create that function; for any other user the
+    script logs a warning.
 
-    :param schema: schema of the tables
-    :param reader: the role that reads them
+    :param schema: schema of the tables, in which the function is created
+    :param reader: name of the role that reads them
     :param tables: names of the tables in the schema
     """
 
@@ -45,7 +46,7 @@ class SourceRoles:
 
     @property
     def sql(self) -> str:
-        """SQL script; it is idempotent."""
+        """SQL script that grants the rights; it can be run again without harm."""
         schema, reader = quote(self.schema), quote(self.reader)
         function = f"{schema}.{HISTORY_FUNCTION}()"
         statements = (
@@ -67,7 +68,7 @@ class SourceRoles:
                 f"IF pg_catalog.has_function_privilege({literal(READ_FILE)}, 'EXECUTE') THEN "
                 + " ".join(f"EXECUTE {literal(statement)};" for statement in (statements, *guarded))
                 + f" ELSE RAISE WARNING '% may not call {READ_FILE}, so the function that returns the history of "
-                "timelines is not created: every failover of this server fails runs', current_user; END IF;"
+                "timelines is not created: runs fail after every failover of this server', current_user; END IF;"
             ),
             *(f"GRANT SELECT ON {schema}.{quote(table)} TO {reader};" for table in self.tables),
         ]

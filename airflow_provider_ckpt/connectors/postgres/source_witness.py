@@ -1,4 +1,7 @@
-"""Witness of a planning, by which the next one detects that smaller positions were given out since."""
+"""Witness: the state of a table and its server that a planning stores.
+
+The next planning compares it with the state at that time, to detect that smaller positions were assigned to rows since.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,18 @@ class Witness:
     """State of a table and its server at one planning.
 
     :param end: end of the plan; all positions below it belong to batches
-    :param reached: whether a plan has ever reached the table's end; before that, the declared start may be beyond it
-    :param top: the greatest position in the table
-    :param snapshot: snapshot of the server's transactions, with those that the planning could see
+    :param reached: whether a plan of this generation has ever reached the table's greatest position; before that, the
+        position from which the user started may be beyond all rows
+    :param top: the greatest position in the table; None if it was empty
+    :param snapshot: snapshot of the server's transactions, as text; it tells which transactions the planning could see
     :param xid: id of the next transaction
     :param timeline: timeline of the server's write-ahead log, which a failover or a restore changes; None if the user
         may not read it
-    :param log: end of that log (LSN)
-    :param sequences: by oid: newest value, file, and whether the sequence was ever at or beyond the table's end
+    :param log: end of that log (LSN); None if the user may not read it
+    :param sequences: for each sequence that fills the cursor, by oid: its newest value, the number of its file, and
+        whether it was ever at or beyond the table's greatest position
     :param files: number of the file that stores a relation's rows, by the relation's oid
-    :param branch: digest of the timeline's history; None if there is none or the user may not read it
+    :param branch: digest of the history of the timeline; None if there is none or the user may not read it
     :param attached: parents of a relation and the transactions that attached it, by the relation's oid; see
         :class:`~.origin_tables.Origin`
     """
@@ -58,28 +63,28 @@ class Witness:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Witness:
-        """Return the witness that :meth:`to_json` wrote."""
+        """Restore a witness from the output of :meth:`to_json`."""
         sequences = {int(oid): (seen[0], seen[1], seen[2]) for oid, seen in data["sequences"].items()}
         files = {int(oid): file for oid, file in data["files"].items()}
         attached = {int(oid): links for oid, links in data.get("attached", {}).items()}
         return cls(**{**data, "sequences": sequences, "files": files, "attached": attached})
 
     def is_equivalent(self, other: Witness) -> bool:
-        """Return whether nothing but transaction ids and the end of the log has changed."""
+        """Return whether two witnesses differ in nothing but transaction ids and the end of the log."""
         return self == replace(other, snapshot=self.snapshot, xid=self.xid, log=self.log)
 
 
 @dataclass(frozen=True, slots=True)
 class LateRowSign:
-    """Sign that positions below the checkpoint were assigned since the last planning.
+    """Sign that positions below the checkpoint were assigned to rows since the last planning.
 
     :param description: the observation, as a sentence
-    :param correction: the correction that must come first, as an imperative; may be empty
-    :param condition: SQL condition of the late rows; None if positions that were read may have been assigned again, so
-        that late rows cannot be identified
-    :param origin: relation that contains those rows; None for the whole table
-    :param moved: whether the rows may have been in another relation of the table before; then each is accounted for if
-        its position has a receipt
+    :param correction: the correction that the user must make first, as an imperative; may be empty
+    :param condition: SQL condition of the late rows; None if they cannot be identified, since positions that were read
+        may have been assigned again
+    :param origin: relation that contains the late rows; None for the source table or view as a whole
+    :param moved: whether the rows may have been read before, in another relation of the table; a row whose position has
+        a receipt is then not late
     """
 
     description: str

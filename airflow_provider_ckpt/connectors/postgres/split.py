@@ -19,10 +19,10 @@ from airflow_provider_ckpt.core.ranges import Range
 log = logging.getLogger(__name__)
 
 AUTO_RECORDS = 50_000
-"""Default number of records in a batch."""
+"""Number of records in a batch if the pipeline sets none and rows are small."""
 
 AUTO_BYTES = 16_000_000
-"""Greatest size of a batch of default size, in bytes."""
+"""Greatest size of a batch whose number of records is chosen here, in bytes."""
 
 _ONE_BATCH_RECORDS = 20_000
 """Greatest number of records planned as one batch; more are split into at least :data:`_MIN_BATCHES` batches."""
@@ -50,7 +50,7 @@ class Split:
 
     :param batches: the batches, in order
     :param records: number of records in all batches
-    :param more: whether the range continues beyond the last batch
+    :param more: whether rows of the range remain beyond the last batch
     """
 
     batches: Sequence[PlannedBatch]
@@ -59,9 +59,9 @@ class Split:
 
 
 class Splitter:
-    """Splitter of ranges of one table.
+    """Splitter of ranges of one table into batches.
 
-    :param fetch: runs a query
+    :param fetch: runs a query on the source database and returns its rows
     :param table: the source table
     :param cursor: the cursor column's name
     """
@@ -81,7 +81,14 @@ class Splitter:
             )
 
     def batch_records(self, start: int, end: int) -> int:
-        """Return the number of records for each batch of a range, by row size, and small enough for several lanes."""
+        """Return the number of records that each batch of a range should have.
+
+        A batch has at most :data:`AUTO_RECORDS` records and about :data:`AUTO_BYTES` bytes, and fewer records if the
+        range would otherwise yield too few batches for several lanes.
+
+        :param start: first position of the range
+        :param end: position after the range
+        """
         size, known = self._fetch(_SIZE, [self._table.oid])[0]
         counted = self._count(start, end, _MIN_BATCHES * AUTO_RECORDS)
         records = max(known or 0, counted, 1)
@@ -91,13 +98,14 @@ class Splitter:
         return min(target, -(-counted // _MIN_BATCHES))
 
     def split(self, partition: str, start: int, end: int, records: int, most: int) -> Split:
-        """Split positions ``[start, end)`` into batches.
+        """Split a range into batches of about ``records`` records.
 
-        :param partition: the source partition's id
-        :param start: first position
-        :param end: position after the last
-        :param records: records in each batch
-        :param most: approximate number of records in all batches; at least one batch is returned
+        :param partition: id of the source partition
+        :param start: first position of the range
+        :param end: position after the range
+        :param records: number of records in a batch; more if they have the same position
+        :param most: approximate maximum of records in all batches; at least one batch is returned
+        :return: the batches; none if the range has no rows
         """
         count = max(most // records, 1)
         firsts = self._first_positions(start, end, records, count + 1)
@@ -116,7 +124,12 @@ class Splitter:
 
     @staticmethod
     def empty_batch(partition: str, start: int, end: int) -> Split:
-        """Return one batch for a range without rows."""
+        """Return one batch that covers a range without rows, so that the checkpoint can move over it.
+
+        :param partition: id of the source partition
+        :param start: first position of the range
+        :param end: position after the range
+        """
         return Split([PlannedBatch(partition, Range(start, end), 0)], 0, False)
 
     def _within(self, start: int, end: int) -> str:
@@ -131,7 +144,7 @@ class Splitter:
         return int(found[0][0])
 
     def _first_positions(self, start: int, end: int, records: int, limit: int) -> list[int]:
-        """Return the positions of the first row of each batch, at most ``limit``."""
+        """Return the position of the first row of each batch of a range, for the first ``limit`` batches."""
         query = self._skipping_query if self._indexed else self._numbering_query
         return [int(row[0]) for row in self._fetch(query(start, end, records, limit), [])]
 

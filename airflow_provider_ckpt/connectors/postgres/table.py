@@ -9,7 +9,11 @@ from typing import Any
 from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
 
 Fetch = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Function that runs one statement and returns all its rows; values, if any, are bound at ``{0}``, ``{1}`` …"""
+"""Function that runs one SQL statement and returns all its rows.
+
+The second argument has the values that are bound at ``{0}``, ``{1}`` … in the statement. Without values, braces in the
+statement have no meaning.
+"""
 
 _RELATION = """
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text
@@ -60,23 +64,26 @@ ORDER BY a.attnum
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of a table. Of a domain, most attributes describe its base type.
+    """Column of a table. For a column of a domain, most attributes describe the domain's base type.
 
-    :param number: attnum
-    :param type_name: the type's name in pg_type; of a domain, the domain's name
+    :param name: the column's name
+    :param number: the column's number (``attnum``)
+    :param type_name: the type's name in pg_type; for a domain, the domain's name
     :param type_sql: the base type as SQL without a length, since a cast to a type with a length truncates silently
-    :param receive: name of the function that reads the base type's binary form
-    :param modifier: atttypmod of the base type; -1 without one
+    :param receive: name of the function that reads the base type's binary form; None if the type has none
+    :param modifier: ``atttypmod`` of the base type, which encodes length or precision and scale; -1 without one
+    :param not_null: whether the column is NOT NULL
     :param identity: ``a`` for GENERATED ALWAYS AS IDENTITY, ``d`` for BY DEFAULT, else empty
     :param generated: not empty if the column is computed from others
     :param base_type: the base type's name in pg_type
-    :param has_default: whether rows without the column get a value
+    :param has_default: whether a row that is inserted without the column gets a value for it
     :param length_cast: the function call by which the server adapts an assigned value to the column's length or scale,
         with ``%s`` for the value; None if the column has neither
-    :param exact_type_sql: its type with a length or scale, of a domain the base type's
-    :param element: of an array, the name of its elements' type in pg_type, of a domain the base type's; else its own
-    :param element_kind: pg_type.typtype of that: ``b`` base, ``c`` composite, ``e`` enum, ``r`` range, ``m`` multirange
-    :param element_modifier: of an array of domains, their atttypmod; else -1
+    :param exact_type_sql: the base type as SQL with its length or scale
+    :param element: for an array, the name of its elements' base type in pg_type; otherwise that of its own base type
+    :param element_kind: pg_type.typtype of ``element``: ``b`` base, ``c`` composite, ``e`` enum, ``r`` range, ``m``
+        multirange
+    :param element_modifier: for an array of domains, their ``atttypmod``; otherwise -1
     """
 
     name: str
@@ -98,19 +105,26 @@ class Column:
 
     @property
     def is_array(self) -> bool:
-        """Return whether its values are arrays, of any type."""
+        """Return whether the column's values are arrays, of any type."""
         return self.receive == "array_recv"
 
     def as_stored(self, value: str) -> str:
-        """Return SQL for a value of the base type as it would be stored: rounded, padded, or an error."""
+        """Return an SQL expression of a value as the column would store it: rounded or padded; it may fail.
+
+        :param value: SQL expression of the value, of the column's base type
+        """
         return value if self.length_cast is None else self.length_cast.replace("%s", value, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Relation and its columns, in order.
+    """A relation and its columns.
 
-    :param kind: pg_class.relkind: ``r`` table, ``p`` partitioned table, ``v`` view …
+    :param oid: the relation's oid
+    :param schema: the relation's schema
+    :param name: the relation's name
+    :param kind: ``pg_class.relkind``: ``r`` table, ``p`` partitioned table, ``v`` view …
+    :param columns: the columns, in order
     """
 
     oid: int
@@ -121,25 +135,26 @@ class Table:
 
     @property
     def sql(self) -> str:
-        """Name as SQL."""
+        """Schema and name of the relation as SQL."""
         return f"{quote(self.schema)}.{quote(self.name)}"
 
     @property
     def label(self) -> str:
-        """Name for messages, and id of the source partition."""
+        """Schema and name of the relation for messages; for a source also the id of its partition."""
         return f"{self.schema}.{self.name}"
 
     @property
     def by_name(self) -> Mapping[str, Column]:
-        """Columns by name."""
+        """The columns by their name."""
         return {column.name: column for column in self.columns}
 
 
 def describe_table(fetch: Fetch, name: str) -> Table | None:
-    """Return the table of that name; None if there is none.
+    """Look up a table or other relation by its name.
 
-    :param fetch: runs a query
-    :param name: name in the notation of a pipeline, see :func:`~.client.split_table`
+    :param fetch: runs a query and returns its rows
+    :param name: name as written in a pipeline, see :func:`~.client.split_table`
+    :return: None if there is no such relation
     """
     schema, table = split_table(name)
     found = fetch(_RELATION, [f"{quote(schema)}.{quote(table)}" if schema else quote(table)])
@@ -150,7 +165,7 @@ def describe_table(fetch: Fetch, name: str) -> Table | None:
 
 
 def psycopg_fetch(connection: Any) -> Fetch:
-    """Return a :data:`Fetch` over a psycopg2 connection."""
+    """Return a :data:`Fetch` that runs statements over a psycopg2 connection."""
 
     def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         names = {f"v{index}": value for index, value in enumerate(values)}
@@ -164,7 +179,7 @@ def psycopg_fetch(connection: Any) -> Fetch:
 
 
 def adbc_fetch(cursor: Any) -> Fetch:
-    """Return a :data:`Fetch` over an ADBC cursor."""
+    """Return a :data:`Fetch` that runs statements over an ADBC cursor."""
 
     def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         import pyarrow as pa

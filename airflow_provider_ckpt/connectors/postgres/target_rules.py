@@ -1,4 +1,4 @@
-"""Check a target for rules, row level security and missing rights."""
+"""Refuse a target whose rules may change rows, whose rows cannot be counted, or to which the user may not write."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SELECT pg_catalog.pg_is_in_recovery(),
 class TargetBehaviour:
     """Properties of a target that affect how rows are written and counted.
 
-    :param rules: names of its rules on INSERT, and for upserts on UPDATE
-    :param row_security: whether policies apply to this user
+    :param rules: names of the target's rewrite rules (CREATE RULE) on INSERT, and for upserts on UPDATE
+    :param row_security: whether policies of row level security apply to the sink's user
     :param counted: whether the server counts changes of rows (``track_counts``)
     """
 
@@ -42,7 +42,10 @@ class TargetBehaviour:
 
     @property
     def inserts_only(self) -> bool:
-        """True if rows must be written by INSERT: COPY ignores rules, and is refused under row level security."""
+        """Return whether rows must be written by INSERT.
+
+        COPY ignores rules, and the server refuses it under row level security.
+        """
         return bool(self.rules) or self.row_security
 
 
@@ -50,9 +53,9 @@ class TargetBehaviour:
 class TargetDescription:
     """Description of a target for a writer.
 
-    :param table: the table
-    :param behaviour: its rules and row level security
-    :param key: key columns of upserts; empty for append
+    :param table: the target table
+    :param behaviour: the target's rules and row level security
+    :param key: the target's key columns for upserts; empty for append
     """
 
     table: Table
@@ -60,16 +63,17 @@ class TargetDescription:
     key: Sequence[KeyColumn]
 
     def row_count(self, *, upsert: bool) -> RowCounter:
-        """Return the counter of the rows that a transaction adds."""
+        """Return SQL that counts the rows that a transaction adds to the target, with replaced ones for an upsert."""
         return RowCounter(self.table.oid, updates=upsert)
 
 
 def describe_target(fetch: Fetch, name: str, key: Sequence[str]) -> TargetDescription | None:
-    """Return the target of that name; None if there is no such table.
+    """Look up a target by its name.
 
-    :param fetch: runs a query
-    :param name: name in the notation of a pipeline
-    :param key: the columns of ``sink.key``, for upserts
+    :param fetch: runs a query and returns its rows
+    :param name: name as written in a pipeline
+    :param key: names of the columns of ``sink.key`` for upserts; empty for append
+    :return: None if there is no such table
     """
     table = describe_table(fetch, name)
     if table is None:
@@ -78,11 +82,11 @@ def describe_target(fetch: Fetch, name: str, key: Sequence[str]) -> TargetDescri
 
 
 def read_behaviour(fetch: Fetch, table: Table, *, upsert: bool) -> TargetBehaviour:
-    """Read a target's behaviour from the catalog.
+    """Read from the catalog the properties of a target that affect how rows are written.
 
-    :param fetch: runs a query
+    :param fetch: runs a query and returns its rows
     :param table: the target
-    :param upsert: whether to read rules on UPDATE, too
+    :param upsert: whether to read rules on UPDATE as well
     """
     kinds = [_ON_INSERT, _ON_UPDATE] if upsert else [_ON_INSERT]
     rules, row_security, counted = fetch(_BEHAVIOUR, [table.oid, kinds])[0]
@@ -90,7 +94,7 @@ def read_behaviour(fetch: Fetch, table: Table, *, upsert: bool) -> TargetBehavio
 
 
 def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:
-    """Raise ConfigError if the target has rules that may change the rows, or if added rows cannot be counted.
+    """Raise ConfigError if rewrite rules of the target may change rows, or if added rows cannot be counted.
 
     :param fetch: runs a query
     :param table: the target
@@ -101,18 +105,18 @@ def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> No
     behaviour = read_behaviour(fetch, table, upsert=upsert)
     rules = ", ".join(behaviour.rules)
     if rules and (upsert or not pipeline.sink.rows_may_differ):
-        remedy = "use mode: append" if upsert else "write sink.rows_may_differ: true, and rows go the rules' way"
+        remedy = "use mode: append" if upsert else "write sink.rows_may_differ: true to let the rules apply"
         raise ConfigError(
-            f"target {table.label} has rules ({rules}), so what is sent to it may become other rows or none.",
+            f"target {table.label} has rules ({rules}), so rows that are sent to it may be changed or dropped.",
             pipeline=pipeline.name,
-            hint=f"DROP RULE … ON {table.sql}, name the table that the rules lead to, or {remedy}.",
+            hint=f"DROP RULE … ON {table.sql}, name the table that the rules write to, or {remedy}.",
         )
     if not behaviour.counted and not pipeline.sink.rows_may_differ:
         raise ConfigError(
             f"the server does not count the rows that {table.label} gets (track_counts = off), so a trigger that "
-            "swallows some would not be seen.",
+            "drops some would not be detected.",
             pipeline=pipeline.name,
-            hint="Set track_counts = on, which autovacuum needs, too, or write sink.rows_may_differ: true.",
+            hint="Set track_counts = on, which autovacuum also needs, or write sink.rows_may_differ: true.",
         )
 
 
@@ -129,7 +133,7 @@ def refuse_unwritable_target(fetch: Fetch, table: Table, pipeline: Pipeline, con
     standby, allowed = fetch(_RIGHTS, [table.oid, needed])[0]
     if standby:
         raise ConfigError(
-            f"the server of connection {connection!r} is a standby, which takes no writes.",
+            f"the server of connection {connection!r} is a standby, which accepts no writes.",
             pipeline=pipeline.name,
             hint="Name a connection to the primary.",
         )

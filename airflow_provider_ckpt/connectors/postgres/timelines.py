@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 HISTORY_FUNCTION = "ckpt_timeline_history"
-"""Name of the function that returns the history to an ordinary user."""
+"""Name of the function that returns the timeline history to an ordinary user."""
 
 READ_FILE = "pg_catalog.pg_read_file(text, bigint, bigint, boolean)"
 
@@ -29,7 +29,10 @@ FROM pg_catalog.regexp_matches(
         0, 1048576, true),
     '^(\d+)\t(\S+)', 'gn') AS line
 """
-"""Query of the ancestors of the server's timeline, and of the LSN at which each ends; empty without a history."""
+"""Query of the earlier timelines of the server, and of the log position (LSN) at which each ended.
+
+It returns no rows if the server's timeline has no history.
+"""
 
 _SERVER = """
 SELECT pg_catalog.txid_current_snapshot()::text, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
@@ -46,7 +49,10 @@ WHERE p.proname = '{HISTORY_FUNCTION}' AND p.pronargs = 0 AND p.prosecdef
   AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
 ORDER BY n.nspname LIMIT 1
 """
-"""Query of a schema with the function, owned by a role that may read the history; no other owner is trusted."""
+"""Query of a schema with the function :data:`HISTORY_FUNCTION`, owned by a role that may read the history.
+
+A function of any other owner is not trusted.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class TimelineEnd:
     """End of an earlier timeline in a server's history.
 
     :param timeline: the timeline as 8 hexadecimal digits, the prefix of log file names
-    :param lsn: position in the log (LSN)
+    :param lsn: position in the write-ahead log at which the timeline ended (LSN)
     """
 
     timeline: str
@@ -63,12 +69,12 @@ class TimelineEnd:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """State of a server at one planning.
+    """State of a source's server at one planning.
 
-    :param snapshot: snapshot of its transactions, with those that the planning could see
+    :param snapshot: snapshot of the server's transactions, as text; it tells which transactions the planning can see
     :param xid: id of the next transaction
-    :param timeline: timeline of its write-ahead log; None if the user may not read it
-    :param log: end of that log (LSN)
+    :param timeline: timeline of the write-ahead log; None if the user may not read it
+    :param log: end of that log (LSN); None if the user may not read it
     :param history: earlier timelines, oldest first; None if there are none or the user may not read them
     """
 
@@ -80,7 +86,10 @@ class ServerState:
 
     @property
     def branch(self) -> str | None:
-        """Digest of the history; differs between servers that started a timeline of the same number independently."""
+        """Digest of the history; None if it is not known.
+
+        It differs between servers that started a timeline of the same number independently.
+        """
         if self.history is None:
             return None
         return hashlib.sha256(repr([(item.timeline, item.lsn) for item in self.history]).encode()).hexdigest()[:16]
@@ -91,13 +100,13 @@ class ServerState:
 
 
 def server_state(fetch: Fetch) -> ServerState:
-    """Return the state of the server as it is now."""
+    """Return the present state of the server."""
     snapshot, xid, timeline, log = fetch(_SERVER, [])[0]
     return ServerState(snapshot, xid, timeline, log, _history(fetch) if timeline else None)
 
 
 def is_at_or_beyond(lsn: str, other: str) -> bool:
-    """Return whether one LSN is equal to or greater than another."""
+    """Return whether an LSN is equal to or greater than another."""
     return _parse_lsn(lsn) >= _parse_lsn(other)
 
 

@@ -1,4 +1,4 @@
-"""Compare upsert keys as the target does: rounded, truncated and collated as the column stores them.
+"""Compare the keys of an upsert as the target does: rounded, truncated and collated as the column stores them.
 
 Where the target's key is coarser than the source's (``numeric(10,2)``, ``citext``, ``timestamp(0)``, a collation that
 ignores case …), several records have one key; the last of them is written.
@@ -34,8 +34,9 @@ WHERE part.number = {{2}}::int2
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """Column of the key.
+    """Column of the key of an upsert.
 
+    :param column: the column of the target
     :param collation: collation of the column in the unique index, as SQL; empty if it has none
     """
 
@@ -48,18 +49,18 @@ class KeyColumn:
         return self.column.name
 
     def comparable(self, value: str) -> str:
-        """Return SQL for a value as the target's unique index compares it.
+        """Return an SQL expression of a value as the target's unique index compares it.
 
-        :param value: SQL expression of the column's base type without a length
+        :param value: SQL expression of the value, of the column's base type without a length
         """
         fitted = self.column.as_stored(value)
         return f"({fitted}) COLLATE {self.collation}" if self.collation else fitted
 
 
 def describe_key(fetch: Fetch, target: Table, names: Sequence[str]) -> list[KeyColumn]:
-    """Return the key's columns, in order.
+    """Look up the columns of an upsert's key in the target, in the given order.
 
-    :param fetch: runs a query
+    :param fetch: runs a query and returns its rows
     :param target: the target
     :param names: names of the key's columns; all must exist in the target
     """
@@ -70,7 +71,7 @@ def describe_key(fetch: Fetch, target: Table, names: Sequence[str]) -> list[KeyC
 
 
 def refuse_unsuitable_key(fetch: Fetch, table: Table, names: Sequence[str], pipeline: str) -> None:
-    """Raise ConfigError if rows cannot be replaced by this key.
+    """Raise ConfigError if rows of the target cannot be replaced by the key of an upsert.
 
     :param fetch: runs a query
     :param table: the target
@@ -92,7 +93,7 @@ def refuse_unsuitable_key(fetch: Fetch, table: Table, names: Sequence[str], pipe
     if not unique or not all(column.not_null for column in columns):
         key = ", ".join(map(quote, names))
         raise ConfigError(
-            f"sink.key ({key}) of {table.label} is not a primary key, nor unique and NOT NULL.",
+            f"sink.key ({key}) of {table.label} is neither a primary key nor unique and NOT NULL.",
             pipeline=pipeline,
             hint=f"ALTER TABLE {table.sql} ADD PRIMARY KEY ({key}), or use mode: append.",
         )

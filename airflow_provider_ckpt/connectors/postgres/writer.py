@@ -3,8 +3,9 @@
 A lane has one ADBC connection in autocommit mode. Transactions are begun by a statement, because the driver's own
 transactions cannot return to a savepoint after a failed COPY.
 
-If the target refuses rows, the transaction stays open with the others in it, and the next call completes it. If dead
-letters are stored elsewhere, it is rolled back instead: storing them might wait for a lock that it holds.
+If the target refuses rows, the transaction stays open with the accepted rows, and the next call completes it. If dead
+letters are stored outside the sink, the transaction is rolled back instead, since storing them might wait for one of
+its locks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.dead_letter_store import store_dead_letters
+from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import naming_batch, refuse_if_fenced
 from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
@@ -55,17 +56,17 @@ if TYPE_CHECKING:
     _Send = Callable[[pa.Table], Mapping[int, ErrorInfo]]
 
 _DIFFER_HINT = (
-    "A trigger of the target swallows rows or adds some. Let it store what it is given, or, if that is meant, write "
+    "A trigger of the target drops or adds rows. Change the trigger or, if this is intended, write "
     "sink.rows_may_differ: true."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenBatch:
-    """A batch whose transaction is open, with all rows in it that the target accepts.
+    """A batch whose transaction is still open, and contains all rows that the target accepts.
 
     :param task: the batch and its attempt
-    :param receipt: its receipt, which counts the refused rows as delivered
+    :param receipt: the receipt as it was claimed; it counts the refused rows as delivered until the batch is completed
     :param numbers: numbers of the accepted rows
     """
 
@@ -74,12 +75,17 @@ class _OpenBatch:
     numbers: pa.ChunkedArray
 
     def is_continued_by(self, task: BatchTask, content: BatchContent) -> bool:
-        """Return whether the content is that of the same attempt without the refused rows."""
+        """Return whether a call of ``deliver`` completes this batch: the same attempt with only the accepted rows."""
         return task == self.task and self.numbers.equals(content.rows.column(ROW_NUMBER))
 
 
 class PostgresWriter:
-    """Writer of one lane; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`."""
+    """Writer of one lane; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`.
+
+    :param pipeline: ``sink.table`` names the target
+    :param connection: the Airflow connection of the database
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         assert pipeline.sink.table is not None
@@ -99,7 +105,7 @@ class PostgresWriter:
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Claim the receipt and write rows and dead letters; see :meth:`Writer.deliver`."""
+        """Claim the receipt, and write rows and dead letters, in one transaction; see :meth:`Writer.deliver`."""
         from adbc_driver_manager import Error
 
         unfinished, self._unfinished = self._unfinished, None
@@ -120,7 +126,7 @@ class PostgresWriter:
             return _failed_outcome(
                 task, self._to_error_info(error, f"delivering {task.key} {task.range} to {self._name}")
             )
-        except BaseException:  # the open transaction has its claim, which the next batch would commit
+        except BaseException:  # the open transaction contains the claim, which the next batch would commit
             self.close()
             raise
 
@@ -134,7 +140,7 @@ class PostgresWriter:
                 pass
 
     def _transaction(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Deliver the batch with all rows at once; if bad data prevents that, write the others and return the bad."""
+        """Deliver the batch at once; if bad data prevents that, write the good ones and return the bad."""
         import pyarrow as pa
         from adbc_driver_manager import Error
 
@@ -171,11 +177,11 @@ class PostgresWriter:
         return Refused(refused)
 
     def _complete(self, task: BatchTask, content: BatchContent, receipt: Receipt) -> Outcome:
-        """Write the dead letters and commit, after the receipt and the rows.
+        """Write the dead letters and commit, after the receipt was claimed and the rows were written.
 
         :param task: the batch
-        :param content: its content without refused rows
-        :param receipt: the receipt as it was claimed
+        :param content: the batch's content without refused rows
+        :param receipt: the receipt as it was claimed; its counts are corrected if rows were refused
         """
         bookkeeping = BookkeepingTables(self._connect().table.schema)
         counts, dead_letters = checked_counts(content, task, self._queue), content.dead_letters
@@ -192,21 +198,25 @@ class PostgresWriter:
         return Outcome(task.key, task.attempt, outcome, receipt=receipt, dead_letters=dict(types))
 
     def _row_count_statement(self, task: BatchTask, bookkeeping: BookkeepingTables) -> str:
-        """Return the statement that compares the added with the sent rows, or only stores the number of added rows."""
+        """Return the SQL statement that fails unless all sent rows were added to the target.
+
+        With ``sink.rows_may_differ``, it only stores the number of added rows in the receipt.
+        """
         count = self._connect().row_count(upsert=self._is_keyed(task))
         if not self._rows_may_differ:
             return count.check
         return bookkeeping.store_added(count.added).format(*map(literal, self._batch_key(task)))
 
     def _is_keyed(self, task: BatchTask) -> bool:
-        """Return whether the batch replaces rows by key.
+        """Return whether the batch replaces rows of the target by key.
 
-        Replayed dead letters do not: the existing row may be newer, so a replayed record violates the constraint.
+        A batch that replays dead letters does not: the existing row may be newer, so a replayed record whose key exists
+        is refused.
         """
         return bool(self._key) and not task.key.is_replay
 
     def _now(self) -> datetime:
-        """Return the server's time, computed from its clock when the connection was opened."""
+        """Return the server's present time: its time when the connection was opened, plus the time since then."""
         server_time, at = self._clock
         return server_time + timedelta(seconds=time.monotonic() - at)
 
@@ -258,7 +268,7 @@ class PostgresWriter:
             raise SinkError(
                 f"target table {self._name} does not exist in connection {self._connection.id!r}.",
                 sqlstate="42P01",
-                hint="It was there when the run began; create it again and start a new run.",
+                hint="It existed when the run began; create it again and start a new run.",
             )
         return self._target
 
@@ -266,7 +276,7 @@ class PostgresWriter:
         self._cursor.executescript(statements)
 
     def _roll_back(self) -> bool:
-        """Roll back and return whether the connection is alive; close it otherwise."""
+        """Roll back and return whether the connection is alive; close a connection that is lost."""
         from adbc_driver_manager import Error
 
         if self._client is None:
@@ -279,8 +289,10 @@ class PostgresWriter:
         return True
 
     def _to_error_info(self, error: Exception, operation: str) -> ErrorInfo:
-        """Roll back and return the error information; after a lost connection, check whether a newer run ended it.
+        """Roll back and return the error information; if the connection is lost, check whether a newer run ended it.
 
+        :param error: the driver's exception
+        :param operation: description of the failed operation, with which the message begins
         :raises FencedError: if the fence has a newer epoch than this writer
         """
         from adbc_driver_manager import Error

@@ -73,7 +73,7 @@ def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
     """
     return ConfigError(
         f"the rows do not fit {where}: {'; '.join(problems)}.",
-        hint="Correct transform.select, alter the table, or write to a new one.",
+        hint="Correct transform.select, alter the table, or write to a new table.",
     )
 
 

@@ -44,20 +44,22 @@ class CommitRetries:
         """
         if self._succeeded:
             raise SinkError(
-                f"{self._table} reported that a commit was done, and does not show it.",
+                f"{self._table} reported that a commit succeeded, but its newest version does not contain the commit.",
                 pipeline=self._pipeline,
                 is_outage=True,
-                hint="Nothing more was sent: a retry might add the rows twice. Find out which of its answers is wrong, "
-                "or whether somebody rolled the commit back at once; then run again.",
+                hint="Nothing more was sent, because a retry might add the rows twice. Find out whether the storage "
+                "returned an old version, or whether somebody rolled the commit back at once; then run again.",
             )
         seconds = time.monotonic() - self._began
         if self._tries and seconds >= self._budget:
             raise SinkError(
-                f"other writers took every version of {self._table} for {seconds:.0f} s ({self._tries} tries).",
+                f"no commit to {self._table} succeeded for {seconds:.0f} s ({self._tries} tries), because other "
+                "writers committed first each time.",
                 pipeline=self._pipeline,
                 recoverable=True,
                 is_outage=True,
-                hint="Nothing was lost. Run again when the table is quieter, or raise run.time_budget.",
+                hint="Nothing was lost. Run again when fewer other writers commit to the table, or raise "
+                "run.time_budget.",
             )
 
     def count_try(self, *, succeeded: bool) -> None:
@@ -72,7 +74,8 @@ class CommitRetries:
         if now - self._logged >= _WARNING_INTERVAL:
             self._logged = now
             log.warning(
-                "%s: other writers took every version of %s for %.0f s (%d tries); retrying",
+                "%s: no commit to %s has succeeded for %.0f s (%d tries), because other writers committed first each "
+                "time; retrying",
                 self._pipeline,
                 self._table,
                 now - self._began,

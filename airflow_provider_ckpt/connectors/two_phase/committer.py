@@ -158,7 +158,8 @@ def _refuse_missing_files(staged: StagedBatch, version: TableVersion) -> None:
     for path in staged.data(version.layout.table):
         if not path.is_file():
             raise IoError(
-                f"the staged file {path} is gone.",
+                f"the staged file {path} no longer exists.",
                 is_outage=True,
-                hint="A clean-up with too short a retention removes files that a run needs. The batch is sent again.",
+                hint="The batch is sent again. If VACUUM or a removal of orphan files cleans the table up, use a "
+                "retention that is longer than a run.",
             )

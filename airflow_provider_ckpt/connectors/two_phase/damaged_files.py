@@ -20,7 +20,7 @@ def describe_damage(files: Iterable[tuple[Path, int | None]]) -> Iterator[str]:
         except FileNotFoundError:
             yield f"the file {path} is missing"
         except OSError as error:
-            raise io_error(error, f"look at {path}") from error
+            raise io_error(error, f"read the size of {path}") from error
         else:
             if size is not None and found != size:
-                yield f"the file {path} holds {found} bytes, and the table says {size}"
+                yield f"the file {path} has {found} bytes instead of the {size} that the table's metadata says"

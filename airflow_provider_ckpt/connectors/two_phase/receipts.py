@@ -291,12 +291,12 @@ class ReceiptChain:
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
             lost = _describe_lost(newer) if newer is not None else "all receipts"
             raise ReceiptsUnreadableError(
-                f"the receipts that the table {self._layout.table} names are missing or damaged: {path}. Without that "
-                f"file {lost} cannot be read.",
+                f"a file of receipts to which the table {self._layout.table} refers is missing or damaged: {path}. "
+                f"Without that file {lost} cannot be read.",
                 pipeline=self._layout.pipeline,
-                hint="Restore that file from a backup, or move `_ckpt` to where the table is now. If it is lost, "
-                f"continue from the ledger's checkpoint with `airflow ckpt accept-sink {self._layout.pipeline} "
-                '--keep --reason "..."`.',
+                hint="Restore the file from a backup; if the table was moved, also move its directory `_ckpt`. If the "
+                "file is lost, continue from the ledger's checkpoint with `airflow ckpt accept-sink "
+                f'{self._layout.pipeline} --keep --reason "..."`.',
             ) from error
         except OSError as error:
             raise io_error(error, f"read {path}") from error
@@ -314,9 +314,9 @@ def _parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
     """
     previous, version, cut = document["previous"], document.get("version", 0), document.get("cut")
     if any(type(found) is not int for found in (version, previous or 0, cut or 0)):
-        raise TypeError("the number of a node or version is not an integer")
+        raise TypeError("the number of a receipt file or of a table version is not an integer")
     if previous is not None and not 0 <= previous < number:
-        raise ValueError("a node names a later one as its predecessor")
+        raise ValueError(f"receipt file {number} names file {previous} as its predecessor, which is not an earlier one")
     return ReceiptNode(
         previous,
         version,

@@ -51,8 +51,8 @@ def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None
     if restored is None or committed <= restored:
         return None
     return TableLoss(
-        f"the table {version.layout.table} has the content of its version {restored} again, as after a restore or a "
-        f"rollback, and this pipeline has delivered rows up to version {committed}",
+        f"the table {version.layout.table} was restored or rolled back to its version {restored}, but this pipeline "
+        f"has delivered rows up to version {committed}",
         restored,
     )
 
@@ -132,7 +132,8 @@ def _refusal(version: TableVersion, found: TableLoss) -> SinkChangedError:
     return SinkChangedError(
         f"{found.message.rstrip('.')}. Nothing more was sent.",
         pipeline=version.layout.pipeline,
-        hint="Run again: before anything is sent, the next run names the actions to choose from.",
+        hint="Run again: before it sends anything, the next run fails with an error that names the commands to choose "
+        "from.",
     )
 
 

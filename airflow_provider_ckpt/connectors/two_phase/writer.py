@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, record_error
-from airflow_provider_ckpt.connectors.dead_letter_store import store_dead_letters
+from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import naming_batch
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts

@@ -13,25 +13,22 @@ from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.actions import (
     NEED_NEW_EPOCH,
     NEED_REASON,
-    NEED_RECEIPTS_READ,
     SINK_ACTIONS,
     Action,
     require_reason,
 )
 from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
-from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerStateError
+from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.lease import assume_alive
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.commands import proposals, reconcile, retention, sink_state, stored_actions
+from airflow_provider_ckpt.ledger.commands.apply_or_store import ACTION_TTL, apply_or_store
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import ActionResult, Lease, StoredAction
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
-
-_ACTION_TTL = timedelta(seconds=60)
-"""TTL of an action's lease; an action is one transaction, which releases the lease at its end."""
 
 
 class AdminCommands(Session):
@@ -57,20 +54,21 @@ class AdminCommands(Session):
 
         :param pipeline: name of the pipeline
         :param action: the action
-        :param actor: the actor
-        :param reason: the actor's reason, which the audit log stores
-        :param is_dead: returns whether the lease's owner is certainly gone
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores
+        :param is_dead: function that returns whether the process of a lease owner has certainly ended
         :param dry_run: return the state before and after, whoever holds the lease, and store nothing
         :param receipts: the sink's receipts, with which a dry run reconciles first
         :param proposal: id of the approved proposal that is used up in the same transaction
         :raises ConfigError: if the ledger does not know the pipeline, or actor or a required reason is missing
-        :raises LedgerStateError: if the action or the proposal does not fit; nothing is changed then
+        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another
+            one; nothing is changed then
         """
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)
             require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON and not dry_run)
             if dry_run:
-                lease, _, _ = lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=True)
+                lease, _, _ = lease_store.acquire(connection, pipeline, actor, ACTION_TTL, 0, is_dead, force=True)
                 if found := list(receipts):
                     reconcile.reconcile(UnitOfWork(connection, lease, datetime.now(UTC)), found, LostReplays())
                 result = stored_actions.apply(
@@ -85,39 +83,10 @@ class AdminCommands(Session):
                     pipeline=pipeline,
                     hint=f"Use `airflow ckpt {action.kind.value.replace('_', '-')}`, or the recovery DAG.",
                 )
-            result = self._apply_or_store(connection, pipeline, action, actor, reason, is_dead)
+            result = apply_or_store(connection, pipeline, action, actor=actor, reason=reason, is_dead=is_dead)
             if proposal is not None:
                 _use_proposal(connection, proposal, action, result, pipeline, actor)
             return result
-
-    def _apply_or_store(
-        self,
-        connection: Connection,
-        pipeline: str,
-        action: Action,
-        actor: str,
-        reason: str | None,
-        is_dead: Callable[[str], bool],
-    ) -> ActionResult:
-        if action.kind in NEED_RECEIPTS_READ:
-            return ActionResult(
-                action,
-                False,
-                stored_actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC)),
-            )
-        try:
-            lease, _, _ = lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
-        except LeaseBusyError:
-            return ActionResult(
-                action,
-                False,
-                stored_actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC)),
-            )
-        work = UnitOfWork(connection, lease, datetime.now(UTC))
-        stored_actions.apply_stored_actions(work, skip=NEED_RECEIPTS_READ, keep_refused=True)
-        result = stored_actions.apply(work, action, actor=actor, reason=reason)
-        lease_store.release(connection, lease)
-        return result
 
     def act_under_lease(
         self,
@@ -131,14 +100,15 @@ class AdminCommands(Session):
     ) -> ActionResult:
         """Carry out an action under a lease whose holder has fenced the sink and reconciled.
 
-        :param lease: the lease
-        :param action: the act
-        :param actor: the actor
-        :param reason: the reason; stored in the audit log
-        :param proposal: id of the approved proposal that this uses up, in the same transaction
-        :param accepted: for an act on the sink, the losses that it accepts
-        :raises ConfigError: if the actor, or a reason that the act needs, is missing
-        :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
+        :param action: the action to carry out
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores
+        :param proposal: id of the approved proposal that is used up in the same transaction; None without one
+        :param accepted: for an action on the sink, the lost receipts and rows that later audits do not report
+        :raises ConfigError: if the actor, or a reason that the action needs, is missing
+        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another
+            one; nothing is changed then
         """
         require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON)
         with self._command(lease) as work:
@@ -152,7 +122,7 @@ class AdminCommands(Session):
     def apply_stored_actions(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActionResult]:
         """Apply the actions that were stored while the lease was held; return their results.
 
-        :param lease: the lease
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param now: time of the command
         :param behind_fence: whether the sink has just been fenced and reconciled under this epoch
         """
@@ -165,8 +135,8 @@ class AdminCommands(Session):
         Attempts that the holder left in flight wait for the next run, which fences and reconciles.
 
         :param pipeline: name of the pipeline
-        :param actor: the actor
-        :param reason: the actor's reason
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores
         :returns: the lease under the epoch that broke it
         :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
         """
@@ -174,7 +144,7 @@ class AdminCommands(Session):
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)
             lease, previous, _ = lease_store.acquire(
-                connection, pipeline, actor, _ACTION_TTL, 0, assume_alive, force=True
+                connection, pipeline, actor, ACTION_TTL, 0, assume_alive, force=True
             )
             lease_store.release(connection, lease)
             detail = {"before": {"owner": previous.owner, "epoch": previous.epoch}, "reason": reason}
@@ -185,10 +155,10 @@ class AdminCommands(Session):
     def adopt(self, lease: Lease, ledger_id: str, *, actor: str, reason: str) -> None:
         """Take over another ledger's receipts in the sink: from now on they are this pipeline's own.
 
-        :param lease: the lease
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param ledger_id: id of the ledger under which the sink stores them
-        :param actor: the actor
-        :param reason: the actor's reason
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores
         :raises ConfigError: if actor or reason is missing
         """
         require_reason("adopt", actor, reason, required=True)
@@ -216,16 +186,16 @@ class AdminCommands(Session):
         The lease row stays too, so that epochs continue to grow if the name is used again.
 
         :param pipeline: name of the pipeline
-        :param actor: the actor
-        :param reason: the actor's reason
-        :param is_dead: returns whether the lease's owner is certainly gone
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores
+        :param is_dead: function that returns whether the process of a lease owner has certainly ended
         :raises LeaseBusyError: while a run holds the lease
         :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
         """
         require_reason("delete", actor, reason, required=True)
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)
-            lease, _, _ = lease_store.acquire(connection, pipeline, actor, _ACTION_TTL, 0, is_dead, force=False)
+            lease, _, _ = lease_store.acquire(connection, pipeline, actor, ACTION_TTL, 0, is_dead, force=False)
             for table in tables.metadata.sorted_tables:
                 if "pipeline" in table.c and table not in (tables.event, tables.lease):
                     connection.execute(table.delete().where(table.c.pipeline == pipeline))
@@ -250,10 +220,10 @@ class AdminCommands(Session):
 
         :param pipeline: name of the pipeline
         :param keep: age from which rows may be deleted
-        :param actor: the actor
-        :param reason: the actor's reason, if it was given
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores; None if there is none
         :param now: time at which the age is taken; the current time if None
-        :param dry_run: only count
+        :param dry_run: whether to count the rows only, and change nothing
         :returns: number of deleted or merged rows, by what they hold
         :raises ConfigError: if the ledger does not know the pipeline
         """

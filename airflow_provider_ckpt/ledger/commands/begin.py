@@ -15,7 +15,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 def begin_attempts(work: UnitOfWork, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
     """Begin an attempt of each batch; with at-most-once delivery this also resolves the batch.
 
-    :param work: the command's unit of work
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param keys: the batches
     :param run: name of the run, stored with the attempts
     :param at_most_once: resolve the batches as ``sent``

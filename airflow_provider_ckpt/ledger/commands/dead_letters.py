@@ -28,7 +28,7 @@ class DeadLetterCommands(Session):
     """Commands for the index of dead letters; actions that change their states are in ``admin.py``."""
 
     def dead_letter_index(self, pipeline: str) -> DeadLetterIndex:
-        """Return the index, read in one snapshot.
+        """Return the index of a pipeline's dead letters, read in one snapshot.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 def record_generations(work: UnitOfWork, events: Sequence[Event], reason: str | None = None) -> None:
     """Store the starts and ends of generations among some events, and add side partitions that were started.
 
-    :param work: the command's unit of work
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param events: events of a command
     :param reason: reason to store; by default the event's own
     """

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.error_policy import Decision, HoldBatch
 from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.retry_policy import Decision, HoldBatch
 from airflow_provider_ckpt.ledger.commands.settle import NewReceipts, apply_receipt, store_result
 from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
@@ -28,12 +28,12 @@ def settle_lost_wave(
     In each lane the first batch without a receipt may have killed the executor, so it runs alone next time; if it did
     run alone, another death is counted. The rest of the lane is abandoned.
 
-    :param work: the command's unit of work
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param lanes: batches of the wave, each lane in order
     :param receipts: receipts read from the sink after the loss
     :param alone: whether the wave was one batch running alone
     :param limit: number of deaths at which the batch is held
-    :param window: distance of the low watermark behind the checkpoint
+    :param window: time by which the low watermark follows the checkpoint
     """
     fresh: NewReceipts = [(receipt, {}) for receipt in receipts if apply_receipt(work, receipt)]
     decisions: dict[BatchKey, Decision] = {}

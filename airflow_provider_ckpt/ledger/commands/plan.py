@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.batch import Batch
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.low_watermark import EXPIRED
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 from airflow_provider_ckpt.ledger.store import events as event_store
@@ -42,7 +42,7 @@ def start_partitions(
 ) -> None:
     """Start new partitions at their declared base; known ones are not changed.
 
-    :param work: the command's unit of work
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param partitions: base of each partition
     :param files: the files from which the bases of new partitions were counted
     :raises LedgerStateError: if these files do not continue the pipeline's list
@@ -60,7 +60,7 @@ def start_partitions(
             )
         elif known.identity != source.identity:
             raise SourceError(
-                f"partition {source.id!r} is not the one that this pipeline was started on: it was {known.identity}, "
+                f"partition {source.id!r} has changed since this pipeline was started: it was {known.identity}, "
                 f"and is {source.identity} now. The source was recreated or points somewhere else, so its positions "
                 "mean other records.",
                 pipeline=work.lease.pipeline,
@@ -110,7 +110,7 @@ def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
         if planned.range.start != partition.planned_end:
             partition_store.load_all_batches(
                 work.connection, work.lease.pipeline, item
-            )  # to see whether it fills a gap
+            )  # all are needed to decide whether the range fills a gap
         seq = partition.next_seq
         work.events += partition.plan(planned.range, records=planned.records)
         batches.append(partition.batches[seq])
@@ -151,7 +151,7 @@ def _store_files(work: UnitOfWork, files: Sequence[SourceFile]) -> None:
                 f"file {file.path} was found as number {file.ordinal} at {file.base}, but number {ordinal} at {base} "
                 "is next.",
                 pipeline=pipeline,
-                hint="Another run has discovered files meanwhile; run again.",
+                hint="Another run has discovered files at the same time; run again.",
             )
         ordinal, base = ordinal + 1, base + file.size
     bulk_sql.insert(

@@ -58,7 +58,7 @@ class ProposalCommands(Session):
     def void_proposals(self, origin: str) -> None:
         """Void the proposals of a task that have not been carried out.
 
-        :param origin: the task
+        :param origin: name of the task that stored the proposal
         """
         with self._writing() as connection:
             _void(connection, origin, lease_store.database_time(connection))
@@ -66,7 +66,7 @@ class ProposalCommands(Session):
     def load_newest_proposal(self, origin: str) -> ProposalRecord | None:
         """Return the newest proposal of a task, or None if it has made none.
 
-        :param origin: the task
+        :param origin: name of the task that stored the proposal
         """
         with self._reading() as connection:
             return _load_newest(connection, origin)
@@ -74,7 +74,7 @@ class ProposalCommands(Session):
     def proposal_to_answer(self, origin: str) -> ProposalRecord:
         """Return the proposal to ask a user about; an approval that was not used yet is withdrawn.
 
-        :param origin: task that proposed it
+        :param origin: name of the task that stored the proposal
         :raises LedgerStateError: if there is none that can still be approved
         """
         with self._writing() as connection:
@@ -118,7 +118,7 @@ class ProposalCommands(Session):
     def load_approved_proposal(self, origin: str) -> ProposalRecord:
         """Return the proposal of a task that was approved and not carried out yet.
 
-        :param origin: task that proposed it
+        :param origin: name of the task that stored the proposal
         :raises LedgerStateError: if there is none
         """
         with self._reading() as connection:

@@ -25,7 +25,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostReplays) -> Reconciliation:
     """Acknowledge known receipts, import the others, then fence attempts that older epochs left open.
 
-    :param work: the command's unit of work
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param receipts: the sink's receipts, read after the sink was fenced
     :param forgotten: replays of dead letters that have receipts in the sink and are unknown to the ledger
     :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
@@ -62,7 +62,7 @@ def _restore_forgotten_replays(work: UnitOfWork, forgotten: LostReplays) -> None
         key = BatchKey(side_generation(name), name, 0)
         if key.source in work.stored:
             _, events = restore_replay(work.pipeline_state, key.source, key.generation, replay)
-            generations.record_generations(work, events, "the ledger had forgotten it")
+            generations.record_generations(work, events, "the ledger had no record of it")
             work.events += events
 
 

@@ -58,8 +58,8 @@ class GarbageCollection:
     def run(self, *, actor: str, reason: str | None) -> dict[str, int]:
         """Delete and merge rows, one transaction per portion, and record one event.
 
-        :param actor: the actor
-        :param reason: the actor's reason, if it was given
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores; None if there is none
         :returns: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
         :raises ConfigError: if the ledger does not know the pipeline
         """

@@ -24,7 +24,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile, SourcePartition
-    from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
+    from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
     from airflow_provider_ckpt.core.wave import Outcome
 
 
@@ -106,7 +106,7 @@ class RunCommands(Session):
     ) -> None:
         """Start new partitions at their declared first position; known ones are not changed.
 
-        :param lease: the lease
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param partitions: first position of each partition
         :param files: files from which the positions of new partitions were counted, stored in the same transaction
         :param now: time of the command; the current time if None
@@ -119,7 +119,7 @@ class RunCommands(Session):
     def plan(self, lease: Lease, plan: Plan, *, now: datetime | None = None) -> list[Batch]:
         """Store the result of a planning (batches, files, bounds and the source's values), all of it or nothing.
 
-        :param lease: the lease
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param plan: the result
         :param now: time of the command; the current time if None
         :returns: the new batches
@@ -135,7 +135,7 @@ class RunCommands(Session):
     ) -> list[Batch]:
         """Begin an attempt of each batch, or of none.
 
-        :param lease: the lease
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param keys: the batches
         :param now: time of the command
         :param run: name of the run, stored with the attempts
@@ -156,10 +156,10 @@ class RunCommands(Session):
     ) -> Reconciliation:
         """Make the ledger agree with the sink's receipts, then fence attempts that older epochs left open.
 
-        :param lease: the lease
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param receipts: the sink's receipts, read after it was fenced; all are read before the transaction begins
         :param now: time of the command
-        :param window: distance of the low watermark behind the checkpoint; without one it is the checkpoint
+        :param window: time by which the low watermark follows the checkpoint; if None, it is the checkpoint
         :param forgotten: replays of dead letters that :meth:`unknown_replays` returned, as the sink stores them
         :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
         """
@@ -182,12 +182,12 @@ class RunCommands(Session):
     ) -> Settlement:
         """End the attempts that a wave reports, and move the checkpoint.
 
-        :param lease: the lease
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param outcomes: outcomes of the wave's attempts
         :param now: time of the command
         :param policy: policy that decides about failed batches
-        :param deviation: returns a random number in [-1, 1] for each retry's jitter
-        :param window: distance of the low watermark behind the checkpoint; without one it is the checkpoint
+        :param deviation: function that returns a random number in [-1, 1] for each retry's jitter
+        :param window: time by which the low watermark follows the checkpoint; if None, it is the checkpoint
         :param patience: limit on the duration of a statement and on waiting for another command; None for the default
         """
         with self._command(lease, now, _numbers(outcome.key for outcome in outcomes), patience) as work:
@@ -206,13 +206,13 @@ class RunCommands(Session):
     ) -> Settlement:
         """Settle a wave whose Spark was lost before it could report.
 
-        :param lease: the lease
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param lanes: batches of the wave, each lane in order
         :param receipts: receipts read from the sink after the loss
         :param now: time of the command
         :param alone: whether the wave was one batch running alone
         :param limit: number of deaths at which the batch is held
-        :param window: distance of the low watermark behind the checkpoint; without one it is the checkpoint
+        :param window: time by which the low watermark follows the checkpoint; if None, it is the checkpoint
         """
         found = list(receipts)
         touch = {key.partition for lane in lanes for key in lane} | {receipt.key.partition for receipt in found}

@@ -12,8 +12,11 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.error_policy import (
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.retry_policy import (
     Decision,
     DeliveryPolicy,
     FailRun,
@@ -24,9 +27,6 @@ from airflow_provider_ckpt.core.error_policy import (
     SkipBatch,
     decide,
 )
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letter_index, low_watermark, partitions, tables
@@ -34,7 +34,7 @@ from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
-NO_ERROR_REPORTED = ErrorInfo(ErrorType.GENERIC, "the lane reported that the batch failed, without an error")
+NO_ERROR_REPORTED = ErrorInfo(ErrorType.GENERIC, "the lane reported that the batch failed, but not with which error")
 """Error of a failed outcome that carries none; like any error without a rule it halts the pipeline."""
 
 NewReceipts = list[tuple[Receipt, dict[str, int]]]
@@ -72,11 +72,11 @@ def settle(
 ) -> Settlement:
     """Acknowledge outcomes with a receipt, and let the policy decide about failures (semantics, sections 1 and 7).
 
-    :param work: the command's unit of work
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param outcomes: outcomes of the wave's attempts
     :param policy: policy that decides about failed batches
-    :param deviation: returns a random number in [-1, 1] for each delay's jitter
-    :param window: distance of the low watermark behind the checkpoint
+    :param deviation: function that returns a random number in [-1, 1] for each delay's jitter
+    :param window: time by which the low watermark follows the checkpoint
     """
     fresh: NewReceipts = []
     decisions: dict[BatchKey, Decision] = {}
@@ -176,7 +176,7 @@ def touched_partitions(work: UnitOfWork) -> list[Partition]:
 def move_low_watermark(work: UnitOfWork, window: timedelta | None) -> None:
     """Move the low watermark after a command has written its changes, whether or not its partitions moved.
 
-    :param window: distance of the low watermark behind the checkpoint
+    :param window: time by which the low watermark follows the checkpoint
     """
     events = _move_low_watermark(work, window, idle=True)
     work.store()
@@ -190,6 +190,13 @@ def _move_low_watermark(work: UnitOfWork, window: timedelta | None, *, idle: boo
 
 
 def store_result(work: UnitOfWork, kind: str, fresh: NewReceipts, window: timedelta | None) -> None:
+    """Store a settlement: the low watermarks that it moves, its dead letters, and an event with its receipts.
+
+    :param work: the unit of work, with the partitions settled
+    :param kind: the event's kind
+    :param fresh: the receipts that the ledger did not have
+    :param window: time by which the low watermark follows the checkpoint
+    """
     work.events += _move_low_watermark(work, window)
     dead_letter_index.update_index(work.connection, work.lease.pipeline, fresh, work.replays)
     receipts = [receipt for receipt, _ in fresh]

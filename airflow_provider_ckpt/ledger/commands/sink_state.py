@@ -25,13 +25,18 @@ def store_state(work: UnitOfWork, now: ExpectedSinkState) -> None:
 
 
 def store_unaccepted(work: UnitOfWork, evidence: UnfinishedAcceptance) -> None:
-    """Store the evidence of a sink that is about to be accepted; :func:`clear_state` deletes it."""
+    """Store the differences of a sink that a user is about to accept, until :func:`clear_state` deletes them."""
     of_pipeline = _N.name == work.lease.pipeline
     work.connection.execute(tables.pipeline.update().where(of_pipeline).values(sink_unaccepted=evidence.to_json()))
 
 
 def store_accepted(work: UnitOfWork, accepted: AcceptedSink, actor: str) -> None:
-    """Store the losses that audits do not report any more, in an event."""
+    """Store the losses that audits do not report any more, in an event.
+
+    :param work: the unit of work
+    :param accepted: the losses
+    :param actor: the user who accepted them
+    """
     row = events.event_row(work.lease, work.now, ACCEPTED, accepted.to_json()) | {"actor": actor}
     bulk_sql.insert(work.connection, tables.event, [row])
 

@@ -17,8 +17,9 @@ from airflow_provider_ckpt.core import actions
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState, IndexEntry, find_replayed, replaying_within
+from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState, IndexEntry
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letter_selection import find_replayed, replaying_within
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Event
@@ -44,8 +45,8 @@ def store_action(
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param action: the action
-    :param actor: the actor
-    :param reason: the actor's reason, if it was given
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores; None if there is none
     :param now: time of the command
     """
     row = {
@@ -73,10 +74,10 @@ def stored_actions(connection: Connection, pipeline: str) -> list[StoredAction]:
 def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -> ActionResult:
     """Apply one action and record its event.
 
-    :param work: the command's unit of work
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: the action
-    :param actor: the actor
-    :param reason: the actor's reason, if it was given
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores; None if there is none
     :raises LedgerStateError: if the action does not fit the pipeline's state; nothing is changed then
     """
     pipeline = work.lease.pipeline
@@ -115,7 +116,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
 def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refused: bool = False) -> list[ActionResult]:
     """Apply the stored actions; an action that the pipeline's state no longer allows is refused, with an event.
 
-    :param work: the command's unit of work
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param skip: kinds that stay stored for a caller that has fenced the sink, or has read its receipts
     :param keep_refused: keep actions that do not fit for the next run: a stop may fit once that run has fenced the work
         of a dead one
@@ -164,12 +165,12 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
     )
     affected = Range(min(entry.range.start for entry in found), max(entry.range.end for entry in found))
     raise LedgerStateError(
-        f"{records} dead letters of {batches}, within {affected}, were delivered by a replay of their own, some of "
-        "them at least, or are about to be; reading the range again would deliver them twice.",
+        f"a replay has delivered, or is about to deliver, at least some of the {records} dead letters of {batches} in "
+        f"{affected}; reading the range again would deliver them twice.",
         pipeline=pipeline,
         position=affected.start,
-        hint="Read the ranges before and after it. If their rows were deleted from the target, or may be there twice, "
-        "add --with-replayed.",
+        hint=f"Read only the ranges before and after {affected}. If their rows were deleted from the target, or may be "
+        "there twice, add --with-replayed.",
     )
 
 

@@ -35,7 +35,7 @@ def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, An
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param quick: leave out what only the whole history can show
+    :param quick: whether to check only what lies beyond the merged receipts, instead of the whole history
     :raises ConfigError: if the ledger does not know the pipeline
     """
     status.require_pipeline(connection, pipeline)

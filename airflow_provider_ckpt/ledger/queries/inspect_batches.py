@@ -13,8 +13,8 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
-from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.queries import range_receipts, status
 from airflow_provider_ckpt.ledger.store import partitions, tables
 

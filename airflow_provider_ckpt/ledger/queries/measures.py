@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.dead_letter_index import REPLAYABLE
+from airflow_provider_ckpt.core.dead_letter_selection import REPLAYABLE
 from airflow_provider_ckpt.core.low_watermark import EXPIRED
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.store import tables
@@ -17,7 +17,7 @@ _P, _M, _D, _E = tables.partition.c, tables.partition_snapshot.c, tables.dead_le
 
 
 def measure(connection: Connection, pipeline: str, after: int | None) -> Measures:
-    """Return the measured values of a pipeline that metrics and alarms report.
+    """Return the values of a pipeline as a whole that metrics and alarms report.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline

@@ -86,8 +86,8 @@ class Queries(Session):
         """Return the ranges above the low watermarks with records that were never read; see ``core/recovery.py``.
 
         :param pipeline: name of the pipeline
-        :param settle_lag: leave out ranges that were planned or receipted more recently than this
-        :param now: time at which ages are taken; the current time if None
+        :param settle_lag: minimum age: ranges that were planned or got a receipt more recently are left out
+        :param now: time from which ages are calculated; the current time if None
         :param window: distance at which the low watermark would be by now; if None, it is taken as stored
         :param shown: compares ranges of a partition with the source, after the snapshot was closed; if None, the source
             is not asked
@@ -98,9 +98,9 @@ class Queries(Session):
             known = status.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
         if not known:
             raise ConfigError(
-                "its first start was never declared, so there is nothing to compare with.",
+                "it has never run, so no first position is known to compare the source with.",
                 pipeline=pipeline,
-                hint="Run it once: source.start_from says where it begins.",
+                hint="Run it once; source.start_from declares where it begins.",
             )
         return find_missing(known, before=moment - settle_lag, shown=shown)
 
@@ -119,8 +119,8 @@ class Queries(Session):
         :param pipeline: name of the pipeline
         :param after: continue after this event, which :attr:`Subscription.after` gave, instead of looking for what is
             missing
-        :param settle_lag: leave out ranges that were planned or receipted more recently than this
-        :param now: time at which ages are taken; the current time if None
+        :param settle_lag: minimum age: ranges that were planned or got a receipt more recently are left out
+        :param now: time from which ages are calculated; the current time if None
         :param window: distance at which the low watermark would be by now; if None, it is taken as stored
         :param shown: compares ranges of a partition with the source; if None, the source is not asked
         :raises ConfigError: if the ledger does not know the pipeline
@@ -138,7 +138,7 @@ class Queries(Session):
         """Check every named invariant and account for every position; JSON-ready, see ``audit.py``.
 
         :param pipeline: name of the pipeline
-        :param quick: leave out what only the whole history can show
+        :param quick: whether to check only what lies beyond the merged receipts, instead of the whole history
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:

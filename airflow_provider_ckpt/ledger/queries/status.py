@@ -13,14 +13,14 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.connectors.source_protocol import SourceFile
 from airflow_provider_ckpt.core.batch import Batch, BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.dead_letter_index import UNDELIVERED
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.low_watermark import low_watermark
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.recovery import PartitionAccount
-from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.queries import range_receipts
 from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.store import partition_history, tables
@@ -138,7 +138,7 @@ def accounts(
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param now: time at which ages are taken
+    :param now: time from which ages are calculated
     :param settle_lag: age at which a partition's state counts as settled
     :param window: distance at which the low watermark would be by now; if None, it is taken as stored
     """

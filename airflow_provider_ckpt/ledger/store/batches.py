@@ -188,7 +188,7 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
 
 
 def key_runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
-    """Return batches as rows of runs of numbers, as :mod:`~airflow_provider_ckpt.ledger.store.bulk_sql` takes them."""
+    """Return a row for each run of consecutive batches, with its first and last seq, as ``bulk_sql`` takes it."""
     numbers_by_partition: dict[tuple[int, str], list[int]] = {}
     for key in keys:
         numbers_by_partition.setdefault((key.generation, key.partition), []).append(key.seq)

@@ -22,7 +22,7 @@ Names = tuple[str, ...]
 Upsert = postgresql.Insert | sqlite.Insert
 
 FIRST, LAST = "first", "last"
-"""Keys of a row that names a run of numbers, both inclusive; see :func:`runs` and :func:`delete_runs`."""
+"""Keys of the first and last number, both inclusive, in a row that stands for consecutive numbers; see :func:`runs`."""
 
 SQLITE = "sqlite"
 
@@ -130,7 +130,7 @@ def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return distinct numbers as the fewest runs: first and last of each, both inclusive."""
+    """Return distinct numbers as the fewest runs of consecutive numbers, each as ``(first, last)``, both inclusive."""
     ordered = sorted(numbers)
     breaks = [at for at, (one, other) in enumerate(pairwise(ordered), start=1) if other != one + 1]
     starts, ends = [0, *breaks], [*breaks, len(ordered)]
@@ -234,7 +234,7 @@ def _delete(dialect: str, table: sa.Table, names: Names, number: str | None) -> 
 def _given_columns(
     dialect: str, table: sa.Table, names: Names, numbers: Names = ()
 ) -> dict[str, sa.ColumnElement[Any]]:
-    """Return the columns of the given rows: of the JSON parameter, or SQLite's parameters of each row."""
+    """Return by name the columns of the rows to write: of the JSON parameter, or in SQLite one parameter per column."""
     if dialect == SQLITE:
         kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
         return {name: sa.bindparam(f"given_{name}", type_=kind) for name, kind in kinds.items()}

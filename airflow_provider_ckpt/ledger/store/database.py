@@ -56,10 +56,13 @@ def parse_url(url: str) -> URL:
         return parsed.set(drivername="postgresql+psycopg2")
     if parsed.get_backend_name() != "sqlite":
         raise ConfigError(
-            f"the ledger cannot live in {parsed.drivername!r}.", hint="Use postgresql:// or sqlite:///path."
+            f"the ledger cannot be stored in {parsed.drivername!r}.", hint="Use postgresql:// or sqlite:///path."
         )
     if not parsed.database or parsed.database == ":memory:":
-        raise ConfigError("a ledger in memory is lost when the process ends.", hint="Give sqlite:/// a file.")
+        raise ConfigError(
+            "a ledger in memory is lost when the process ends.",
+            hint="Write sqlite:/// and the absolute path of a file.",
+        )
     return parsed
 
 
@@ -135,7 +138,7 @@ def translate_errors(description: str) -> Iterator[None]:
     except DBAPIError as error:
         lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
         raise LedgerUnavailableError(
-            f"the ledger in {description} did not answer as it should: {lines[0]}.",
+            f"the ledger in {description} reported an error: {lines[0]}.",
             hint=_hint(lines[0]),
             sqlstate=getattr(error.orig, "pgcode", None),
             recoverable=True,
@@ -149,14 +152,15 @@ def _hint(line: str) -> str:
     if "full" in text or "no space" in text or "disk i/o" in text:  # SQLite reports the last if not even its index fits
         return "Make room; nothing of this command was stored, and the next run continues from the checkpoint."
     if "locked" in text or "lock timeout" in text:
-        return "Another process holds the ledger; see who with `airflow ckpt status`, then run again."
+        return "Another process has locked the ledger. `airflow ckpt status` shows which run is active; then run again."
     if "permission denied" in text:
         return (
-            "Its user lacks a right: see `airflow ckpt db roles ledger`. Only the owner migrates and collects history."
+            "The connection's user lacks a privilege: see `airflow ckpt db roles ledger`. Only the owner may migrate "
+            "the ledger and delete history."
         )
     if "not a database" in text or "malformed" in text:
         return "Restore the file from a backup, or configure another ledger."
-    return "Check that it is up and that the address and credentials are right, then run again."
+    return "Check that the database is up and that the connection's address and credentials are right, then run again."
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
 from airflow_provider_ckpt.core.dead_letter_index import (
-    REPLAYABLE,
     UNKNOWN_TYPE,
     AttemptKey,
     DeadLetters,
@@ -26,6 +25,7 @@ from airflow_provider_ckpt.core.dead_letter_index import (
     update_entries,
 )
 from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
+from airflow_provider_ckpt.core.dead_letter_selection import REPLAYABLE
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
@@ -105,7 +105,7 @@ def update_index(
     :param pipeline: name of the pipeline
     :param fresh: receipts that the ledger did not know
     :param replays: dead letters that each side partition replays, by its id
-    :param recalled: those of the replays that the ledger had forgotten
+    :param recalled: replays that only the sink still knows, as the ledger was restored to an older state
     """
     of_source = [item for item in fresh if not item[0].key.is_replay]
     bulk_sql.insert_missing(
@@ -134,8 +134,8 @@ def _apply_replay_receipt(
 ) -> None:
     """Update the index after a batch of a replay got its verdict.
 
-    Its dead letters are replayed, or parked again if the batch was skipped. Dead letters that the replay itself
-    produced are added as parked again.
+    The dead letters that the batch sent get the state ``replayed``; they are parked again if the batch was skipped.
+    Records that the replay could not deliver either are added to the index as parked again.
     """
     sent = [placed.dead_letters for placed in replay.within(receipt.range)]
     entries = load(connection, pipeline, {dead_letters.key for dead_letters in sent})
@@ -162,7 +162,7 @@ def _apply_replay_receipt(
 def resolve_at_most_once(
     connection: Connection, pipeline: str, started: Iterable[Batch], replays: Mapping[str, Replay]
 ) -> None:
-    """Set dead letters of at-most-once replays to replayed when their attempt begins, like records of such batches.
+    """Set the state of dead letters to ``replayed`` when a batch that replays them with delivery at_most_once begins.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -178,7 +178,7 @@ def resolve_at_most_once(
 
 
 def park_again(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> None:
-    """Park dead letters again whose replay was skipped.
+    """Set the state of dead letters whose replay was skipped from ``replaying`` back to the state before the replay.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -192,7 +192,7 @@ def park_again(connection: Connection, pipeline: str, dead_letters: Sequence[Dea
 
 
 def park_lost_replays(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> None:
-    """Park dead letters again whose replay the sink has lost; the sink lost that replay's own dead letters as well.
+    """Set the state of dead letters whose replay the sink has lost from ``replayed`` back to the state before it.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

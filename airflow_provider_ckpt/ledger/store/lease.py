@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core import epoch as epochs
 from airflow_provider_ckpt.core import lease as core_lease
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
-from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.bulk_sql import insert_missing
 from airflow_provider_ckpt.ledger.types import Lease

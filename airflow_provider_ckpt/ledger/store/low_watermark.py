@@ -1,4 +1,4 @@
-"""Move the low watermark after the checkpoint, at the distance of the recovery window; ``core/recovery.py`` decides."""
+"""Let the low watermark follow the checkpoint by the recovery window; ``core/low_watermark.py`` decides how far."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def move_low_watermarks(
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param items: the partitions
-    :param window: distance behind the checkpoint; if None or zero, the low watermark is the checkpoint
+    :param items: partitions of the pipeline; the attribute ``low_watermark`` of each is updated
+    :param window: time by which the low watermark follows; if None or zero, it is the checkpoint
     :param now: time of the command
-    :param idle: move it even if no snapshot is due
+    :param idle: whether to move the low watermarks even if no snapshot of the partition's history is due
     :returns: an event for each range without a receipt that the low watermark had to pass
     """
     continuing = [item for item in items if item.snapshot is not None and not item.rewound]

@@ -1,8 +1,8 @@
 """History of partitions, for the low watermark, for recovery and for rewinds to a time.
 
-A snapshot stores how a partition was before it moved, if that lasted for a minute or the newest snapshot is a minute
-older. How it is now is in its own row. A look-up in the past therefore never returns a position later than the true
-one.
+A partition moves when its checkpoint or planned end changes. A snapshot stores the positions that it had before it
+moved, if it had them for a minute or the newest snapshot is a minute older; the current positions are in the row of
+the partition. A look-up in the past therefore never returns a position later than the true one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def record_move(pipeline: str, item: LoadedPartition, now: datetime) -> dict[str
     The row stores the positions before the movement; at most one a minute is returned, else None.
 
     :param pipeline: name of the pipeline
-    :param item: the partition; its ``moved_at`` and ``marked_at`` are updated
+    :param item: partition as the command leaves it; its ``moved_at`` and ``marked_at`` are updated
     :param now: time of the command
     """
     part, snapshot = item.partition, item.snapshot

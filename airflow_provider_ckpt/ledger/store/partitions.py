@@ -16,11 +16,11 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import VERDICT_STATE, AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.store import batches as batch_store
 from airflow_provider_ckpt.ledger.store import bulk_sql, partition_history, tables
 from airflow_provider_ckpt.ledger.store import receipts as receipt_store
@@ -32,19 +32,19 @@ _P = tables.partition.c
 
 @dataclass(slots=True, eq=False)
 class LoadedPartition:
-    """Partition as loaded from its row, with what has changed since.
+    """Partition as loaded from its row, with the changes that :func:`write` stores.
 
-    :param partition: the state that ``core`` works on
-    :param identity: identity of what the partition was started on
+    :param partition: positions and batches of the partition, which the functions of ``core`` change
+    :param identity: identity of the table, topic partition or file list on which the partition was started
     :param bound: newest closed bound that planning recorded
-    :param state: values that the source wants to see at its next planning
+    :param state: JSON-ready values that the source stored at its last planning and gets back at the next one
     :param unconfirmed: batches below the checkpoint that were sent at most once and not confirmed since, by seq
     :param receipts_to_merge: batches whose receipts are merged into those of their generation at the next :func:`write`
     :param ended: outcomes of attempts for which the batch's new state is not enough, by seq
     :param before: batches as they were loaded or last written, by seq
     :param before_row: the partition's row as it was loaded or last written
     :param complete: whether all batches were loaded; else only the named, the resolved and the cancelled ones
-    :ivar low_watermark: low watermark
+    :ivar low_watermark: position below which receipts are merged, and from which ``recover`` searches
     :ivar totals: sums of this generation's batches below the checkpoint
     :ivar receipted: batches that have a receipt of the newest epoch, see ``receipted_batches.py``
     :ivar moved_at: time at which the checkpoint or the planned end last moved

@@ -52,7 +52,7 @@ _RECEIPTS_LOST = frozenset(
 def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str, int] | None = None) -> Action:
     """Return the action that accepts the sink as it is now; nothing is changed.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param resend: whether runs send records without a receipt in the sink again; else they continue from the checkpoint
     :param start: by source partition, the first position to send again if receipts do not show which records are lost
     :raises LedgerStateError: if the sink is as the ledger left it, or ``start`` lies beyond a checkpoint
@@ -68,9 +68,9 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
             raise nothing_to_accept(name)
         if SinkDifference.OTHER_LOCATION in found_differences:
             raise ConfigError(
-                f"the sink is {found.location}, and this pipeline delivered to {known.location} so far.",
+                f"the declared sink is {found.location}, but this pipeline has delivered to {known.location} so far.",
                 pipeline=name,
-                hint=f'If that is intended, run `airflow ckpt move {name} --reason "..."`.',
+                hint=f'To deliver to the declared sink from now on, run `airflow ckpt move {name} --reason "..."`.',
             )
         before = known.unfinished_acceptance or UnfinishedAcceptance(frozenset(), "")
         description = before.description or describe_differences(known, found, found_differences)
@@ -89,9 +89,9 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
             return Action(ActionKind.KEEP_SINK, batches=unclear)
         if setup.pipeline.delivery == "at_most_once":
             raise ConfigError(
-                "with delivery: at_most_once nothing is sent again.",
+                "--resend is not possible with delivery: at_most_once, which never sends anything again.",
                 pipeline=name,
-                hint="Use --keep, and `airflow ckpt rewind` if records are to be read again anyway.",
+                hint="Use --keep; then `airflow ckpt rewind`, if records are to be read again nevertheless.",
             )
         if start:
             _refuse_beyond(
@@ -106,7 +106,7 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
 def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
     """Return the action after which the next run may deliver to another sink that it declares; nothing is changed.
 
-    :param setup: setup with the previous sink
+    :param setup: the pipeline as declared with the previous sink, with its ledger and connections
     :param unreachable: whether the previous sink can no longer be read to find out what it has received
     """
     partitions = setup.ledger.partitions(setup.pipeline.name)
@@ -118,10 +118,10 @@ def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
 def try_acceptance(setup: PipelineContext, action: Action, *, actor: str, reason: str | None) -> ActionResult:
     """Try an acceptance on the ledger after importing the sink's receipts, and roll back; the sink is not fenced.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param action: action that :func:`make_acceptance` returned
-    :param actor: the actor
-    :param reason: the actor's reason
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores
     :raises LedgerStateError: if the state of the pipeline does not allow the action
     """
     opened = OpenConnectors(setup)
@@ -141,11 +141,12 @@ def apply_sink_change(
 
     The sink is not fenced if a move names it as unreachable.
 
-    :param setup: the pipeline's setup; for a move, with the previous sink
+    :param setup: the pipeline with its ledger and connections; for a move, as declared with the previous sink
     :param action: action that :func:`make_acceptance` or :func:`make_move` returned
-    :param actor: the actor
-    :param reason: the actor's reason, which the audit log stores
-    :param proposal: id of the approved proposal that the action uses up
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores
+    :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
+        action needs no approval
     :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
     :raises LedgerStateError: if sink or pipeline have changed since the action was made; nothing was changed, and runs
         still refuse a changed sink
@@ -195,7 +196,7 @@ def _left_behind(setup: PipelineContext) -> AcceptedSink:
 def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptance) -> Action:
     """Return the action that sends lost records again, including batches whose receipts the ledger does not know.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
     :param evidence: differences of the sink that were found so far; a new fence destroys the signs of some
     :raises ConfigError: if it is unknown which records are lost
@@ -218,18 +219,19 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
     elif unreadable:
         raise ConfigError(
             f"receipts cannot be read ({evidence.description.rstrip('.')}), and the target {state}, so it is "
-            "unknown which batches it holds: sent again, they would be there twice.",
+            "unknown which batches it contains; sending them again could add their rows twice.",
             pipeline=name,
-            hint="Use --keep, which goes on from the checkpoint with a new chain of receipts. Where rows are gone too, "
-            "name the first position to send again with --from.",
+            hint="Use --keep, which continues from the checkpoint with a new chain of receipts. If rows are lost too, "
+            "use --resend with --from and the first position to send again.",
         )
     elif not receipts_tell and not lost_batches:
-        otherwise = "" if emptied else "; after emptying the target, --resend sends everything"
+        otherwise = "" if emptied else ". If you empty the target first, --resend sends everything again"
         raise ConfigError(
-            f"rows that were delivered may be gone although their receipts stand, and the target {state}, so "
-            "it is unknown which ones.",
+            f"delivered rows may be lost although the sink still has their receipts, and the target {state}, so "
+            "it is unknown which rows are lost.",
             pipeline=name,
-            hint=f"Name the first position to send again with --from, or go on with --keep{otherwise}.",
+            hint="Add --from with the first position to send again, or use --keep to continue from the checkpoint"
+            f"{otherwise}.",
         )
     lost = find_lost(
         (record.partition for record in records.values()),
@@ -251,7 +253,7 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
 def _refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> None:
     """Determine again, under the lease, the records that have to be sent again, and compare them with the action.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
     :param action: action that the user has seen
     :raises LedgerStateError: if other records have to be sent again than the action names
@@ -260,17 +262,17 @@ def _refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> 
     evidence = setup.ledger.expected_sink_state(name).unfinished_acceptance or UnfinishedAcceptance(frozenset(), "")
     if _make_resend(setup, sink, evidence).to_json() != action.to_json():
         raise LedgerStateError(
-            "what has to be sent again is not what was shown: a run or another user has changed the pipeline or the "
-            "sink meanwhile. Runs stay refused.",
+            "the ranges to send again have changed since they were determined: a run or another user has changed the "
+            "pipeline or the sink meanwhile. Nothing was accepted, so runs are still refused.",
             pipeline=name,
-            hint=f"Check again with `airflow ckpt accept-sink {name} --resend --dry-run`.",
+            hint=f"Look at them again with `airflow ckpt accept-sink {name} --resend --dry-run`.",
         )
 
 
 def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
     """Raise an error if a position from which to send again lies beyond the checkpoint, since that would skip records.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param records: the ledger's partitions
     :param start: positions by source partition
     :raises LedgerStateError: naming the position and the checkpoint
@@ -279,15 +281,16 @@ def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord
         committed = records[partition].partition.committed if partition in records else position
         if position > committed:
             raise LedgerStateError(
-                f"{position:,} of {partition} lies beyond its checkpoint, {position_text(committed, ',')}.",
+                f"--from {position:,} lies beyond the checkpoint of partition {partition}, "
+                f"{position_text(committed, ',')}.",
                 pipeline=setup.pipeline.name,
                 position=position,
-                hint="Name the first position whose rows are gone; what lies beyond the checkpoint is sent anyway.",
+                hint="Give the first position whose rows are lost; what lies beyond the checkpoint is sent anyway.",
             )
 
 
 def _known_positions(setup: PipelineContext) -> dict[str, KnownReceipts]:
-    """Return for each partition, side partitions included, the position up to which the ledger knows all receipts."""
+    """Return by partition, side partitions included, generation and position up to which all receipts are known."""
     name = setup.pipeline.name
     records = setup.ledger.partitions(name)
     return {**setup.ledger.collected_ends(name), **{partition: record.known for partition, record in records.items()}}

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.actions import PHASE_ACTIONS, Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import UNKNOWN_TYPE, Selection
+from airflow_provider_ckpt.core.dead_letter_index import UNKNOWN_TYPE
+from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
 from airflow_provider_ckpt.core.ranges import START, position_text
 from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters
@@ -35,9 +36,10 @@ class ActionContext:
     :param pipeline: name of the pipeline
     :param setup: creates the pipeline's setup, called only for an action that needs source or sink
     :param actor: the actor, which the audit log stores
-    :param reason: the actor's reason, which the audit log stores
+    :param reason: the user's explanation, which the audit log stores
     :param dry_run: report the result of the action without changing anything
-    :param proposal: id of the approved proposal that the action uses up
+    :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
+        action needs no approval
     """
 
     ledger: Ledger
@@ -139,7 +141,7 @@ def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any
 def _describe_resend(action: Action) -> str:
     """Return a sentence for the user: the records that runs send again after an acceptance of the sink or a move."""
     if action.kind is ActionKind.MOVE:
-        parts = ["the next run delivers to the sink that it declares, from the checkpoint on"]
+        parts = ["the next run delivers to the sink that its declaration names, from the checkpoint on"]
     else:
         parts = [
             f"{name} is sent again from {'its beginning' if position == START else position} on"
@@ -148,18 +150,18 @@ def _describe_resend(action: Action) -> str:
         parts += [f"{span} of {name} is sent again" for name, span in action.ranges]
     if action.dead_letters:
         parts.append(
-            f"{sum(item.records for item in action.dead_letters)} replayed dead letters are parked again: replay them"
+            f"{sum(item.records for item in action.dead_letters)} replayed dead letters are parked again; replay them"
         )
     if action.batches:
         names = ", ".join(map(str, action.batches))
-        parts.append(f"{names}: held, since it is unknown whether they were delivered: release or skip them")
+        parts.append(f"{names}: held, since it is unknown whether they were delivered; release or skip them")
     return "; ".join(parts) or "runs continue from the checkpoint, and nothing is sent again"
 
 
 def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, Any]:
     """Skip batches, and return the result document.
 
-    :param context: the action's context
+    :param context: ledger, pipeline, actor and reason of the action
     :param batches: names of the batches
     :raises LedgerStateError: if the state of a batch does not allow that
     """
@@ -179,7 +181,7 @@ def act_on_dead_letters(
 ) -> dict[str, Any]:
     """Replay or discard the parked dead letters of a selection; return the result with their number.
 
-    :param context: the action's context
+    :param context: ledger, pipeline, actor and reason of the action
     :param kind: replay or discard
     :param selection: the dead letters
     :param query: only dead letters that contain this text
@@ -274,7 +276,9 @@ def _taken_back(result: ActionResult) -> str | None:
     if not result.action.taken_back:
         return None
     names = ", ".join(result.action.taken_back)
-    return f"{names}: taken back, since the records of these dead letters are read again; what is not, is parked again"
+    return (
+        f"{names}: cancelled, since the records of its dead letters are read again; its other dead letters are parked"
+    )
 
 
 def _unchanged_remark(result: ActionResult) -> str | None:

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_lookup import count_by_error_type, read_dead_letters
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.dead_letter_index import (
-    UNKNOWN_TYPE,
-    DeadLetters,
-    IndexEntry,
-    Selection,
-    select,
-    select_numbers,
-    take_first,
-)
+from airflow_provider_ckpt.core.dead_letter_index import UNKNOWN_TYPE, DeadLetters, IndexEntry
+from airflow_provider_ckpt.core.dead_letter_selection import Selection, select, select_numbers, take_first
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.setup import PipelineContext
 
@@ -64,7 +57,7 @@ def read_contents(
 ) -> Iterator[tuple[IndexEntry, StoredDeadLetter]]:
     """Read the dead letters of index entries from the sink, and yield each with its entry.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param entries: entries of the ledger's index; an entry stands for one or more dead letters
     """
     by_letters = {entry.dead_letters: entry for entry in entries}
@@ -88,7 +81,7 @@ def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, 
     For an upsert sink, a replay begins with the newest dead letter: of two parked versions of a row, the newer one then
     finds the key absent.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param kind: replay or discard
     :param selection: selection of dead letters
     :param query: only dead letters that contain this text, see :func:`contains_text`

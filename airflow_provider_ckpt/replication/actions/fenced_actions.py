@@ -41,11 +41,12 @@ def apply_fenced(
     A force stop takes the lease from the run that holds it; other actions wait for the lease as the pipeline's
     ``lease`` says.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param action: the action
-    :param actor: the actor
-    :param reason: the actor's reason, which the audit log stores
-    :param proposal: id of the approved proposal that the action uses up
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores
+    :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
+        action needs no approval
     :raises LeaseBusyError: if a run holds the lease; the action was not stored
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action; nothing was changed
     """
@@ -61,11 +62,12 @@ def apply_fenced_or_store(
 ) -> ActionResult:
     """Apply an action after fencing the sink; if a run holds the lease, store it for this run or the next one instead.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param action: the action
-    :param actor: the actor
-    :param reason: the actor's reason, which the audit log stores
-    :param proposal: id of the approved proposal that the action uses up
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores
+    :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
+        action needs no approval
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action; nothing was changed
     """
     if owners.is_held(setup.ledger.status(setup.pipeline.name)["lease"]):
@@ -76,7 +78,7 @@ def apply_fenced_or_store(
 def position_of_batch(setup: PipelineContext, key: BatchKey) -> dict[str, int]:
     """Find a past batch by its receipt in the sink, and return its first position as ``{partition: position}``.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param key: the batch
     :raises ConfigError: if the sink holds no receipt of the batch, for example no longer
     """
@@ -132,7 +134,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
         unread = unread_by(setup, opened.source, opened.sink, records)
         alarms = _load_alarms(
             opened.source, records, unread
-        )  # before the look, so that what comes after it is told again
+        )  # taken before the source is read, so that the next planning reports what appears after it
         window = pipeline.recovery.window if opened.source.may_have_late_records() else None
         found = setup.ledger.recovery_plan(
             pipeline.name,
@@ -148,7 +150,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
             name: [Range(records[name].low_watermark, _NO_END)] for name in {item.partition for item in wanted}
         }
         staying = {name: _remaining_alarms(alarm, reread_ranges.get(name, ()), ()) for name, alarm in alarms.items()}
-        wanted = [item for item in wanted if not staying.get(item.partition)]  # a rewind would end the alarm
+        wanted = [item for item in wanted if not staying.get(item.partition)]  # a rewind would end the alarm, too
         left = [item for item in found if item not in wanted]
         action = Action(
             ActionKind.REWIND, positions={item.partition: records[item.partition].low_watermark for item in wanted}
@@ -201,11 +203,13 @@ def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left
             found[evidence.description] = "positions were assigned again, or there are too many new rows to compare"
         elif beyond := not_covered(evidence.late_ranges, reread_ranges):
             found[evidence.description] = (
-                f"rows in {len(beyond)} ranges, the first of them {beyond[0]}, are not read again by this: they lie "
-                "below the low watermark, or where rows were read before, or cannot be distinguished from those"
+                f"this does not read the rows in {len(beyond)} ranges again, the first of them {beyond[0]}: they lie "
+                "below the low watermark, or cannot be distinguished from rows that were read before"
             )
         elif left and evidence.late_ranges:
-            found[evidence.description] = f"it is unknown which rows of {left[0]} came late, so they are left"
+            found[evidence.description] = (
+                f"it is unknown which rows of {left[0]} came late, so none of them are read again"
+            )
     return found
 
 
@@ -219,8 +223,8 @@ def _describe_remaining(
     :param staying: by partition, the result of :func:`_remaining_alarms`
     """
     rewind = (
-        f"airflow ckpt rewind {pipeline} --to-position N --reason …, N at or below the first of these rows; or, if you "
-        "know that none of them need to be delivered, one run with source.late_rows: recover"
+        f"airflow ckpt rewind {pipeline} --to-position N --reason …, with N at or below the first of these rows; or, "
+        "if you know that none of them need to be delivered, one run with source.late_rows: recover"
     )
     found: list[Mapping[str, str]] = []
     for name, alarm in alarms.items():
@@ -254,9 +258,9 @@ def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | 
     the result gives the reason and the way to end it; an upsert sink's partition is not rewound then, since that would
     end the alarm too.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param dry_run: only find these records, and change nothing
-    :param actor: the actor
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
     :param reason: the actor's reason, if one was given
     :returns: ranges that are missing, the result, and the ranges and alarms that are left for a user, JSON-ready
     """
@@ -304,10 +308,10 @@ def adopt(setup: PipelineContext, ledger_id: str, *, actor: str, reason: str) ->
     The next run imports these receipts, so that records with a receipt are not sent again, and fences the other
     ledger's runs.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param ledger_id: id of the other ledger, as the error of a refused run names it
-    :param actor: the actor
-    :param reason: the actor's reason
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores
     :raises ConfigError: if the sink holds no receipts under this id, or already receipts of this ledger
     """
     opened = OpenConnectors(setup)
@@ -325,7 +329,7 @@ def adopt(setup: PipelineContext, ledger_id: str, *, actor: str, reason: str) ->
         raise ConfigError(
             f"the sink holds no receipts of ledger {ledger_id} for this pipeline.",
             pipeline=setup.pipeline.name,
-            hint=f"It holds those of: {', '.join(sorted(claims.ledgers)) or 'none'}.",
+            hint=f"It holds receipts of these ledgers: {', '.join(sorted(claims.ledgers)) or 'none'}.",
         )
     ledger = setup.ledger
     terms = setup.pipeline.lease

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.actions import NEED_RECEIPTS_READ, SINK_ACTIONS,
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters, fenced_actions
 from airflow_provider_ckpt.replication.actions.actions import (
     ActionContext,
@@ -89,7 +89,7 @@ def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
     """Return the action that fulfils a request, with its batches, positions, ranges or dead letters; nothing is
     changed.
 
-    :param context: the action's context
+    :param context: ledger, pipeline, actor and reason of the action
     :param request: the request
     :raises ConfigError: if a field was given that the action does not take, or a required one is missing
     """

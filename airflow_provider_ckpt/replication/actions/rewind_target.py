@@ -26,14 +26,14 @@ class RewindTarget:
 def resolve_positions(context: ActionContext, target: RewindTarget, partition: str | None = None) -> dict[str, int]:
     """Return the position to which each partition is rewound.
 
-    :param context: the action's context
+    :param context: ledger, pipeline, actor and reason of the action
     :param target: the target
     :param partition: the source partition; optional for a time, and if the source has only one
     :raises ConfigError: unless exactly one kind of target is given and can be resolved
     """
     if sum(way is not None for way in (target.position, target.time, target.batch)) != 1:
         raise ConfigError(
-            "say how far to rewind: to a position, a time or a batch, just one of them.", pipeline=context.pipeline
+            "give exactly one target of the rewind: a position, a time or a batch.", pipeline=context.pipeline
         )
     if target.position is not None:
         return {source_partition(context, partition): target.position}

@@ -1,4 +1,4 @@
-"""Measure how far the source is ahead of the checkpoint, from ledger and source, without a lease."""
+"""Measure the number of positions by which the source is ahead of the checkpoint, without taking the lease."""
 
 from __future__ import annotations
 

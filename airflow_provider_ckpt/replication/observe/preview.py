@@ -11,11 +11,12 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
 from airflow_provider_ckpt.connectors.source_protocol import Plan, Source, SourceFile
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.routes import Route
-from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.types import PartitionRecord
+from airflow_provider_ckpt.replication.delivery_guarantee import refuse_unsupported_delivery
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import refuse_sink
 from airflow_provider_ckpt.replication.run.late_records import unread_by
@@ -49,11 +50,10 @@ def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) 
                 _try(found, lambda: sink.check_columns(shape.columns))
         if sink is not None:
             before = len(found)
-            _try(found, lambda: sink.check(create=False))
+            _try(found, sink.check)
             if source is not None and readable and len(found) == before:
                 _try(found, lambda: refuse_own_output(pipeline, source, sink))
-            if pipeline.delivery == "exactly_once" and not sink.exactly_once:
-                found.append(f"delivery: exactly_once is more than a {pipeline.sink.type} sink can promise")
+            _try(found, lambda: refuse_unsupported_delivery(pipeline, sink))
         name = pipeline.run.connection
         if name is not None:
             _try(found, lambda: connections(name))
@@ -95,7 +95,7 @@ def preview(setup: PipelineContext) -> dict[str, Any]:
     """
     opened = OpenConnectors(setup)
     try:
-        opened.check(create=False)
+        opened.check()
         refuse_sink.refuse_other_ledgers(setup, opened.sink.claims())
         refuse_sink.refuse_changed(setup, opened.sink)
         return _preview_document(setup, opened)
@@ -147,7 +147,7 @@ def _with_new_partitions(
 ) -> tuple[dict[str, PartitionRecord], list[SourceFile]]:
     """Return the ledger's partitions and source files, with the partitions and files that a run would add.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param source: the pipeline's source
     :param stored: partitions that the ledger knows
     """

@@ -37,7 +37,7 @@ STEPS = 4
 def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: bool = False) -> dict[str, Any]:
     """Compare the sink with the ledger; return the numbers that were compared and the differences, JSON-ready.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param tell: called with a line of progress after each of :data:`STEPS` steps
     :param shared: whether others write to the target too, so that its rows are not compared
     :raises ConfigError: if the ledger does not know the pipeline
@@ -112,7 +112,7 @@ def _changed_sink(setup: PipelineContext, sink: Sink) -> list[Difference]:
 def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str | None:
     """Return the reason why the number of the target's rows cannot be compared with the receipts; None if it can.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param shared: whether others write to the target too
     :param busy: whether a run is at work
     """
@@ -132,7 +132,7 @@ def _without_newly_settled(
 ) -> list[Difference]:
     """Read the ledger again, and return the differences except unknown receipts that a run has settled meanwhile.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param differences: differences that were found
     :param receipts: the sink's receipts by batch
     """

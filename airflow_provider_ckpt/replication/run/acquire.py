@@ -15,7 +15,7 @@ from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import refuse_sink
-from airflow_provider_ckpt.replication.run.first_start import first_starts, start_partitions
+from airflow_provider_ckpt.replication.run.first_start import first_starts, refuse_unsuitable_columns, start_partitions
 from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
@@ -30,7 +30,7 @@ _LEASE_PAUSE = 0.5
 def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = False) -> Run:
     """Start a run: take the lease, fence the sink, reconcile with its receipts, and apply stored actions.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param force: whether to take the lease from its holder (a user's force stop)
     :param accepting: whether a user is about to accept the sink as it is; then the sink may have changed, and stored
         actions wait for the next run
@@ -69,7 +69,7 @@ def attach(setup: PipelineContext, epoch: int) -> Run:
     If attempts of that epoch are still open, this task was started before and has died or is still running as a
     duplicate. Then the lease is acquired again, which fences the other one; :attr:`Run.epoch` is the new epoch.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param epoch: epoch of that lease
     :raises StaleEpochError: if another run has taken over since
     """
@@ -102,13 +102,16 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     """
     state = None if accepting else refuse_sink.refuse_changed(run.setup, run.sink)
     unfinished_acceptance = refuse_sink.acceptance_evidence(run.setup, run.sink) if accepting else None
-    first = first_starts(run)  # before the fence, so that a refusal leaves nothing in the sink
+    first = first_starts(run)
+    if any(first.values()):
+        refuse_unsuitable_columns(run)
+    run.sink.create_bookkeeping()  # after all refusals, so that a refused run leaves nothing in the sink
     if unfinished_acceptance is not None:
         run.ledger.store_unaccepted(run.lease, unfinished_acceptance)  # the fence destroys the evidence
     with run.step("fence"):
         run.sink.fence(run.epoch)
     if state is not None and state.target is None:
-        refuse_own_output(run.pipeline, run.source, run.sink)  # the fence may have made the target
+        refuse_own_output(run.pipeline, run.source, run.sink)  # the fence may have created the target
     if state is not None:
         run.ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())
@@ -122,7 +125,7 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
 def _wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> Lease:
     """Take the lease; while another run holds it, wait or fail as the pipeline's ``lease`` says.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param sink_epoch: epoch of the sink's fence; the lease's epoch is higher
     :param force: whether to take the lease from its holder
     :raises LeaseBusyError: if another run holds the lease

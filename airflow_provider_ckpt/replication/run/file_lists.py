@@ -35,7 +35,7 @@ _HINT = (
 def store_in_sink(run: Run, files: Sequence[SourceFile], start: int | None = None) -> None:
     """Store newly discovered files in the sink, before the ledger stores them.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param files: the files in order, all of them after the files that the ledger knows
     :param start: position at which the partition begins, if it begins with these files
     """
@@ -46,7 +46,7 @@ def store_in_sink(run: Run, files: Sequence[SourceFile], start: int | None = Non
 def restore_forgotten(run: Run, *, started: bool) -> Start | None:
     """Read the files that the ledger has forgotten from the sink's lists, after the fence.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param started: whether the ledger knows the source's partitions; then the files are stored in the ledger here
     :returns: start of the source according to the sink's lists, if the ledger does not know the source's partitions
     :raises SourceError: if the sink has receipts of files that neither the sink's lists nor the ledger name
@@ -79,7 +79,7 @@ def restore_forgotten(run: Run, *, started: bool) -> Start | None:
 def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
     """Raise an error if the sink holds a receipt for files that the ledger does not know.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param receipts: receipts of the sink that the ledger did not know
     :raises SourceError: naming the first such receipt
     """

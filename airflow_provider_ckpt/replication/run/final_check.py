@@ -30,7 +30,7 @@ _SECONDS = 5.0
 def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
     """Check that the sink still has what this run delivered, and store a witness of its state for the next run.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the run's lease
     :param sink: the pipeline's sink
     :raises SinkChangedError: if the sink has lost records that were delivered
@@ -39,7 +39,7 @@ def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
     if isinstance(sink, SinkWithWitness):
         sink.store_witness(lease.epoch)
     known = setup.ledger.expected_sink_state(setup.pipeline.name)
-    if known.target is None and found.target is not None:  # made by this run's first commit
+    if known.target is None and found.target is not None:  # created by this run's first commit
         setup.ledger.store_sink_state(lease, ExpectedSinkState(lease.epoch, found.target, found.location))
 
 
@@ -49,7 +49,7 @@ def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float =
     The run's own error must not be hidden. The check has a thread and a connection of its own, so that a sink which
     does not answer delays the run's end by ``seconds`` only.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the run's lease
     :param seconds: longest time to wait
     """
@@ -58,7 +58,11 @@ def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float =
         thread.start()
         thread.join(seconds)
     if thread.is_alive():
-        log.warning("The sink of %s did not answer within %g s after the run had failed", lease.pipeline, seconds)
+        log.warning(
+            "The sink of %s did not answer a check within %g s after the run had failed; the next run checks it",
+            lease.pipeline,
+            seconds,
+        )
 
 
 def _confirm(setup: PipelineContext, lease: Lease) -> None:
@@ -72,4 +76,8 @@ def _confirm(setup: PipelineContext, lease: Lease) -> None:
     except SinkChangedError as error:
         log.error("%s", error)
     except Exception as error:  # noqa: BLE001  # the thread's boundary; the next run compares the sink anew
-        log.warning("The sink of %s could not be looked at after the run had failed: %s", lease.pipeline, error)
+        log.warning(
+            "The sink of %s could not be checked after the run had failed; the next run checks it: %s",
+            lease.pipeline,
+            error,
+        )

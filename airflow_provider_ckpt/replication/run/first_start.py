@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.source_protocol import SourcePartition, Start
+from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.replication.run import file_lists
 
 if TYPE_CHECKING:
@@ -30,10 +31,27 @@ def first_starts(run: Run) -> dict[SourcePartition, Start | None]:
     }
 
 
+def refuse_unsuitable_columns(run: Run) -> None:
+    """Refuse a first start if the sink cannot take the source's columns.
+
+    Only Spark knows the columns that a transform returns; those are checked once it has started.
+
+    :param run: the run, before its first fence
+    :raises ConfigError: naming the columns and the remedy
+    """
+    if not run.pipeline.transform.passes_unchanged:
+        return
+    try:
+        shape = run.source.shape()
+    except SourceError:
+        return  # a directory without a Parquet file has no columns yet; whatever else fails, fails in planning
+    run.sink.check_columns(shape.columns)
+
+
 def start_partitions(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
     """Store the source's partitions in the ledger, and the files with which they start in the sink and the ledger.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param first: start of each partition of the source, None for a partition that the ledger knows already
     """
     known = run.ledger.partitions(run.pipeline.name)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions, find_surplus
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
+from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.recovery import MissingReason, RangeReading, UnreadRecords, not_covered
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import Sink
     from airflow_provider_ckpt.connectors.source_protocol import FindUnreceipted, Source
-    from airflow_provider_ckpt.core.ranges import Range
     from airflow_provider_ckpt.core.receipt import Receipt
     from airflow_provider_ckpt.ledger.types import PartitionRecord
     from airflow_provider_ckpt.replication.setup import PipelineContext
@@ -86,7 +87,7 @@ def unread_by(
     tell. It compares only receipts that overlap the ranges. Ranges of planned batches that have not begun count as
     read.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param source: the pipeline's source, open
     :param sink: the pipeline's sink, open
     :param partitions: the ledger's partitions
@@ -154,6 +155,53 @@ def _surplus(
         found = find_surplus(read, source.positions(partition, span), span, reading.pending)
         return found if found.late else None
     return None if reading.pending else UnreadRecords(now.count, max(more, 0) if only_added else 0)
+
+
+def find_surplus(
+    read: Iterable[tuple[Range, RecordPositions]], shown: Sequence[int], within: Range, pending: Sequence[Range] = ()
+) -> UnreadRecords:
+    """Return the records that a range contains now and that were not read, because they appeared afterwards.
+
+    A position that was read before and has more records now cannot be read again without duplicating some.
+
+    :param read: ranges that were read, oldest first, each with all its positions; a later reading replaces an earlier
+        reading of the same positions
+    :param shown: position of every record that the range contains now, in order
+    :param within: the range to compare
+    :param pending: ranges that are still to be read; their positions are ignored
+    """
+    before: Counter[int] = Counter()
+    for span, reading in read:
+        read_positions = reading.all()
+        assert read_positions is not None
+        for position in [known for known in before if span.start <= known < span.end]:
+            del before[position]
+        before.update(position for position in read_positions.tolist() if within.start <= position < within.end)
+    now = Counter(position for position in shown if not any(span.start <= position < span.end for span in pending))
+    late = {position: count - before[position] for position, count in now.items() if count > before[position]}
+    fresh = [position for position in late if position not in before]
+    barriers = sorted({*before, *(span.start for span in pending)})
+    return UnreadRecords(
+        len(shown),
+        sum(late.values()),
+        ranges=tuple(_ranges_between(sorted(fresh), barriers)),
+        shared=tuple(sorted(position for position in late if position in before)),
+    )
+
+
+def _ranges_between(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
+    """Yield the fewest ranges that contain all unread positions and no position that was read.
+
+    :param fresh: unread positions, sorted
+    :param read: positions that were read, sorted
+    """
+    groups: list[Range] = []
+    for position in fresh:
+        if groups and bisect_left(read, groups[-1].end) == bisect_left(read, position):
+            groups[-1] = Range(groups[-1].start, position + 1)
+        else:
+            groups.append(Range(position, position + 1))
+    yield from merge(groups)
 
 
 def _range_key(receipt: Receipt | RangeReceipt) -> _RangeKey:

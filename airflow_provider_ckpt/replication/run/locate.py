@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class TaskBuilder:
     """Builder of the :class:`BatchTask` of each batch of a wave, for one :class:`Run`.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :ivar refused: batches that the source cannot read, with the error; the run does not try them again
     """
 

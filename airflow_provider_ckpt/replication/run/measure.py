@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
-from airflow_provider_ckpt.core.error_policy import Decision, RetryBatch
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
+from airflow_provider_ckpt.core.retry_policy import Decision, RetryBatch
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.replication.metrics import Meter, Metric
 from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
@@ -22,9 +22,9 @@ _READING_INTERVAL = 10.0
 
 
 class RunMetrics:
-    """Metrics of the part of a run that one process executes; they go to the setup's meter.
+    """Metrics of the part of a run that one process executes; they go to the meter of the :class:`PipelineContext`.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :ivar expired: ranges that expired without a receipt during the run, JSON-ready
     """
 

@@ -64,7 +64,7 @@ def compare_states(
 def refuse_other_ledgers(setup: PipelineContext, claims: Claims) -> None:
     """Refuse a sink that holds receipts of another ledger for this pipeline, until a user adopts them.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param claims: state of the pipeline in its sink
     :raises ConfigError: with the ids of both ledgers
     """
@@ -73,14 +73,15 @@ def refuse_other_ledgers(setup: PipelineContext, claims: Claims) -> None:
         raise ConfigError(
             f"the sink holds receipts of another ledger ({', '.join(other_ledgers)}) for this pipeline; "
             f"this ledger is {setup.ledger.id}",
-            hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
+            hint=f"Use that ledger; or, if it is lost, take its receipts over with `airflow ckpt adopt "
+            f"{setup.pipeline.name}`; or give this pipeline another name or target.",
         )
 
 
 def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) -> SinkState:
     """Raise an error if the sink is not as the ledger left it; otherwise return its state.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
     :param sent: whether this run has already sent records, for the message
     :raises SinkChangedError: if the sink is not as this ledger left it; names the differences and the commands to use
@@ -94,33 +95,34 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
     nothing = "" if sent else " Nothing was sent."
     if SinkDifference.OTHER_LOCATION in found_differences:
         raise SinkChangedError(
-            f"the sink is another one: {description}.{nothing}",
+            f"the declared sink is not the one that this pipeline delivered to: {description}.{nothing}",
             pipeline=name,
-            hint=f"Give this pipeline a name of its own, or, if the move is intended, run `airflow ckpt move {name} "
-            '--reason "..."`.',
+            hint="If this is another pipeline, give it a name of its own. To deliver to the declared sink from now on, "
+            f'run `airflow ckpt move {name} --reason "..."`.',
         )
     if SinkDifference.RECEIPTS_UNREADABLE in found_differences:
         raise SinkChangedError(
             f"the sink is not as this ledger left it: {description}.{nothing}",
             pipeline=name,
-            hint="Put back what is missing, from a backup or from where the target was before. If it is gone for good, "
-            f'go on from the checkpoint with `airflow ckpt accept-sink {name} --keep --reason "..."`. What is under '
-            "way and has no receipt that can be read is held then.",
+            hint="Restore the missing files from a backup, or from the target's previous location. If they are lost, "
+            f'continue from the checkpoint with `airflow ckpt accept-sink {name} --keep --reason "..."`. It holds the '
+            "batches that were started and have no readable receipt.",
         )
     if found_differences == [SinkDifference.OTHER_TARGET] and found.other_target is not None:
         raise SinkChangedError(
-            f"the sink is not as this ledger left it: {description}. Its fence and the receipts of its newest batches "
-            f"stand, which does not tell whether its rows do.{nothing}",
+            f"the sink is not as this ledger left it: {description}. It has its fence and the receipts of its newest "
+            f"batches, but that does not show whether it has all rows.{nothing}",
             pipeline=name,
-            hint=f'If all rows are there, go on with `airflow ckpt accept-sink {name} --keep --reason "..."`. '
-            "Otherwise look with `--resend --dry-run` first.",
+            hint="If all rows are there, continue from the checkpoint with "
+            f'`airflow ckpt accept-sink {name} --keep --reason "..."`. '
+            "Otherwise, see what would be sent again with `--resend --dry-run`.",
         )
     raise SinkChangedError(
         f"the sink is not as this ledger left it: {description}. It was restored from an older copy, failed over "
         f"without its last transactions, emptied or recreated, so rows that were delivered may be gone.{nothing}",
         pipeline=name,
-        hint=f"Look with `airflow ckpt accept-sink {name} --resend --dry-run`. Then send again what it has no receipt "
-        f'for (`airflow ckpt accept-sink {name} --resend --reason "..."`), or continue from the checkpoint '
+        hint=f"See what would be sent again with `airflow ckpt accept-sink {name} --resend --dry-run`. Then send it "
+        f'(`airflow ckpt accept-sink {name} --resend --reason "..."`), or continue from the checkpoint without it '
         "(`--keep`).",
     )
 
@@ -128,7 +130,7 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
 def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAcceptance:
     """Return the signs of a changed sink that a new fence would destroy: differences, and batches with lost rows.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
     :raises LedgerStateError: if the sink is as the ledger left it, so that there is nothing to accept
     """
@@ -152,7 +154,7 @@ def nothing_to_accept(pipeline: str) -> LedgerStateError:
     return LedgerStateError(
         "the sink is as this ledger left it, so there is nothing to accept.",
         pipeline=pipeline,
-        hint="To read something again, use `airflow ckpt rewind` or `replay range`.",
+        hint="To read records again, use `airflow ckpt rewind` or `airflow ckpt replay range`.",
     )
 
 

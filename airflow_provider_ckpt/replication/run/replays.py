@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def add_dead_letters(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
     """Return the tasks of replays with the dead letters that each has to send in their ``detail``.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param tasks: tasks of replays, whose positions are the numbers of dead letters
     """
     if not tasks:
@@ -46,7 +46,7 @@ def store_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Ite
 
     Call this before the batches are stored in the ledger, so that none of them has begun.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param records: the ledger's partitions
     :param planned: batches that name the side partitions
     """
@@ -58,7 +58,7 @@ def store_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Ite
 def find_forgotten_replays(run: Run, receipts: Iterable[Receipt]) -> LostReplays:
     """Return the replays that have receipts in the sink and that the ledger does not know.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param receipts: receipts of the sink that the ledger does not know
     """
     named = {receipt.key.partition: receipt.key.generation for receipt in receipts if receipt.key.is_replay}

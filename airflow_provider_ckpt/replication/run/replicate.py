@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def replicate(setup: PipelineContext, engine: Engine) -> RunSummary:
     """Execute a whole run: acquire the lease, plan, execute all rounds, settle, and release the lease.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param engine: Spark, which is started only if there are batches to send
     :returns: the run's summary
     :raises CkptError: when the run halts or fails; what was delivered is settled, and the lease is released

@@ -22,9 +22,9 @@ from airflow_provider_ckpt.core.errors import (
     StaleEpochError,
 )
 from airflow_provider_ckpt.core.lag import PartitionLag, lag_positions
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.routes import routes
-from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.run import file_lists, final_check
 from airflow_provider_ckpt.replication.run.late_records import unread_by
@@ -50,13 +50,13 @@ _TOLD_BY_SINK = (StaleEpochError, FencedError, SinkChangedError)
 
 
 class Run:
-    """Run of a pipeline: a held lease with source and sink open.
+    """Run of a pipeline, which holds the lease and has source and sink open.
 
     As a context manager, the run closes source and sink at the end. After an error it also checks a sink that may have
     received records, and releases the lease. An exception that ends the process, such as ``SystemExit``, leaves no time
     for the check.
 
-    :param setup: the pipeline's setup
+    :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the lease
     :param opened: the pipeline's source and sink, open
     :ivar summary: summary of this process's part in the run
@@ -212,7 +212,7 @@ class Run:
         return waiting + len(planned)
 
     def raise_refused(self) -> None:
-        """Raise an error at the end of the run if the source could not plan a part of its records.
+        """Raise an error at the end of the run if the source refused to have a part of its records planned.
 
         :raises CkptError: the first refusal, with the number of the others
         """
@@ -237,7 +237,7 @@ class Run:
         """Have Spark execute waves of planned batches until none are due or the time budget is over; see
         ``wave_loop.py``.
 
-        :param engine: Spark
+        :param engine: interface to Spark, which executes the waves
         :param rounds: whether to wait for later rounds and run them; otherwise they are left to a retry task
         :param plan_on: whether to plan more records of the source while batches get their verdict
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled

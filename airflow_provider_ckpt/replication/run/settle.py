@@ -36,7 +36,7 @@ _READING_SHARE = 20
 class WaveSettlement:
     """Settlement of the waves of one :class:`Run`, one at a time.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param random_deviation: returns a random number in [-1, 1] that spreads retries
     """
 
@@ -115,7 +115,7 @@ class WaveSettlement:
         return found, movable(partitions, {receipt.key for receipt in found})
 
     def _settle_due(self, receipts: Sequence[Receipt], count_movable: int) -> None:
-        """Settle batches by their receipts, if the pipeline's cadence says that a settlement is due.
+        """Settle batches by their receipts, if ``commit_strategy`` says that a settlement is due.
 
         :param receipts: receipts of unsettled batches
         :param count_movable: number of batches by which the checkpoint could move

@@ -28,7 +28,7 @@ _ACTION_CHECK_SECONDS = 1.0
 class TimeBudget:
     """Time budget of one :class:`Run`, which begins now, and the waits inside it.
 
-    :param run: the run
+    :param run: run in progress, whose lease is held and whose source and sink are open
     :param random_deviation: returns a random number in [-1, 1] that spreads retries
     """
 

@@ -12,20 +12,21 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.error_policy import RetryBatch
 from airflow_provider_ckpt.core.errors import (
-    CkptError,
     DeadlineError,
     EngineError,
     ErrorAction,
     ErrorInfo,
     LedgerUnavailableError,
 )
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import position_text
-from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.core.retry_policy import RetryBatch
 from airflow_provider_ckpt.core.wave import Outcome, Wave, distribute, first_of_each_partition, without_blocked
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine, WaveLostError
+from airflow_provider_ckpt.replication.run.halt import AT_MOST_ONCE_HINT, halt_error
 from airflow_provider_ckpt.replication.run.locate import TaskBuilder
+from airflow_provider_ckpt.replication.run.outage import OutageWait
 from airflow_provider_ckpt.replication.run.settle import WaveSettlement
 from airflow_provider_ckpt.replication.run.time_budget import GRACE, TimeBudget
 from airflow_provider_ckpt.replication.setup import utcnow
@@ -42,26 +43,18 @@ _LEAST_WAVE_BATCHES = 16
 _WAVE_SECONDS = 10.0
 _MAX_RESTARTS = 10
 """Maximum number of times that a run restarts Spark: enough for two batches that kill it before they are held."""
-_NOTHING_LOST = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
 _OVERDUE_HINT = (
     "Nothing was lost: its batches are planned again. The first of each lane runs alone in the next run; one that is "
     "cancelled in this way retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
     "commit_strategy.commit_interval."
 )
-_AT_MOST_ONCE_HINT = (
-    "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
-)
-
-
-class HaltError(CkptError):
-    """Error with which a run ends because a batch's error needs a user, or the sink or source as a whole failed."""
 
 
 class WaveLoop:
     """Loop that executes the waves of one :class:`Run` on one engine.
 
-    :param run: the run
-    :param engine: Spark
+    :param run: run in progress, whose lease is held and whose source and sink are open
+    :param engine: interface to Spark, which executes the waves
     :param rounds: whether to run later rounds, too; otherwise a batch that used up a round waits for the retry task
     :param plan_on: whether to plan more records of the source while batches get their verdict
     """
@@ -77,13 +70,12 @@ class WaveLoop:
         self._skipped: set[BatchKey] = set()
         self._wave_number = 0
         self._limit = _FIRST_WAVE_BATCHES
-        self._outages = 0
         self._revivals = 0
-        self._ledger_failures = 0
         self._settlement = WaveSettlement(run, self._random_deviation)
         self._task_builder = TaskBuilder(run)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
         self._time_budget = TimeBudget(run, self._random_deviation)
+        self._outage_wait = OutageWait(run, self._time_budget)
 
     def run(self) -> None:
         """Execute waves until no batch is due or the time is over, and close Spark; after an error, end Spark at
@@ -105,9 +97,9 @@ class WaveLoop:
             try:
                 candidates = self._plan_next()
             except LedgerUnavailableError as error:
-                self._wait_for_ledger(error)
+                self._outage_wait.wait_for_ledger(error)
                 continue
-            self._ledger_failures = 0
+            self._outage_wait.end_of_ledger()
             if not candidates:
                 break
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
@@ -127,19 +119,6 @@ class WaveLoop:
         if self._plan_on and self._run.more:
             self._run.plan(self._skipped)
         return self._candidates()
-
-    def _wait_for_ledger(self, error: LedgerUnavailableError) -> None:
-        """Wait after the ledger did not answer between two waves; the caller then reads its state again.
-
-        The beginning of a wave is not retried: a wave that the ledger may have recorded as begun is safe only after the
-        next run's fence.
-
-        :param error: the ledger's error, which is raised again after too many failures
-        """
-        self._ledger_failures += 1
-        if not error.recoverable or self._ledger_failures >= self._pipeline.retry.max_attempts:
-            raise error
-        self._time_budget.wait_after_attempt(self._ledger_failures, error.message)
 
     def _candidates(self) -> list[Batch]:
         """Return planned batches that this run may begin, oldest first.
@@ -220,7 +199,7 @@ class WaveLoop:
                 f"a wave was still running {GRACE:g} s after run.time_budget ({budget:g} s), and was cancelled",
                 pipeline=self._pipeline.name,
                 recoverable=True,
-                hint=_AT_MOST_ONCE_HINT if self._at_most_once else _OVERDUE_HINT,
+                hint=AT_MOST_ONCE_HINT if self._at_most_once else _OVERDUE_HINT,
             )
 
     def _start_spark(self) -> None:
@@ -292,13 +271,13 @@ class WaveLoop:
             or "unchanged",
         )
         if settlement.halted is not None:
-            raise self._halt_error(settlement.halted, outcomes)
+            raise halt_error(self._run, settlement.halted, outcomes)
         if self._at_most_once:
             self._check_at_most_once(outcomes)
         if settlement.failed is not None:
-            self._handle_outage(settlement.failed, outcomes)
+            self._outage_wait.wait(settlement.failed, outcomes)
         else:
-            self._outages = 0
+            self._outage_wait.end()
 
     def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
         """Add a settled wave to summary and metrics; batches that wait for a retry task are not begun again."""
@@ -325,7 +304,7 @@ class WaveLoop:
         for outcome in unconfirmed:
             error = outcome.error
             if error is not None and (error.is_outage or self._pipeline.policy.action(error) is ErrorAction.HALT):
-                raise self._halt_error(error, outcomes)
+                raise halt_error(self._run, error, outcomes)
 
     def _settle_lost_wave(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
         """Settle the batches of a wave that Spark lost by their receipts; each lane's first suspect then runs alone.
@@ -349,39 +328,6 @@ class WaveLoop:
         if self._at_most_once:
             acked = {receipt.key for receipt in settlement.acked}
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
-
-    def _handle_outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
-        """Wait after a failure of the whole sink or source that may pass, else fail the run; count no attempt.
-
-        An exhausted batch for which the policy says ``fail`` fails the run too, and has no attempt left to wait for.
-        """
-        self._outages += 1
-        retry = self._pipeline.retry
-        if not (error.is_outage and error.recoverable) or self._outages >= retry.max_attempts:
-            raise self._halt_error(error, outcomes)
-        self._time_budget.wait_after_attempt(self._outages, error.message)
-        if not self._time_budget.seconds_left:  # a run that ends during an outage must fail
-            raise self._halt_error(error, outcomes)
-
-    def _halt_error(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
-        """Return the error that halts the run, and record its cause in the summary.
-
-        :param error: the cause
-        :param outcomes: outcomes of the wave, to find the batch
-        """
-        cause = next((outcome for outcome in outcomes if outcome.error == error), None)
-        self._run.summary.halted = error
-        halt = HaltError(
-            error.message,
-            pipeline=self._pipeline.name,
-            batch=str(cause.key) if cause else None,
-            hint=_AT_MOST_ONCE_HINT if self._at_most_once else _NOTHING_LOST,
-            sqlstate=error.sqlstate,
-            recoverable=error.recoverable,
-            is_outage=error.is_outage,
-        )
-        halt.type = error.type
-        return halt
 
     def _wave_seconds(self) -> float:
         """Return the seconds after which lanes begin no more batches of a wave.

@@ -1,1 +1,3 @@
-"""Dead letters in Spark: original records, headers, the error policy for records, and reading them for a replay."""
+"""Dead letters in Spark: the original records, the headers, ``error_policy`` for single records, and reading for a
+replay.
+"""

@@ -14,17 +14,17 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorAction, ErrorInfo
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-    from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
+    from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
     from airflow_provider_ckpt.core.wave import BatchTask
 
 log = logging.getLogger(__name__)
 
 
 class RecordError(CkptError):
-    """Error that fails a whole batch because of one record, since ``error_policy`` demands it.
+    """Error that fails a whole batch because of one record, as ``error_policy`` demands for this type of error.
 
-    :param position: the record's source position
-    :param info: the record's error
+    :param position: source position of the record
+    :param info: error of the record
     """
 
     def __init__(self, position: int, info: ErrorInfo) -> None:
@@ -38,12 +38,12 @@ class RecordError(CkptError):
 
 
 def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: DeliveryPolicy) -> list[DeadLetter]:
-    """Return a batch's dead letters except those whose error ``error_policy`` maps to ``skip_and_log``.
+    """Return the dead letters of a batch without those for whose error ``error_policy`` says ``skip_and_log``.
 
     :param dead_letters: dead letters of the batch
     :param task: the batch
-    :param policy: the pipeline's error policy
-    :raises RecordError: if ``error_policy`` fails the batch for one of the errors
+    :param policy: the pipeline's delivery policy, with its ``error_policy``
+    :raises RecordError: if ``error_policy`` demands that one of the errors fails the batch
     """
     if not policy.overrides:
         return dead_letters
@@ -52,12 +52,13 @@ def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: Del
 
 
 def skipped_indexes(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: DeliveryPolicy) -> set[int]:
-    """Return the indexes in ``errors`` of the records that ``error_policy`` skips, and log the first of them.
+    """Return the indexes in ``errors`` of the records that ``error_policy`` skips; log their number and the first of
+    them.
 
-    :param errors: position and error of each record
+    :param errors: source position and error of each record
     :param task: the batch
-    :param policy: the pipeline's error policy
-    :raises RecordError: if ``error_policy`` fails the batch for one of the errors
+    :param policy: the pipeline's delivery policy, with its ``error_policy``
+    :raises RecordError: if ``error_policy`` demands that one of the errors fails the batch
     """
     skipped = set()
     for at, (position, error) in enumerate(errors if policy.overrides else ()):

@@ -1,4 +1,6 @@
-"""Headers that dead letters carry beside the record's bytes, under the pipeline's prefix (semantics, section 8)."""
+"""Headers that dead letters carry beside the record's bytes; their names begin with the pipeline's prefix (semantics,
+section 8).
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,23 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 RETRY_ATTEMPTS = "retry-attempts"
-"""Header name, without prefix: how often the record was tried again, by retries of its batch and by replays."""
+"""Name, without prefix, of the header with the number of times that the record was tried again, by retries of its batch
+and by replays.
+"""
 
 
 def with_headers(
     dead_letters: Iterable[DeadLetter], task: BatchTask, pipeline: Pipeline, *, epoch: int, at: datetime | None = None
 ) -> list[DeadLetter]:
-    """Return the dead letters of one attempt with all their headers.
+    """Return the dead letters of one attempt of a batch with all their headers.
 
-    Dead letters of a replay keep the headers that describe the record's origin.
+    The dead letters of a replay keep the headers that describe the record's origin.
 
-    :param dead_letters: dead letters whose headers so far say only where the record came from
+    :param dead_letters: dead letters, whose headers so far only describe the record's origin
     :param task: the batch
-    :param pipeline: the pipeline
-    :param epoch: the run's epoch
-    :param at: time for the timestamp header of records that have no time of their own; by default now
+    :param pipeline: the pipeline's declaration
+    :param epoch: epoch of the run
+    :param at: value of the ``timestamp`` header for records without a time of their own; by default now
     """
     queue = pipeline.dead_letter_queue
     prefix = queue.header_prefix
@@ -58,8 +62,11 @@ def with_headers(
 
 
 def _headers(dead_letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
-    """Return the headers of a dead letter that depend on the record: origin, error, stack trace, number of retries.
+    """Return the headers of a dead letter that depend on its record: origin, error, stack trace, number of retries.
 
+    :param dead_letter: the dead letter
+    :param task: the batch
+    :param prefix: prefix of the header names
     :param traced: whether to add the ``stack-trace`` header
     """
     replayed = is_replay(task)
@@ -80,5 +87,7 @@ def _headers(dead_letter: DeadLetter, task: BatchTask, prefix: str, *, traced: b
 
 
 def _error_text(error: ErrorInfo) -> str:
-    """Return the text of an error that has no traceback."""
+    """Return type, SQLSTATE and message of an error as one line, for the ``stack-trace`` header of an error without
+    traceback.
+    """
     return f"{error.type.value}{f' (SQLSTATE {error.sqlstate})' if error.sqlstate else ''}: {error.message}"

@@ -1,4 +1,4 @@
-"""Create dead letters from source records: the original bytes, or the row as JSON for a source of rows."""
+"""Create dead letters with the original records: the bytes of a record, or for a source of rows the row as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.record_positions import RecordPositions
 
 MESSAGE = "__message"
-"""string: the message of a rejected record's error."""
+"""Column of type string in a table of rejected records: the message of the record's error."""
 
 
 def dead_letter(
@@ -33,11 +33,11 @@ def dead_letter(
 ) -> DeadLetter:
     """Create the dead letter of one record.
 
-    :param reader: the lane's reader
+    :param reader: the lane's reader, which knows the record's origin
     :param task: the batch
-    :param position: the record's source position
-    :param record: the source's columns, or None if the source no longer shows them
-    :param error: why the record is not delivered
+    :param position: source position of the record
+    :param record: values of the source's columns; None if the source no longer contains the record
+    :param error: reason why the record is not delivered
     :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
         than columns
     """
@@ -61,8 +61,8 @@ def from_rejected(
 
     :param reader: the lane's reader
     :param task: the batch
-    :param rejected: position, verdict, message and original of each record
-    :param traces: stack trace of each record that has one, by position as text
+    :param rejected: position, verdict, message and original columns of each record
+    :param traces: Spark's error texts for the records that have one, by position as text
     :param raw: whether the source yields bytes rather than columns
     """
     found = []
@@ -76,7 +76,9 @@ def from_rejected(
 
 
 def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return position and source columns of records, taken from their :data:`~.columns.ORIGINAL` column."""
+    """Return the positions and the source's columns of records, taken from the records' column
+    :data:`~.columns.ORIGINAL`.
+    """
     import pyarrow as pa
 
     original = batch.column(c.ORIGINAL)
@@ -85,14 +87,15 @@ def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
-    """Return the rejected records with the ``value`` bytes that the reader has left out, read from the source again.
+    """Return rejected records with the ``value`` bytes that the reader has left out, after reading them from the source
+    again.
 
     A reader leaves out the bytes of a record whose JSON it has decoded itself.
 
     :param reader: the lane's reader
     :param task: the batch
     :param rejected: the rejected records: position, verdict, message and original columns
-    :raises SourceError: if the source no longer contains one of these records
+    :raises SourceError: if the source no longer contains one of these records; the batch is then attempted again
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -124,11 +127,11 @@ def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Ta
 
 
 def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
-    """Read the batch again and create a dead letter for each of its records.
+    """Read a batch again and create a dead letter for each of its records.
 
     :param reader: the lane's reader
     :param task: the batch
-    :param error: why the batch is given up
+    :param error: reason why the batch is given up
     :param raw: whether the source yields bytes rather than columns
     """
     if isinstance(reader, ReplayReader) and is_replay(task):
@@ -141,24 +144,29 @@ def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) 
 
 
 def unreadable_dead_letters(reader: Reader, task: BatchTask) -> list[DeadLetter]:
-    """Return the dead letters of a replay that cannot be converted back to records; an empty list for other batches."""
+    """Return the dead letters of a replay's batch that cannot be converted back to records, each with the reason as its
+    error.
+
+    :param reader: the lane's reader; the result is empty if it is no :class:`ReplayReader`
+    :param task: the replay's batch
+    """
     return reader.unreadable_dead_letters(task) if isinstance(reader, ReplayReader) else []
 
 
 def from_source(
     reader: Reader, task: BatchTask, record_positions: RecordPositions, errors: Mapping[int, ErrorInfo], *, raw: bool
 ) -> list[DeadLetter]:
-    """Read the batch again and create a dead letter for each record that has an error.
+    """Read a batch again and create a dead letter for each record that has an error.
 
-    Records at a position that the source no longer shows get dead letters without a value.
+    If the source no longer contains any record at a position, the dead letters of that position have no value.
 
     :param reader: the lane's reader
     :param task: the batch
-    :param record_positions: positions of the batch's records
+    :param record_positions: positions of the batch's records as they were first read
     :param errors: errors by record number
     :param raw: whether the source yields bytes rather than columns
-    :raises SourceError: if the source now shows another number of records at a position, so that records of that
-        position cannot be identified
+    :raises SourceError: if the source now contains another number of records at a position, so that it is unknown which
+        of them have the errors; the batch is then attempted again
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -196,12 +204,13 @@ def from_rows(
     *,
     raw: bool,
 ) -> list[DeadLetter]:
-    """Create dead letters from rows that have an error and are still in memory, unchanged since they were read.
+    """Create dead letters from rows with an error that are still in memory as they were read, without reading the
+    source again.
 
-    :param reader: the lane's reader
+    :param reader: the lane's reader, which knows the records' origin
     :param task: the batch
     :param record_positions: positions of the batch's records
-    :param rows: the batch's rows, with their numbers
+    :param rows: the batch's rows, with their record numbers
     :param errors: errors by record number
     :param raw: whether the source yields bytes rather than columns
     """
@@ -217,16 +226,16 @@ def from_rows(
 
 
 def row_json(row: Mapping[str, Any]) -> bytes:
-    """Return a row as one JSON object without loss: values that JSON has no type for become text as PostgreSQL writes
-    it.
+    """Return a row as one JSON object without loss, for a dead letter.
 
-    Text that is not valid UTF-8 is written byte for byte.
+    A value for which JSON has no type becomes text as PostgreSQL writes it. The bytes of text that is not valid UTF-8
+    are kept.
     """
     return json.dumps(row, default=_to_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
-    """Yield each row of an Arrow batch as the value of its first column and a dict of its other columns."""
+    """Yield each row of an Arrow batch as a pair: the value of its first column, and a dict of its other columns."""
     first = batch.schema.names[0]
     try:
         records = batch.to_pylist()
@@ -238,9 +247,10 @@ def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
 
 
 def _python_values(column: pa.Array) -> list[Any]:
-    """Return column values as Python objects, or as text where Python has no equivalent.
+    """Return the values of a column as Python objects, or as text if Python has no equivalent.
 
-    Examples are infinite dates, years after 9999, and text that is not valid UTF-8.
+    Text is used for infinite dates and years after 9999. Text that is not valid UTF-8 is decoded with surrogate
+    escapes.
     """
     import pyarrow as pa
 
@@ -251,7 +261,7 @@ def _python_values(column: pa.Array) -> list[Any]:
 
 
 def _to_text(value: object) -> str:
-    """Return the text for a value that JSON has no type for, such as an ISO 8601 text for a time."""
+    """Return the text of a value for which JSON has no type, such as ISO 8601 for a time."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):

@@ -1,6 +1,6 @@
-"""Read the records of replays from the dead letters that the sink stores.
+"""Read the batches of a replay from the dead letters that the sink stores, and all other batches from the source.
 
-The task of a replay's batch names its dead letters. All other batches are read from the source.
+The task of a replay's batch names the dead letters that belong to it.
 """
 
 from __future__ import annotations
@@ -28,26 +28,31 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 DETAIL = "dead_letters"
-"""Key in a task's detail: selections of dead letters, each with the position in the batch of its first one."""
+"""Key in :attr:`BatchTask.detail`: the batch's selections of dead letters, each with the position that its first one
+has in the batch.
+"""
 
 NEWEST_FIRST = "newest_first"
-"""Key in a task's detail: whether the positions of a selection count from its newest dead letter."""
+"""Key in :attr:`BatchTask.detail`: whether the dead letters of a selection are numbered from the newest to
+the oldest.
+"""
 
 NO_ORIGINAL = "original"
-"""Suffix of the header that marks a dead letter whose record was no longer in the source."""
+"""Suffix of the header of a dead letter that has no bytes, because the record was no longer in the source."""
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-"""Spark SQL type of a message's headers."""
+"""Spark SQL type of the ``headers`` column, the headers of a message."""
 
 _ROWS_PER_YIELD = 10_000
 
 
 def replay_detail(positioned: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
-    """Return the detail of a replay's :class:`BatchTask`, from which :class:`ReplayReader` finds the batch's dead
-    letters.
+    """Return the value of :attr:`BatchTask.detail` by which :class:`ReplayReader` finds the dead letters of a replay's
+    batch.
 
-    :param positioned: the batch's dead letters, each selection with the position in the batch of its first one
-    :param newest_first: whether the positions of a selection count from its newest dead letter
+    :param positioned: the batch's selections of dead letters, each with the position that its first one has in the
+        batch
+    :param newest_first: whether the dead letters of a selection are numbered from the newest to the oldest
     """
     return {DETAIL: [[*item.dead_letters.to_json(), item.start] for item in positioned], NEWEST_FIRST: newest_first}
 
@@ -58,12 +63,12 @@ def is_replay(task: BatchTask) -> bool:
 
 
 class ReplayReader:
-    """Reader of a lane (:class:`~.source_protocol.Reader`): reads replays from the sink's dead letters, other batches
-    from the source.
+    """Reader of a lane (:class:`~.source_protocol.Reader`) that reads replays from the sink and other batches from the
+    source.
 
     :param reader: the source's reader
-    :param sink: opens the sink that stores the dead letters
-    :param shape: columns that the source's reader yields
+    :param sink: function that opens the sink in which the dead letters are stored; called for the first replay
+    :param shape: names and types of the columns that the source's reader yields
     """
 
     def __init__(self, reader: Reader, sink: Callable[[], Sink], shape: RecordShape) -> None:
@@ -75,18 +80,22 @@ class ReplayReader:
         self._dead_letters: dict[int, DeadLetter] = {}
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the task's records; dead letters that cannot be converted back to a record are left out."""
+        """Yield the records of a batch. Dead letters that cannot be converted back to a record are left out."""
         return self._records(task) if is_replay(task) else self._reader.read(task)
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Pass a batch's records to the reader of a source that Spark reads. For a replay, do nothing: its records are
-        in the sink.
+        """Pass the records that Spark has read for a batch to the source's reader. Do nothing for a replay.
+
+        :param task: the batch
+        :param records: the batch's records, as Spark read them
         """
         if not is_replay(task):
             cast("SparkFedReader", self._reader).accept(task, records)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return headers that say where a record came from; for a replay, those of its dead letter."""
+        """Return the dead-letter headers that describe a record's origin; for a replay, the headers of its
+        dead letter.
+        """
         return self._dead_letters_of(task)[position].headers if is_replay(task) else self._reader.origin(task, position)
 
     def close(self) -> None:
@@ -96,15 +105,20 @@ class ReplayReader:
             self._sink.close()
 
     def with_error(self, task: BatchTask, position: int, error: ErrorInfo) -> DeadLetter:
-        """Return the dead letter at a position of a replay's batch, its bytes unchanged, with the replay's error."""
+        """Return a dead letter of a replay's batch with unchanged bytes, but with the error of the replay.
+
+        :param task: the replay's batch
+        :param position: position of the dead letter in the batch
+        :param error: the error because of which the replay could not deliver the record
+        """
         return replace(self._dead_letters_of(task)[position], position=position, error=error)
 
     def all_with_error(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
-        """Return all dead letters of a replay's batch, each with the same error of the replay."""
+        """Return all dead letters of a replay's batch, each with the error because of which the batch is given up."""
         return [self.with_error(task, position, error) for position in sorted(self._dead_letters_of(task))]
 
     def unreadable_dead_letters(self, task: BatchTask) -> list[DeadLetter]:
-        """Return the dead letters that :meth:`read` left out, each with the reason as its error."""
+        """Return the dead letters of a replay's batch that :meth:`read` left out, each with the reason as its error."""
         _, bad = self._separate_bad_records(task)
         return [
             self.with_error(
@@ -114,7 +128,7 @@ class ReplayReader:
         ]
 
     def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a replay's batch from its dead letters, up to 10,000 in each Arrow batch."""
+        """Yield the records of a replay's batch, converted from its dead letters, up to 10,000 in each Arrow batch."""
         import pyarrow as pa
 
         convertible, _ = self._separate_bad_records(task)
@@ -127,8 +141,10 @@ class ReplayReader:
             yield pa.RecordBatch.from_arrays(columns, names)
 
     def _separate_bad_records(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
-        """Return the position and column values of each dead letter that can be converted back to a record, and for the
-        others, by position, the reason why they cannot.
+        """Convert the dead letters of a replay's batch back to records.
+
+        :return: position and column values of each dead letter that can be converted; for the others, by position, the
+            reason why they cannot
         """
         convertible: list[tuple[int, list[Any]]] = []
         bad: dict[int, str] = {}
@@ -140,12 +156,14 @@ class ReplayReader:
         return convertible, bad
 
     def _record(self, dead_letter: DeadLetter) -> list[Any]:
-        """Return the values of the source's columns from one dead letter.
+        """Return the values of the source's columns, converted from the bytes of a dead letter.
 
-        :raises ValueError: if the dead letter's bytes do not contain these values
+        :raises ValueError: if the bytes do not contain these values
         """
         if any(name.endswith(NO_ORIGINAL) for name in dead_letter.headers):
-            raise ValueError("the source no longer had the record, so there are no bytes")
+            raise ValueError(
+                "it has no bytes, because the record was no longer in the source when it was dead-lettered"
+            )
         if self._shape.raw:
             parts = {
                 "key": dead_letter.key,
@@ -166,7 +184,9 @@ class ReplayReader:
         return values
 
     def _dead_letters_of(self, task: BatchTask) -> dict[int, DeadLetter]:
-        """Return the dead letters of a replay's batch by position in the batch, read from the sink once per attempt."""
+        """Return the dead letters of a replay's batch by position in the batch; they are read from the sink once per
+        attempt.
+        """
         if self._current_task is None or (self._current_task.key, self._current_task.attempt) != (
             task.key,
             task.attempt,
@@ -189,21 +209,25 @@ class ReplayReader:
 
 
 def _headers_column(dead_letter: DeadLetter) -> list[dict[str, Any]] | None:
-    """Return the original message's headers as a value of the source's ``headers`` column; None without headers."""
+    """Return the headers of a dead letter's original message, as a value of the source's ``headers`` column; None
+    without headers.
+    """
     return [{"key": name, "value": value} for name, value in dead_letter.original_headers] or None
 
 
 def _record_time(dead_letter: DeadLetter) -> str | None:
-    """Return the original message's time from the dead letter's ``timestamp`` header; None without such a header."""
+    """Return the time of a dead letter's original message, from the header ``timestamp``; None without this header."""
     return next(
         (parse_time_text(text) for name, text in dead_letter.headers.items() if name.endswith("timestamp")), None
     )
 
 
 def _arrow_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a value from a row's JSON as the Python object that Arrow converts to the type ``kind``.
+    """Convert a value of a row's JSON (:func:`~.originals.row_json`) to the Python object that Arrow expects for a
+    type.
 
-    The JSON is that of :func:`~.originals.row_json`.
+    :param value: the value as ``json.loads`` returns it
+    :param kind: Arrow type of the column
     """
     import pyarrow as pa
 
@@ -224,7 +248,11 @@ def _arrow_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _nested_value(value: Any, kind: pa.DataType) -> Any:
-    """Convert a JSON value inside a list, map or struct: Arrow does not parse text for dates and timestamps there."""
+    """Convert a JSON value inside a list, map or struct, where Arrow does not parse the text of dates and timestamps.
+
+    :param value: the value as ``json.loads`` returns it
+    :param kind: Arrow type of the value
+    """
     import pyarrow as pa
 
     if value is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
@@ -233,8 +261,10 @@ def _nested_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as an Arrow array of the type ``kind``.
+    """Return values as an Arrow array of a type.
 
+    :param values: values as :func:`_arrow_value` returns them
+    :param kind: Arrow type of the array
     :raises ValueError: if a value cannot be converted to that type
     """
     import pyarrow as pa

@@ -1,1 +1,1 @@
-"""Spark application that the ``submit`` engine starts, and its helper processes."""
+"""Spark applications that the ``submit`` and ``warm`` engines start, their protocols, and their helper processes."""

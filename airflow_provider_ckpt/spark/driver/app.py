@@ -1,7 +1,7 @@
-"""Spark application that runs the waves of a run directory and writes their outcomes back.
+"""Spark application of the ``submit`` engine: it runs the waves of one run and returns their outcomes.
 
-``spark-submit`` starts it with the run directory as its only argument. It makes no decisions and does not know the
-ledger: the process that holds the lease does both. See ``run_directory_protocol.py`` for the files.
+``spark-submit`` starts it with the run directory, through which it exchanges files with the process that holds the
+lease. That process decides everything and alone knows the ledger. See ``run_directory_protocol.py`` for the files.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PRELOADED_MODULES = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipelin
 
 
 def main(directory: str) -> int:
-    """Run the waves of a run directory until the lease holder ends the run.
+    """Run the waves that the lease holder sends through the run directory, until the lease holder ends the run.
 
-    :param directory: the run directory
-    :return: exit status: 0, or 1 if the run was refused before its first wave
+    :param directory: path of the run directory
+    :return: exit status: 0, or 1 if the run was refused before its first wave because its transform cannot be used
     """
     die_with_parent()
     side = DriverSide(directory)

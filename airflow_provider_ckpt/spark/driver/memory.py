@@ -1,4 +1,4 @@
-"""Memory of a standing driver: the bytes that it uses, and the limits beyond which another driver replaces it."""
+"""Memory of a standing driver: the bytes that it uses, and the limits above which a new driver replaces it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _JVM_BYTES = 1 << 30
 """Resident memory of the Java process in bytes, in addition to the maximum heap, above which the driver is replaced."""
 
 _HEAP_SHARE = 0.75
-"""Share of the heap that is still in use after a garbage collection, above which the driver is replaced."""
+"""Share of the maximum heap (0 to 1) still in use after a garbage collection, above which the driver is replaced."""
 
 
 class Memory:
-    """Memory of the driver's Python process, of Spark's JVM, and of the Python workers.
+    """Measurement of the memory of a standing driver: its Python process, Spark's JVM and the Python workers.
 
     :param spark: any session of the driver
-    :ivar has_grown: whether memory was above a limit, so that another driver should replace this one
+    :ivar has_grown: whether a measurement was above a limit, so that a new driver should replace this one
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -37,7 +37,9 @@ class Memory:
         self.has_grown = False
 
     def look(self) -> None:
-        """Measure the memory after a run; set ``has_grown`` and log a warning if it is above a limit."""
+        """Measure the memory of Python and Java; above a limit, set ``has_grown`` and log a warning. Called after each
+        run.
+        """
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
         with suppress(Py4JError, OSError):  # Java may have ended; this process then ends, too
@@ -52,8 +54,8 @@ class Memory:
             self.has_grown = self.has_grown or grown
 
     def total(self) -> int:
-        """Return the bytes of memory of all processes of the driver; a shared page counts in part for each of its
-        users.
+        """Return the memory of all processes of the driver in bytes; a page that several processes share is divided
+        among them.
         """
         session = os.getsid(0)
         found = 0
@@ -82,7 +84,7 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(entry: Path) -> int:
-    """Return a process's memory in bytes, with its part of shared pages; 0 if Linux does not report it.
+    """Return a process's memory in bytes, with a proportional part of each shared page; 0 if Linux does not report it.
 
     :param entry: the process's folder below ``/proc``
     """

@@ -1,8 +1,8 @@
 """Kill a process when its parent ends, so that a killed task leaves no Spark running. Linux only.
 
-As a program, this module sets that up for its own process and then executes another program. ``preexec_fn`` of
-``subprocess`` is no alternative: it runs Python code between ``fork`` and ``exec``, which may wait forever for a lock
-that another thread held at the fork.
+Run as a program, this module requests that for its own process and then executes another program in its place.
+``preexec_fn`` of ``subprocess`` is no alternative: it runs Python code between ``fork`` and ``exec``, which may wait
+forever for a lock that another thread held at the fork.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int | None = None) -> None:
     """Have the kernel send SIGKILL to this process when the thread that started it ends.
 
-    :param parent: pid of the process that started this one, by default the current parent; if that is no longer the
-        parent, this process kills itself
+    :param parent: expected pid of the parent process, by default that of the current parent; if another process is the
+        parent, because the expected one has ended, this process kills itself
     """
     if sys.platform != "linux":
         return
@@ -31,7 +31,8 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def killed_with_caller(command: Sequence[str]) -> list[str]:
-    """Return a command that runs ``command``, and is killed when the thread of this process that started it ends.
+    """Return a command line that executes ``command`` such that the kernel kills it when the thread that started it
+    ends.
 
     :param command: program and arguments
     """

@@ -1,6 +1,6 @@
 """Shorten the start of a cold Spark: import modules before they are needed, and start a first Python worker.
 
-All of it is optional: errors are ignored here, and occur again where the module or the worker is needed.
+All of this is optional. An error is ignored here, and occurs again where the module or the worker is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def prefer_installed_pyspark() -> None:
-    """Remove PySpark's own zip files from ``sys.path``, so that the installed, compiled PySpark is imported."""
+    """Remove the zip files of the installed PySpark from ``sys.path``, so that its unpacked, compiled modules are
+    imported.
+    """
     zips = [entry for entry in sys.path if entry.endswith(".zip")]
     rest = [entry for entry in sys.path if entry not in zips]
     pyspark, py4j = (PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j"))
@@ -30,24 +32,24 @@ def prefer_installed_pyspark() -> None:
 
 
 def preload(names: Iterable[str]) -> None:
-    """Import modules; skip those that cannot be imported."""
+    """Import modules by name; skip those that cannot be imported."""
     for name in names:
         with suppress(Exception):
             import_module(name)
 
 
 def preload_in_thread(names: Iterable[str]) -> None:
-    """Import modules in a thread, while the caller waits for the JVM."""
+    """Import modules by name in a thread, while the caller waits for the JVM."""
     threading.Thread(target=preload, args=(names,), name="ckpt-preload", daemon=True).start()
 
 
 def start_worker_in_thread(spark: SparkSession) -> None:
-    """Start Spark's Python daemon and a first worker in a thread, while the caller gets a wave ready."""
+    """Start Spark's Python daemon and a first worker in a thread, while the caller prepares a wave."""
     threading.Thread(target=_start_worker, args=(spark,), name="ckpt-warm-up", daemon=True).start()
 
 
 def _start_worker(spark: SparkSession) -> None:
-    """Run a Spark job of one row in Python, which starts the daemon and a worker; ignore errors."""
+    """Run a Spark job of one row in Python, which makes Spark start the daemon and a worker; ignore errors."""
     with suppress(Exception):
         spark.range(0, 1, 1, 1).mapInArrow(_unchanged, "id bigint").collect()
 

@@ -1,7 +1,8 @@
-"""PySpark daemon that imports the modules of lanes once, before it forks workers.
+"""PySpark daemon, the process that forks Spark's Python workers. It imports the modules that lanes need once, before it
+forks.
 
-Spark starts it by module name, so this package must be installed for the Python that executes, as it is on a local
-master. Elsewhere PySpark's own daemon is used.
+Spark starts it by module name, so it is used only where this package is installed for the executors' Python, as on a
+local master. Elsewhere PySpark's own daemon is used.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _LANE_MODULES = (
 def properties(modules: Iterable[str]) -> dict[str, str]:
     """Return the Spark properties that select this daemon.
 
-    :param modules: more modules to import, for the run's connectors
+    :param modules: names of further modules to import, which the run's connectors need
     """
     return {PROPERTY: __name__, f"spark.executorEnv.{_MODULES_VARIABLE}": " ".join(modules)}
 
 
 def main() -> None:
-    """Import the modules, then fork a worker whenever Spark requests one."""
+    """Import the modules that lanes and connectors need, then fork a worker whenever Spark requests one."""
     prefer_installed_pyspark()
     preload([*_LANE_MODULES, *os.environ.get(_MODULES_VARIABLE, "").split()])
     gc.freeze()  # keeps memory of imported modules shared between workers

@@ -1,7 +1,9 @@
-"""Protocol of files in the run directory (mode 0700) between the process that holds the lease and the Spark driver.
+"""Protocol of the run directory: files by which the process that holds the lease and the Spark driver talk to each
+other.
 
-``job.json`` (mode 0600) contains passwords, and the driver deletes it before it parses the text. The lease holder
-appends to ``waves.jsonl``, the driver to ``replies.jsonl``. A line is complete once its newline is written.
+The directory has mode 0700 and exists for one run. The lease holder writes ``job.json`` (mode 0600), which contains
+passwords; the driver deletes it before it parses the text. Then the lease holder appends waves to ``waves.jsonl``, and
+the driver appends its replies to ``replies.jsonl``. A line is complete once its newline is written.
 """
 
 from __future__ import annotations
@@ -18,26 +20,26 @@ from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 
 PROPERTIES = "spark.properties"
-"""Name of the file with Spark's properties, which may contain secrets; Spark has read it when the driver starts."""
+"""Name of the file with Spark's properties, which may contain secrets. Spark reads it before the driver's code runs."""
 
 _JOB, _WAVES, _REPLIES = "job.json", "waves.jsonl", "replies.jsonl"
 _PAUSE = 0.02
 
 
 def _sleep() -> bool:
-    """Wait for a moment; return True, since this side never learns that the lease holder is gone."""
+    """Wait for 20 ms. Return True, for "go on": a driver of the ``submit`` engine is killed with the lease holder."""
     time.sleep(_PAUSE)
     return True
 
 
 def _say_nothing() -> None:
-    """Do nothing: the other side looks at its file often enough."""
+    """Do nothing: the other process reads the file again every few milliseconds without being notified."""
 
 
 class JsonLinesTail:
-    """Reader of whole lines from a file that another process appends to.
+    """Reader of complete JSON lines from a file that another process appends to.
 
-    :param path: the file; while it does not exist, nothing is read
+    :param path: the file; it may appear later, and reads as empty until then
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +47,7 @@ class JsonLinesTail:
         self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the JSON documents that were appended since the last call."""
+        """Return the JSON documents of all lines that were completed since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -57,13 +59,13 @@ class JsonLinesTail:
 
 
 class DriverSide:
-    """The driver's end of the protocol.
+    """The driver's operations on the run directory: read the job and the waves, and append replies.
 
-    :param directory: the run directory
-    :param wait: called before the file of waves is read again; waits for a moment, or until there may be a wave, and
-        returns False if the lease holder is gone
+    :param directory: path of the run directory
+    :param wait: called before the file of waves is read again; waits for a moment, or until there may be a new wave,
+        and returns False if the lease holder is gone
     :param notify: called after each reply, to wake the lease holder
-    :ivar directory: the run directory
+    :ivar directory: path of the run directory
     """
 
     def __init__(
@@ -79,9 +81,8 @@ class DriverSide:
         self._notify = notify
 
     def job(self) -> Job:
-        """Return the job from ``job.json``; delete that file and Spark's properties, even if the job is invalid.
-
-        Both files contain secrets.
+        """Read ``job.json`` and return the job. Delete that file and the file with Spark's properties first, even if
+        the job is invalid, because both contain secrets.
         """
         (self.directory / PROPERTIES).unlink(missing_ok=True)
         path = self.directory / _JOB
@@ -90,7 +91,7 @@ class DriverSide:
         return Job.from_json(json.loads(text))
 
     def waves(self) -> Iterator[Wave]:
-        """Yield the waves that the lease holder sends, until it ends the run or is gone."""
+        """Yield each wave that the lease holder sends; return when the lease holder ends the run or is gone."""
         while True:
             for line in self._waves.read():
                 if line.get("stop"):
@@ -107,20 +108,20 @@ class DriverSide:
         ui: str | None = None,
         application: str | None = None,
     ) -> None:
-        """Tell the lease holder that Spark has started and has accepted the transform.
+        """Tell the lease holder that Spark has started and that the transform is valid.
 
-        :param parallelism: number of tasks that run at once
-        :param columns: output columns of the transform: name and Spark SQL type of each
-        :param ui: address of Spark's web UI, while it runs
-        :param application: id under which a history server will show the application
+        :param parallelism: number of tasks that Spark runs at once, up to which the run may use lanes
+        :param columns: name and Spark SQL type of each output column of the transform
+        :param ui: address of Spark's web UI, which exists while the application runs
+        :param application: id under which a history server will show the application; None if no event log is written
         """
         self._reply({"ready": parallelism, "columns": list(columns), "ui": ui, "application": application})
 
     def finished(self, number: int, outcomes: Sequence[Outcome], seconds: float) -> None:
         """Send the lease holder the outcomes of a wave.
 
-        :param number: the wave's number
-        :param outcomes: outcomes of its batches
+        :param number: number of the wave in its run, from 1
+        :param outcomes: one outcome for each batch of the wave
         :param seconds: wall time of the wave
         """
         self._reply({"wave": number, "outcomes": [outcome.to_json() for outcome in outcomes], "seconds": seconds})
@@ -128,9 +129,9 @@ class DriverSide:
     def failed(self, number: int, error: ErrorInfo, *, final: bool) -> None:
         """Tell the lease holder that a wave ended without outcomes.
 
-        :param number: the wave's number; 0 for an error before the first wave
+        :param number: number of the wave in its run, from 1; 0 for an error before the first wave
         :param error: the error that ended the wave
-        :param final: whether a retry cannot help
+        :param final: whether a retry of the wave cannot help
         """
         self._reply({"wave": number, "error": error.to_json(), "final": final})
 
@@ -140,9 +141,9 @@ class DriverSide:
 
 
 class LeaseHolderSide:
-    """The lease holder's end of the protocol.
+    """The lease holder's operations on the run directory: write the job, append waves, and read the driver's replies.
 
-    :param directory: the run directory
+    :param directory: path of the run directory
     :param notify: called after each wave, to wake the driver
     """
 
@@ -152,12 +153,12 @@ class LeaseHolderSide:
         self._replies = JsonLinesTail(directory / _REPLIES)
 
     def write_job(self, job: Job) -> None:
-        """Write ``job.json`` for the driver."""
+        """Write ``job.json``, with mode 0600, for the driver to read."""
         with private_files.create(self._directory / _JOB) as file:
             file.write(json.dumps(job.to_json()).encode())
 
     def delete_job(self) -> None:
-        """Delete ``job.json`` if it is still there, because the driver ended before it read the file."""
+        """Delete ``job.json`` if the driver ended before it read and deleted that file."""
         (self._directory / _JOB).unlink(missing_ok=True)
 
     def send(self, wave: Wave) -> None:
@@ -166,11 +167,11 @@ class LeaseHolderSide:
         self._notify()
 
     def stop(self) -> None:
-        """Tell the driver that the run has ended."""
+        """Tell the driver, by a last line in the file of waves, that the run has ended."""
         _append(self._directory / _WAVES, {"stop": True})
 
     def replies(self) -> list[dict[str, Any]]:
-        """Return the driver's replies since the last call, as the methods of :class:`DriverSide` wrote them."""
+        """Return the driver's replies since the last call, in the form in which :class:`DriverSide` writes them."""
         return self._replies.read()
 
 

@@ -1,4 +1,4 @@
-"""Serve one run: check its transform, then execute its waves and write their outcomes to the run directory."""
+"""Serve one run in a driver: check its transform, execute its waves, and write their outcomes to the run directory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.spark.driver.stopped import is_stopped
 from airflow_provider_ckpt.spark.sql import first_line
 
 if TYPE_CHECKING:
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
 def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:
     """Execute the waves of a run until the lease holder ends the run.
 
+    The error of a wave is reported to the lease holder, who learns from the receipts what the wave delivered.
+
     :param prepared: the Spark session that executes the run
-    :param side: the driver's end of the run directory
+    :param side: the driver's operations on the run directory: source of the waves, destination of the outcomes
     :param job: description of the run
-    :return: False if the run was refused before its first wave, because its transform cannot be used; else True
+    :raises Exception: the error of a wave during which Spark stopped by itself, since no further wave could run
+    :return: False if the run was refused before its first wave because its transform cannot be used; else True
     """
     spark = prepared.spark
     try:
@@ -39,7 +43,9 @@ def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:
             outcomes = prepared.run_wave(job, wave, side.directory)
         except CkptError as error:
             side.failed(wave.number, error.info, final=True)
-        except Exception as error:  # noqa: BLE001  # process boundary: report the wave as lost; receipts tell what it did
+        except Exception as error:
+            if is_stopped(spark):  # each further wave would be lost, too, and its batches held
+                raise
             side.failed(wave.number, ErrorInfo(ErrorType.PROCESSING, first_line(error)), final=False)
         else:
             side.finished(wave.number, outcomes, time.monotonic() - started)

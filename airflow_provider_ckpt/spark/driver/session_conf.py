@@ -1,4 +1,4 @@
-"""Divide Spark properties into those that a session can set and those that only the start of Spark can set."""
+"""Divide Spark properties into those that a session can set and those that can only be set when Spark starts."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _STATIC = frozenset(
         "spark.sql.warehouse.dir",
     }
 )
-"""Properties of Spark SQL that are read once, when Spark starts."""
+"""Properties that begin with ``spark.sql.``, but that Spark reads only once, when it starts."""
 
 
 def static_part(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that only the start of Spark can set, such as ``spark.master``."""
+    """Return those properties that can only be set when Spark starts, such as ``spark.master``."""
     return {name: value for name, value in properties.items() if not _is_of_session(name)}
 
 
 def session_part(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that each session may set for itself, such as ``spark.sql.ansi.enabled``."""
+    """Return those properties that each session can set for itself, such as ``spark.sql.ansi.enabled``."""
     return {name: value for name, value in properties.items() if _is_of_session(name)}
 
 
 def _is_of_session(name: str) -> bool:
-    """Return whether a session of a running Spark may set the property of this name."""
+    """Return whether a session of a running Spark can set the property of this name."""
     return name.startswith(_SESSION_PREFIX) and name not in _STATIC and not name.startswith(_STATIC_PREFIXES)

@@ -1,4 +1,4 @@
-"""Sessions of a standing driver: each run gets one, which then serves the next run of the same declaration."""
+"""Spark sessions of a standing driver. A run takes one, and leaves it for the next run of the same declaration."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _MAX_KEPT = 64
-"""Largest number of sessions that wait for another run; the one that has waited longest is dropped first."""
+"""Largest number of sessions that are kept for another run; the one that has waited longest is dropped first."""
 
 
 class Sessions:
-    """Spark sessions that wait for another run of their declaration; a session serves one run at a time.
+    """Spark sessions that are kept for further runs of their declarations. A session serves one run at a time.
 
-    :param first: the session from which others are created
+    :param first: the session that Spark started with, from which the others are created
     """
 
     def __init__(self, first: SparkSession) -> None:
@@ -35,13 +35,13 @@ class Sessions:
 
     @property
     def count(self) -> int:
-        """Number of sessions that wait for another run."""
+        """Number of sessions that are kept and serve no run now."""
         return len(self._kept)
 
     def take(self, job: Job) -> PreparedWaves:
-        """Return a session for a run: the one that an earlier run of the same declaration has prepared, or a new one.
+        """Return a session for a run: one that an earlier run of the same declaration gave back, or a new one.
 
-        :raises ConfigError: if a property of ``run.conf`` cannot be set
+        :raises ConfigError: if a property of ``run.conf`` cannot be set in a new session
         """
         with self._lock:
             found = self._kept.pop(_key(job), None)
@@ -54,10 +54,10 @@ class Sessions:
         return found
 
     def give_back(self, job: Job, session: PreparedWaves) -> None:
-        """Keep a run's session for the next run of the same declaration.
+        """Keep the session of a run that has ended, for the next run of the same declaration.
 
-        :param job: the run, which has ended
-        :param session: its session
+        :param job: description of the run
+        :param session: the session that :meth:`take` returned for the run
         """
         with self._lock:
             self._kept[_key(job)] = session

@@ -1,7 +1,9 @@
-"""Spark application that stands by for runs: it serves each run directory in a thread, with a session of its own.
+"""Spark application of the ``warm`` engine: a standing driver, which serves each run in a thread and a session of its
+own.
 
-``spark-submit`` starts it for the ``warm`` engine with its own directory and the seconds that it stays without runs.
-See ``standing_protocol.py`` for its socket, and ``run_directory_protocol.py`` for the files of a run.
+``spark-submit`` starts it with two arguments: the driver's own directory, and the seconds without runs after which it
+ends. See ``standing_protocol.py`` for the socket on which clients ask it to serve runs, and
+``run_directory_protocol.py`` for the files of a run.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from airflow_provider_ckpt.spark.driver.preload import (
     start_worker_in_thread,
 )
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import PROPERTIES, DriverSide
+from airflow_provider_ckpt.spark.driver.stopped import is_stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,31 +48,31 @@ log = logging.getLogger(__name__)
 _PRELOADED_MODULES = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipeline")
 _TICK = 1.0
 _REQUEST_SECONDS = 5.0
-"""Seconds that a client may take to send its request."""
+"""Seconds that a client may take to send its request, and to confirm that it has seen the acceptance of its run."""
 
 _PATIENCE = 0.5
-"""Seconds after which the file of a run's waves is read again even if the client has sent no :data:`BELL`."""
+"""Seconds after which a run's file of waves is read again even if the client has sent no :data:`BELL`."""
 
 _CANCEL_PAUSE = 0.1
 _MAX_RUNS = 1000
-"""Number of runs after which the driver ends, so that what leaks in Spark or a user's code does not grow forever."""
+"""Number of runs after which the driver accepts no more, so that leaks in Spark or in a user's code are bounded."""
 
 _SLOTS_PER_CORE = 4
 _MAX_LOG = 10 << 20
-"""Bytes of Spark's output that are kept."""
+"""Size in bytes of the file of Spark's output above which the file is emptied."""
 
 
 @dataclass
 class ServedRun:
-    """One run that the driver serves.
+    """One run that the driver serves now.
 
-    :param number: the run's number among all runs of this driver
-    :param slot: number of the run's scheduler pool, which no other current run has
-    :param connection: the connection to the run's client
-    :ivar pipeline: name of the pipeline, once the job is read
-    :ivar epoch: epoch of the run, once the job is read
-    :ivar started: start of the run, in seconds of the monotonic clock
-    :ivar bell: set when there may be a wave, or the client is gone
+    :param number: number of the run among all runs that this driver has accepted, from 1
+    :param slot: number of the run's pool in Spark's scheduler, which no other current run has
+    :param connection: socket connection to the run's client, the process that holds the lease
+    :ivar pipeline: name of the pipeline; empty until the job is read
+    :ivar epoch: epoch of the run; 0 until the job is read
+    :ivar started: time at which the run was accepted, in seconds of the monotonic clock
+    :ivar bell: event that is set when there may be a new wave, or when the client is gone
     :ivar left: whether the client is gone
     """
 
@@ -84,17 +87,19 @@ class ServedRun:
 
     @property
     def group(self) -> str:
-        """Name of the group of this run's Spark jobs, by which they are cancelled."""
+        """Name of the job group of this run's Spark jobs, by which they can be cancelled."""
         return f"ckpt-run-{self.number}"
 
     def wait(self) -> bool:
-        """Wait until a wave may be there; return False if the client is gone."""
+        """Wait until there may be a new wave, but not longer than :data:`_PATIENCE`; return False if the client is
+        gone.
+        """
         self.bell.wait(_PATIENCE)
         self.bell.clear()
         return not self.left
 
     def notify(self) -> None:
-        """Tell the client that there is a reply."""
+        """Tell the client, by a :data:`BELL`, that the run directory has a new reply."""
         if not self.left:
             try:
                 self.connection.sendall(standing_protocol.BELL)
@@ -103,11 +108,11 @@ class ServedRun:
 
 
 class StandingDriver:
-    """Spark application that serves many runs, until no run has needed it for a while.
+    """Server that executes the runs of its clients in one Spark application, until no run has needed it for a while.
 
-    :param home: the driver's own directory
-    :param spark: the first session; each run gets another one
-    :param idle: seconds without runs after which the driver ends
+    :param home: the driver's own directory, with its socket, lock and log
+    :param spark: the session that Spark started with, from which each run's session is created
+    :param idle: seconds without runs after which the driver ends; each run may change it
     """
 
     def __init__(self, home: Path, spark: SparkSession, idle: float) -> None:
@@ -120,6 +125,7 @@ class StandingDriver:
         self._memory = Memory(spark)
         self._idle = idle
         self._lock = threading.Lock()
+        self._clients = 0
         self._runs: dict[int, ServedRun] = {}
         self._accepted = 0
         self._served = 0
@@ -130,58 +136,81 @@ class StandingDriver:
         self._listener = self._listen()
 
     def serve(self) -> bool:
-        """Accept connections until the driver has ended.
+        """Accept connections, each in a thread of its own, until the driver ends.
 
-        :return: whether all runs have ended, too
+        :return: False if the driver ends while runs are in progress, because it was told to end now or Spark has
+            stopped
         """
         with self._listener:
             while not self._is_over():
                 if select.select([self._listener], [], [], _TICK)[0]:
                     connection, _ = self._listener.accept()
+                    with self._lock:
+                        self._clients += 1
                     threading.Thread(target=self._answer, args=(connection,), name="ckpt-client", daemon=True).start()
         return not self._runs
 
     def _listen(self) -> socket.socket:
-        """Bind the socket under a temporary name and give it its own name once it accepts connections."""
+        """Bind the socket under a temporary name, and rename it to :data:`SOCKET` once it accepts connections; return
+        it.
+        """
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(standing_protocol.short_path(self._directory, "socket.new"))
         (self._home / "socket.new").chmod(0o600)
         listener.listen(128)
         (self._home / "socket.new").rename(self._home / standing_protocol.SOCKET)
+        (self._home / standing_protocol.STARTING).unlink(missing_ok=True)
         return listener
 
     def _is_over(self) -> bool:
-        """Begin to drain an idle, worn out or unreachable driver; return whether the driver must end now."""
+        """Stop accepting runs if the driver is idle, has used too much or cannot be found; return whether it must end
+        now.
+
+        It has used too much after :data:`_MAX_RUNS` runs or above a limit of memory. Clients cannot find it if its
+        socket was deleted.
+        """
         self._shorten_log()
-        stopped = self._is_spark_stopped()
+        stopped = is_stopped(self._spark)
         with self._lock:
-            idle = not self._runs and time.monotonic() - self._used > self._idle
+            idle = not self._is_wanted() and time.monotonic() - self._used > self._idle
             worn_out = self._served >= _MAX_RUNS or self._memory.has_grown
             unreachable = not self._draining and not (self._home / standing_protocol.SOCKET).exists()
             if idle or worn_out or unreachable:
                 self._drain()
             return self._ended or stopped or (self._draining and not self._runs)
 
-    def _is_spark_stopped(self) -> bool:
-        """Return whether Spark has stopped by itself, as after an error in its scheduler."""
-        return bool(self._spark.sparkContext._jsc.sc().isStopped())  # PySpark has no public access to this
+    def _is_wanted(self) -> bool:
+        """Return whether a client is connected, or waits for its connection to be accepted."""
+        return self._clients > 0 or bool(select.select([self._listener], [], [], 0)[0])
 
     def _drain(self) -> None:
-        """Accept no more runs."""
+        """Accept no more runs, and tell clients so by renaming the socket; runs in progress go on."""
         if not self._draining:
             self._draining = True
             with suppress(FileNotFoundError):
                 (self._home / standing_protocol.SOCKET).rename(self._home / standing_protocol.DRAINING)
 
     def _shorten_log(self) -> None:
-        """Empty the file of Spark's output when it has become large."""
+        """Empty the file of the driver's and Spark's output when it is larger than :data:`_MAX_LOG`."""
         path = self._home / standing_protocol.LOG
         with suppress(OSError):
             if path.stat().st_size > _MAX_LOG:
                 os.truncate(path, 0)
 
     def _answer(self, connection: socket.socket) -> None:
-        """Read the request of a client, and serve a run, stop the driver or send the status."""
+        """Serve one connection, in a thread of its own, and count it as ended afterwards."""
+        try:
+            self._answer_request(connection)
+        finally:
+            with self._lock:
+                self._clients -= 1
+
+    def _answer_request(self, connection: socket.socket) -> None:
+        """Read a client's request and do as it asks: serve a run, stop the driver, or send the status. Then close the
+        connection.
+
+        A client of another user gets no answer.
+        """
         with connection:
             if not standing_protocol.is_same_user(connection):
                 return
@@ -192,24 +221,28 @@ class StandingDriver:
                 if "run" in request:
                     self._serve_run(connection, request)
                 elif "stop" in request:
-                    standing_protocol.send_line(connection, self._stop(at_once=request["stop"] == "now"))
+                    standing_protocol.send_line(connection, self._stop(request["stop"]))
                 else:
                     standing_protocol.send_line(connection, self._status())
             except (OSError, ValueError, LookupError, TypeError) as error:
                 log.warning("A connection ended: %s", error)
 
-    def _stop(self, *, at_once: bool) -> dict[str, Any]:
-        """Accept no more runs, and return the number of runs in progress as ``{"runs"}``.
+    def _stop(self, when: str) -> dict[str, Any]:
+        """Accept no more runs, and return the number of runs in progress as ``{"runs": number}``.
 
-        :param at_once: whether the driver ends without waiting for these runs
+        :param when: ``now`` ends the driver at once, with the runs in progress; ``after runs`` ends it when these have
+            ended; ``if idle`` ends it only if there are none, and otherwise changes nothing
         """
         with self._lock:
-            self._drain()
-            self._ended = self._ended or at_once
+            if not (when == "if idle" and self._runs):
+                self._drain()
+            self._ended = self._ended or when == "now"
             return {"runs": len(self._runs)}
 
     def _status(self) -> dict[str, Any]:
-        """Return the state of the driver and its runs, for ``airflow ckpt``."""
+        """Return the state of the driver and of its runs as a JSON-ready dict, for the command ``airflow ckpt spark
+        status``.
+        """
         from importlib.metadata import version
 
         with self._lock:
@@ -235,14 +268,26 @@ class StandingDriver:
         }
 
     def _serve_run(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        """Serve a run until its client closes the connection; then cancel the Spark jobs of the run that are still in
+        """Serve a run until its client closes the connection; then cancel those Spark jobs of the run that are still in
         progress.
+
+        The driver tells the client that it accepts the run, and reads the run directory only after the client has
+        confirmed this. A client that does not confirm has given up waiting, and another driver may be using its run
+        directory.
+
+        :param connection: connection to the client
+        :param request: the client's request: path of the run directory (``run``), and the seconds without runs after
+            which the driver is to end (``idle``)
         """
         run = self._accept(connection, float(request["idle"]))
         if run is None:
             return
         try:
+            connection.settimeout(_REQUEST_SECONDS)
             run.notify()
+            if run.left or connection.recv(1) != standing_protocol.BELL:
+                return
+            connection.settimeout(None)
             worker = threading.Thread(target=self._work, args=(run, str(request["run"])), name="ckpt-run", daemon=True)
             worker.start()
             with suppress(OSError):
@@ -251,18 +296,22 @@ class StandingDriver:
             run.left = True
             run.bell.set()
             worker.join(_CANCEL_PAUSE)
-            while worker.is_alive():  # again and again: a job may be submitted just after its group was cancelled
+            while worker.is_alive():  # repeatedly, since a job may be submitted just after its group was cancelled
                 self._spark.sparkContext.cancelJobGroup(run.group)
                 worker.join(_CANCEL_PAUSE)
-        finally:
             self._memory.look()
+        finally:
             with self._lock:
                 del self._runs[run.slot]
                 self._served += 1
                 self._used = time.monotonic()
 
     def _accept(self, connection: socket.socket, idle: float) -> ServedRun | None:
-        """Register a run, and return it; return None if the driver accepts no more runs."""
+        """Register a new run and return it; return None if the driver accepts no more runs.
+
+        :param connection: connection to the run's client
+        :param idle: seconds without runs after which the driver is to end, from now on
+        """
         with self._lock:
             if self._draining:
                 return None
@@ -273,7 +322,13 @@ class StandingDriver:
             return run
 
     def _work(self, run: ServedRun, directory: str) -> None:
-        """Execute a run's waves in this thread, whose Spark jobs have their own group and pool."""
+        """Execute a run in the current thread, whose Spark jobs have a job group and a scheduler pool of their own.
+
+        At the end the connection is shut down, by which the client notices that the run is no longer served.
+
+        :param run: the run
+        :param directory: path of the run directory
+        """
         side = DriverSide(directory, wait=run.wait, notify=run.notify)
         try:
             job = side.job()
@@ -290,8 +345,9 @@ class StandingDriver:
                 run.connection.shutdown(socket.SHUT_RDWR)
 
     def _serve_job(self, side: DriverSide, job: Job) -> None:
-        """Execute a run's waves in a session with the job's properties; report an error if such a session cannot be
-        created.
+        """Execute a run's waves in a session with the properties of its declaration.
+
+        If such a session cannot be created, the error is sent to the lease holder and nothing is executed.
         """
         from airflow_provider_ckpt.core.errors import CkptError
         from airflow_provider_ckpt.spark.driver.serve import serve
@@ -306,10 +362,11 @@ class StandingDriver:
 
 
 def _start_spark() -> SparkSession:
-    """Start Spark, with more slots than cores unless the master says how many.
+    """Start Spark and return its first session; a local master (``local[*]``) gets four task slots per core.
 
-    A lane keeps its slot for a whole wave, and spends much of its time waiting for source and sink. A small run need
-    not wait for the lanes of a large one. Each run has as many lanes as there are cores.
+    A lane keeps its slot for a whole wave and waits for source and sink most of the time, so with more slots than cores
+    a small run need not wait for the lanes of a large one. A single run still has at most as many lanes as there are
+    cores.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -326,17 +383,17 @@ def _start_spark() -> SparkSession:
 
 
 def main(home: str, idle: str) -> int:
-    """Serve runs until no run has needed Spark for a while, or the driver is stopped.
+    """Start Spark and serve runs, until no run has needed the driver for a while or the driver is stopped.
 
     :param home: the driver's own directory, which it removes at its end
     :param idle: seconds without runs after which the driver ends
-    :return: exit status
+    :return: exit status 0; the process exits with 1 instead if runs were still in progress
     """
     die_with_parent()
     directory = Path(home)
     (directory / PROPERTIES).unlink(missing_ok=True)
     lock = private_files.append(directory / standing_protocol.LOCK)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # waits for a process that looks whether the file is locked
     prefer_installed_pyspark()
     preload_in_thread(_PRELOADED_MODULES)
     spark = _start_spark()
@@ -347,7 +404,7 @@ def main(home: str, idle: str) -> int:
         spark.stop()
     shutil.rmtree(directory, ignore_errors=True)
     if not orderly:
-        os._exit(1)  # at once, so that runs see the loss of Spark, and no errors of its end
+        os._exit(1)  # at once, so that runs see that Spark is lost instead of errors during its shutdown
     return 0
 
 

@@ -1,8 +1,13 @@
-"""Protocol of the Unix socket between a standing driver and its clients: runs, and commands that ask for its status.
+"""Protocol of the Unix socket of a standing driver, on which clients ask it to serve a run, to stop, or for its status.
 
-A client sends one line of JSON, the request: ``run`` (serve a run directory), ``status`` or ``stop``. The last two get
-one line of JSON. The connection of a run stays open as long as the run: the driver sends :data:`BELL` when it accepts
-the run and after each reply in the run directory, the client after each wave. Whoever goes away closes the connection.
+A client sends its request as one line of JSON. To ``stop`` and ``status``, the driver answers with one line of JSON.
+For ``run``, which names a run directory, the connection stays open as long as the run:
+
+* The driver sends :data:`BELL` to accept the run.
+* The client sends :data:`BELL` to confirm; only then does the driver read the run directory. A client that had to wait
+  too long does not confirm, since it has turned to another driver.
+* Afterwards the driver sends :data:`BELL` after each reply in the run directory, the client after each wave.
+* Either process closes the connection when it is done with the run.
 """
 
 from __future__ import annotations
@@ -16,18 +21,21 @@ from pathlib import Path
 from typing import Any
 
 BELL = b"."
-"""Byte by which each side of a run's connection tells the other that a file in the run directory has a new line."""
+"""Byte that tells the other end of a run's connection that a file in the run directory has a new line."""
 SOCKET = "socket"
-"""Name of the socket in the driver's directory, as long as the driver accepts runs."""
+"""Name of the socket in the driver's directory while the driver accepts runs."""
 
 DRAINING = "socket.draining"
-"""Name of the socket once the driver accepts no more runs and ends after those that it has."""
+"""Name of the socket once the driver accepts no more runs; it ends when those in progress have ended."""
 
 LOCK = "lock"
-"""Name of a file in the driver's directory that is locked as long as the driver lives."""
+"""Name of a file in the driver's directory that the driver keeps locked as long as it lives."""
+
+STARTING = "starting"
+"""Name of an empty file that exists in the driver's directory from the driver's start until it accepts runs."""
 
 LOG = "log"
-"""Name of the file with the driver's and Spark's output in the driver's directory."""
+"""Name of the file in the driver's directory with the output of the driver and of Spark."""
 
 _CREDENTIALS = struct.Struct("3i")
 _LONGEST_LINE = 1 << 20
@@ -35,35 +43,37 @@ _CHUNK = 1 << 16
 
 
 def short_path(directory: int, name: str) -> str:
-    """Return a short path of a file in an open directory, since a socket's address has room for about 100 bytes only.
+    """Return a short path of a file in an open directory, because the address of a Unix socket is limited to about 100
+    bytes.
 
     :param directory: file descriptor of the directory
-    :param name: path relative to the directory
+    :param name: path of the file relative to the directory
     """
     return f"/proc/self/fd/{directory}/{name}"
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Return the pid and the user id of the process at the other end, as the kernel knows them."""
+    """Return the pid and the user id of the process at the other end of a connection, as the kernel reports them."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(found)
     return pid, uid
 
 
 def is_same_user(connection: socket.socket) -> bool:
-    """Return whether the process at the other end runs as this process's user."""
+    """Return whether the process at the other end of a connection runs as the user of this process."""
     return peer(connection)[1] == os.geteuid()
 
 
 def send_line(connection: socket.socket, document: Mapping[str, Any]) -> None:
-    """Send a document to the other end as a line of JSON."""
+    """Send a JSON object to the other end of a connection, as one line."""
     connection.sendall(json.dumps(document).encode() + b"\n")
 
 
 def read_line(connection: socket.socket) -> dict[str, Any]:
-    """Return the next line of JSON that the other end sends.
+    """Read one line from the other end of a connection, and return the JSON object in it.
 
-    :raises ConnectionError: if the other end closes the connection, or sends too long a line
+    :raises ConnectionError: if the other end closes the connection before the end of the line, or the line is longer
+        than 1 MiB
     """
     line = b""
     while not line.endswith(b"\n"):
@@ -76,5 +86,5 @@ def read_line(connection: socket.socket) -> dict[str, Any]:
 
 
 def directory_of(path: Path) -> int:
-    """Open a directory, but not through a symbolic link, and return its file descriptor."""
+    """Open a directory and return its file descriptor; fail if the path is a symbolic link."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

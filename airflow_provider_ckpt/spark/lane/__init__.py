@@ -1,1 +1,1 @@
-"""A lane: one task of a wave's Spark job, which reads, gathers and delivers its batches in order."""
+"""A lane: one task of a wave's Spark job, which reads, transforms and delivers its list of batches in order."""

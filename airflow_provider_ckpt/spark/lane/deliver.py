@@ -1,6 +1,7 @@
-"""Deliver a lane's batches: check each batch's counts, and have the sink's writer claim its verdict.
+"""Deliver a lane's batches: check the counts of each batch's records, and have the sink's writer claim the batch's
+verdict.
 
-A batch that fails does not fail its lane. Each batch returns its outcome as one row.
+A batch that fails does not fail its lane: each batch returns its outcome as one row.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
+from airflow_provider_ckpt.connectors.raw_copy_protocol import RawCopy, RawRows
 from airflow_provider_ckpt.connectors.record_positions import RecordPositions
 from airflow_provider_ckpt.connectors.row_filter import without_refused
 from airflow_provider_ckpt.connectors.sink_protocol import Refused, Writer
@@ -28,6 +30,7 @@ from airflow_provider_ckpt.spark.dead_letters.headers import with_headers
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import is_replay
 from airflow_provider_ckpt.spark.failures import to_error_info
 from airflow_provider_ckpt.spark.lane.gather import GatheredBatch, Gatherer
+from airflow_provider_ckpt.spark.lane.reject import reject_all
 from airflow_provider_ckpt.spark.lane.stack_traces import TRACES, DeferredBatch
 from airflow_provider_ckpt.spark.lane.task_retry import is_task_retry
 from airflow_provider_ckpt.spark.transform import python_function
@@ -46,11 +49,13 @@ _RETRY_REFUSED = ErrorInfo(
 
 
 class Lane:
-    """Delivery of one lane's batches, with the lane's writer and a reader that reads original records again.
+    """Delivery of one lane's batches, through one writer to the sink and one reader, which reads records again for
+    their dead letters.
 
-    :param job: the run
-    :param transformed: whether the rows went through a transform, so that original records must be read again
-    :param returns: output columns of the transform's Python function, None if there is no function
+    :param job: description of the run
+    :param transformed: whether the rows went through a transform, so that the original of a record must be read from
+        the source again
+    :param returns: output columns of the transform's Python function; None if there is no function
     """
 
     def __init__(self, job: Job, *, transformed: bool, returns: pa.Schema | None = None) -> None:
@@ -71,28 +76,32 @@ class Lane:
 
     @property
     def reader(self) -> Reader:
-        """The lane's reader, opened at the first use."""
+        """The lane's reader, opened at its first use."""
         if self._reader is None:
             self._reader = self._job.reader()
         return self._reader
 
     def close(self) -> None:
-        """Close the lane's connections."""
+        """Close the lane's connections to source and sink."""
         self._close_writer()
         if self._reader is not None:
             self._reader.close()
 
     def is_stopped(self, task: BatchTask) -> bool:
-        """Return whether an earlier failure in this lane keeps this batch from being attempted.
+        """Return whether an earlier failure in this lane keeps a batch from being attempted.
 
-        That is an outage of source or sink, or, in a pinned pipeline, a failed batch of the same partition.
+        Such a failure is an outage of source or sink or, in a pinned pipeline, a failed batch of the same partition.
         """
         return self._unreachable or task.key in self._stopped
 
     def defer_for_traces(self, task: BatchTask, gathered: GatheredBatch) -> DeferredBatch | None:
-        """Defer a batch whose rejected records need stack traces from the driver; return None if none do.
+        """Return a batch as deferred if the driver must find the stack traces of rejected records first; else None.
 
-        See ``stack_traces.py``.
+        Stack traces are needed if dead letters include them and the batch does not have them yet; see
+        ``stack_traces.py``.
+
+        :param task: the batch
+        :param gathered: the batch's records after the transform
         """
         if gathered.rejected is None or gathered.failure is not None:
             return None
@@ -101,15 +110,18 @@ class Lane:
         return self.defer(DeferredBatch.from_rejected(task, gathered.rejected))
 
     def defer(self, deferred: DeferredBatch) -> DeferredBatch:
-        """Return a batch for the driver to run again; if pinned, later batches of its partition wait for this batch."""
+        """Register a batch that the driver is to run again, and return it.
+
+        In a pinned pipeline, the lane then does not attempt the later batches of the same partition.
+        """
         self._deferred.add(deferred.key)
         return deferred
 
     def deliver(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
-        """Claim the verdict that the batch's instruction names (delivered, rejected or void), and return the outcome.
+        """Claim the verdict for a batch (delivered, rejected or void, as its instruction says), and return the outcome.
 
         :param task: the batch
-        :param gathered: the batch's records, as they were read and transformed
+        :param gathered: the batch's records as they were read and transformed
         """
         if gathered.read == c.NOT_ATTEMPTED or self.is_stopped(task) or task.key in self._deferred:
             return self._with_seconds(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
@@ -119,21 +131,38 @@ class Lane:
             outcome = self._attempt(task, gathered)
         except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes this batch's outcome
             outcome = _failed(task, to_error_info(error, traced=self._traced))
+        return self._ended(task, outcome)
+
+    def deliver_raw(self, task: BatchTask, raw_copy: RawCopy, rows: RawRows) -> Outcome | None:
+        """Deliver the rows of a batch without decoding them into records; return None if they must be delivered as
+        records.
+
+        :param task: the batch
+        :param raw_copy: writes the rows to the sink
+        :param rows: the batch's rows as bytes in the sink's format, with their positions
+        """
+        if self._refuses_retry:
+            return None
+        outcome = raw_copy.deliver(task, rows)
+        return None if outcome is None else self._ended(task, outcome)
+
+    def _ended(self, task: BatchTask, outcome: Outcome) -> Outcome:
+        """Return an outcome with its duration. If it is a failure, remember what the lane must not attempt
+        afterwards.
+        """
         if outcome.outcome is AttemptOutcome.FAILED:
             self._unreachable = outcome.error is not None and outcome.error.is_outage
             self._stopped.add(task.key)
         return self._with_seconds(outcome)
 
     def _attempt(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
-        """Turn the gathered records into rows and dead letters, check their counts, and have the writer deliver
-        them.
+        """Turn the records of a batch into rows and dead letters, check their counts, and have the writer
+        deliver both.
         """
         if gathered.failure is not None:
             return _failed(task, gathered.failure)
         if task.instruction is Instruction.REJECT:
-            error = task.error or ErrorInfo(ErrorType.RETRY_EXHAUSTED, "the batch was given up")
-            gathered.dead_letters = originals.from_batch(self.reader, task, error, raw=self._job.shape.raw)
-            gathered.read = len(gathered.dead_letters)
+            reject_all(gathered, self.reader, task, raw=self._job.shape.raw)
         elif task.instruction is Instruction.DELIVER and is_replay(task):
             left_out = originals.unreadable_dead_letters(self.reader, task)
             gathered.dead_letters += left_out
@@ -155,7 +184,7 @@ class Lane:
         return self._write(task, gathered, content)
 
     def _write(self, task: BatchTask, gathered: GatheredBatch, content: BatchContent) -> Outcome:
-        """Have the writer deliver a batch; as long as the sink refuses rows, repeat that without these rows.
+        """Have the writer deliver a batch. If the sink refuses rows, deliver again without them, until it refuses none.
 
         :param task: the batch
         :param gathered: the batch's records as they were read
@@ -173,13 +202,14 @@ class Lane:
     def _without_refused(
         self, task: BatchTask, gathered: GatheredBatch, content: BatchContent, errors: Mapping[int, ErrorInfo]
     ) -> BatchContent:
-        """Return the content without the rows that the sink refused: they are skipped or become dead letters.
+        """Return the content without the rows that the sink refused. The policy decides whether these become dead
+        letters or are skipped.
 
         :param task: the batch
         :param gathered: the batch's records as they were read
         :param content: rows and dead letters that the writer was to deliver
-        :param errors: errors of the refused rows, by row number
-        :raises RecordError: if ``error_policy`` fails the batch for one of the errors
+        :param errors: errors of the refused rows, by record number
+        :raises RecordError: if ``error_policy`` demands that one of the errors fails the batch
         """
         numbers = list(errors)
         found = [(gathered.positions.position(number), errors[number]) for number in numbers]
@@ -189,9 +219,11 @@ class Lane:
         return without_refused(content, errors, dead_letters, len(skipped))
 
     def _originals(self, task: BatchTask, gathered: GatheredBatch, errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-        """Return dead letters with the original records of rows that the sink refused.
+        """Return dead letters, with the original records, for the rows that the sink refused.
 
-        :param errors: errors of the refused rows, by row number
+        :param task: the batch
+        :param gathered: the batch's records as they were read
+        :param errors: errors of the refused rows, by record number
         """
         raw = self._job.shape.raw
         if self._transformed:
@@ -204,9 +236,10 @@ class Lane:
             self._writer = None
 
     def _positions(self, task: BatchTask, gathered: GatheredBatch) -> str | None:
-        """Return the text that the receipt stores of the records' positions, by which ``recover`` finds late records.
+        """Return the positions of a batch's records as the text that its receipt stores; ``recover`` finds late records
+        by it.
 
-        :return: None if the source has no cursor, and for a replay or a void batch
+        :return: None if the source has no cursor, if the batch is a replay, or if it is given up (verdict ``void``)
         """
         if not self._pipeline.source.ordered_by_cursor or task.key.is_replay or task.instruction is Instruction.VOID:
             return None
@@ -215,9 +248,14 @@ class Lane:
         return RecordPositions.of(gathered.positions.all).text()
 
     def _apply_function(self, task: BatchTask, gathered: GatheredBatch, returns: pa.Schema) -> None:
-        """Apply the user's Python function, the last step of the transform, to the rows of a batch.
+        """Apply the user's Python function, the last step of the transform, to the rows of a batch, and store its
+        results there.
 
         Rows for which the function raises an error become dead letters.
+
+        :param task: the batch
+        :param gathered: the batch's records, which are changed
+        :param returns: output columns of the function
         """
         self._function = self._function or self._job.transform_function()
         assert self._function is not None
@@ -238,7 +276,7 @@ class Lane:
         )
 
     def _with_seconds(self, outcome: Outcome) -> Outcome:
-        """Return the outcome with the seconds since the lane's previous outcome."""
+        """Return the outcome with the wall time since the lane's previous outcome, in seconds."""
         now = time.monotonic()
         seconds, self._last_outcome_at = now - self._last_outcome_at, now
         return replace(outcome, seconds=round(seconds, 4))
@@ -247,14 +285,14 @@ class Lane:
 def deliver_lane(
     job: Job, wave: Wave, returns: pa.Schema | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Deliver the batches that the transform returns, and yield a row with the outcome of each (for ``mapInArrow``).
+    """Deliver the batches that the transform outputs, and yield one result row for each batch (for ``mapInArrow``).
 
-    A Spark task may get several lanes in turn, or none.
+    A Spark task may get the rows of several lanes in turn, or none.
 
-    :param job: the run
-    :param wave: the wave
-    :param returns: output columns of the transform's Python function, None if there is no function
-    :param batches: the transform's output: records and marker rows
+    :param job: description of the run
+    :param wave: the batches, by lane
+    :param returns: output columns of the transform's Python function; None if there is no function
+    :param batches: the transform's output: records, and a marker row at the end of each batch
     """
     lanes: dict[int, Lane] = {}
     read_by_spark = job.pipeline.source.read_by_spark
@@ -280,7 +318,9 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
 
 
 def outcome_rows(outcomes: Sequence[Outcome | DeferredBatch]) -> pa.RecordBatch:
-    """Return outcomes and deferred batches as rows of the wave's result, one row per batch."""
+    """Return outcomes and deferred batches as rows of the wave's result (:data:`~.columns.OUTCOME`), one row for each
+    batch.
+    """
     import pyarrow as pa
 
     rows = [json.dumps(outcome.to_json()) for outcome in outcomes]

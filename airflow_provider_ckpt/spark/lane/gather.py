@@ -1,4 +1,6 @@
-"""Gather a lane's records, which Spark passes in pieces, into whole batches for delivery, and sort them by verdict."""
+"""Collect the records of a lane, which Spark passes in pieces, into whole batches, and divide them by the transform's
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class GatheredBatch:
-    """Records that were read of one batch, sorted by verdict.
+    """All records that were read of one batch, divided into those to deliver, dead letters and filtered ones.
 
     :param rows: records to deliver: :data:`~.sink_protocol.ROW_NUMBER`, then the output columns
-    :param positions: source positions of the records
+    :param positions: source positions of all records that reached delivery
     :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
     :param dead_letters: dead letters of rejected records
-    :param filtered: number of records that are neither delivered nor rejected, such as those that ``where`` leaves out
-    :param failure: the error that ended reading, else None
-    :param rejected: position, verdict, message and original of each record that the transform rejected
+    :param filtered: number of records that are neither delivered nor rejected, such as those that ``where`` excludes
+    :param failure: the error that ended reading; None if all records were read
+    :param rejected: position, verdict, message and original columns of each record that the transform rejected; None if
+        there are none
     """
 
     rows: pa.Table
@@ -53,22 +56,22 @@ class GatheredBatch:
 
     @classmethod
     def of(cls, records: pa.Table, read: int = 0, failure: ErrorInfo | None = None) -> GatheredBatch:
-        """Return a batch whose records are all to be delivered.
+        """Return a batch all of whose records are to be delivered.
 
-        :param records: records as a reader yields them
+        :param records: records as a reader yields them, with their positions
         :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
-        :param failure: the error that ended reading, else None
+        :param failure: the error that ended reading; None if all records were read
         """
         return cls(numbered(records), RecordPositions(records.column(POSITION)), read, failure=failure)
 
 
 class BatchSlice:
-    """Consecutive rows of an Arrow batch that belong to one batch of one lane.
+    """Consecutive rows of an Arrow batch that belong to the same micro-batch of the same lane.
 
-    :param records: the rows
+    :param records: the rows, with their control columns
     :ivar lane: the lane's index in the wave
     :ivar index: the batch's index in the lane
-    :ivar ends: whether the last row is the batch's marker
+    :ivar ends: whether the last row is the marker row that ends the batch
     """
 
     def __init__(self, records: pa.RecordBatch) -> None:
@@ -78,9 +81,9 @@ class BatchSlice:
 
 
 class Gatherer:
-    """Collects the rows of a batch, which Spark passes in several Arrow batches.
+    """Buffer that collects the rows of a micro-batch, which Spark passes in several Arrow batches.
 
-    :param traced: whether errors include a traceback
+    :param traced: whether the error of a batch that cannot be gathered includes a traceback
     """
 
     def __init__(self, *, traced: bool) -> None:
@@ -88,7 +91,7 @@ class Gatherer:
         self._pieces: list[pa.RecordBatch] = []
 
     def split(self, batch: pa.RecordBatch) -> Iterator[BatchSlice]:
-        """Yield slices of an Arrow batch, each with rows of one batch of a lane; a marker row ends its slice."""
+        """Yield the slices of an Arrow batch that belong to different micro-batches, in order."""
         if batch.num_rows == 0:
             return
         import numpy as np
@@ -100,18 +103,18 @@ class Gatherer:
             yield BatchSlice(batch.slice(start, end - start))
 
     def add(self, batch_slice: BatchSlice) -> None:
-        """Keep a slice until its batch is complete."""
+        """Keep a slice until all rows of its batch have arrived."""
         self._pieces.append(batch_slice.records)
 
     def take(self, reader: Reader, task: BatchTask, shape: RecordShape, *, read_by_spark: bool) -> GatheredBatch:
-        """Return the batch whose slices were added since the last call, with its records sorted by verdict.
+        """Return the batch whose slices were added since the last call, with its records divided by verdict.
 
-        :param reader: the lane's reader
+        :param reader: the lane's reader, which reads rejected records again if necessary
         :param task: the batch
-        :param shape: the source's columns
-        :param read_by_spark: whether Spark itself reads the source. Each record then carries its original, and
-            ``reader`` gets the originals so that it can yield them again; a batch to reject is read for that purpose
-            only
+        :param shape: names and types of the source's columns
+        :param read_by_spark: whether Spark itself reads the source. Each record then carries its original columns. They
+            are passed to ``reader``, which yields them when records are read again; a batch to reject is gathered for
+            this purpose only
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -148,11 +151,12 @@ class Gatherer:
 
 
 def _add_dead_letters(gathered: GatheredBatch, reader: Reader, task: BatchTask, *, raw: bool) -> None:
-    """Add dead letters to a batch for records that the transform rejected, and for rows with invalid UTF-8.
+    """Add to a batch the dead letters of records that the transform rejected, and of rows with text that is not valid
+    UTF-8.
 
     :param gathered: the batch, which is changed
     :param reader: the lane's reader
-    :param task: the batch's task
+    :param task: the batch as it was planned
     :param raw: whether the source yields bytes rather than columns
     """
     if gathered.rejected is not None:
@@ -168,7 +172,7 @@ def _add_dead_letters(gathered: GatheredBatch, reader: Reader, task: BatchTask, 
 
 
 def numbered(records: pa.Table) -> pa.Table:
-    """Return the records of a batch with their numbers, from 0, in a column that replaces their positions."""
+    """Return the records of a batch with the column of positions replaced by record numbers, from 0."""
     import numpy as np
     import pyarrow as pa
 
@@ -177,7 +181,11 @@ def numbered(records: pa.Table) -> pa.Table:
 
 
 def _rejected_table(records: pa.Table, shape: RecordShape) -> pa.Table:
-    """Return position, error type, message and original columns of rejected records."""
+    """Return position, error type, message and original columns of records that the transform rejected.
+
+    :param records: the rejected records, with their control columns
+    :param shape: names and types of the source's columns
+    """
     import pyarrow as pa
 
     verdicts, messages = [], []

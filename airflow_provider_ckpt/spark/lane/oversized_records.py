@@ -1,6 +1,7 @@
-"""Set aside raw records above ``transform.max_record_bytes``: Spark needs many times a record's size to decode it.
+"""Keep raw records above ``transform.max_record_bytes`` out of the JVM, since Spark needs many times a record's size to
+decode it.
 
-These records do not enter the JVM. The batch's marker row lists them, and they are read again for their dead letters.
+The batch's marker row lists these records, and they are read from the source again for their dead letters.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def separate(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[tuple[int, int]]]:
-    """Divide records by size: return those within the limit, and position and size in bytes of each larger record.
+    """Divide records by size: return the records within the limit, and position and size in bytes of each larger one.
 
-    :param records: position, then the raw columns
+    :param records: records of a source of bytes: the position, then columns such as ``value``
     :param largest: limit for the size of the ``value`` column, in bytes
     """
     import pyarrow.compute as pc
@@ -37,11 +38,11 @@ def separate(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, lis
 
 
 def dead_letters(reader: Reader, task: BatchTask, large: Sequence[tuple[int, int]]) -> list[DeadLetter]:
-    """Create the dead letters of oversized records.
+    """Read the oversized records of a batch again, and return their dead letters.
 
     :param reader: the lane's reader
     :param task: the batch
-    :param large: position and size in bytes of all oversized records of the batch, as :func:`separate` returns them
+    :param large: position and size in bytes of each oversized record of the batch, as :func:`separate` returns them
     """
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Read a lane's batches in order, and mark the end of each with a marker row."""
+"""Read a lane's batches in order, and end each with a marker row."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
-    """Yield number and batches of each lane that this Spark task runs.
+    """Yield the index in the wave, and the batches, of each lane that this Spark task runs.
 
-    :param wave: the wave
-    :param batches: numbers of the lanes, as rows of ``spark.range``
+    :param wave: the batches, by lane
+    :param batches: indexes of the task's lanes, as rows of ``spark.range``
     """
     for batch in batches:
         for lane in batch.column(0).to_pylist():
@@ -37,13 +37,14 @@ def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tup
 def read_lane(
     job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of all batches of this task's lanes, with a marker row after each batch (for ``mapInArrow``).
+    """Yield the records of all batches of this Spark task's lanes, with a marker row after each batch (for
+    ``mapInArrow``).
 
-    :param job: the run
-    :param wave: the wave
-    :param schema: schema of the rows to yield
-    :param flat_decoder: decoder of flat JSON records, None if readers decode nothing
-    :param batches: numbers of the lanes that this Spark task runs
+    :param job: description of the run
+    :param wave: the batches, by lane
+    :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
+    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
+    :param batches: indexes of the lanes that this Spark task runs, as rows of ``spark.range``
     """
     for lane, _ in lanes_of_task(wave, batches):
         yield from read_batches(job, wave, lane, schema, flat_decoder, job.reader)
@@ -60,16 +61,16 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one lane's batches, with a marker row after each batch.
 
-    No batch is started once the wave's time is over. A batch that cannot be read has the error in its marker row and
-    does not fail the lane.
+    After :attr:`Wave.seconds` no further batch is started. If a batch cannot be read, its marker row contains the
+    error, and the lane goes on with the next batch; after an outage of the source it attempts no more.
 
-    :param job: the run
-    :param wave: the wave
-    :param lane: the lane's number in the wave
-    :param schema: schema of the rows to yield
-    :param flat_decoder: decoder of flat JSON records, None if readers decode nothing
-    :param open_reader: opens the lane's reader
-    :param read: instructions for which records are read; a batch with another instruction yields a marker row only
+    :param job: description of the run
+    :param wave: the batches, by lane
+    :param lane: index of the lane in the wave
+    :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
+    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
+    :param open_reader: function that opens the lane's reader
+    :param read: instructions for which records are read; a batch with another instruction yields its marker row only
     """
     pipeline = job.pipeline
     traced, largest = pipeline.dead_letter_queue.include_stack_trace, pipeline.transform.max_record_bytes
@@ -105,7 +106,8 @@ def read_batches(
 def control_schema(flat_decoder: FlatJsonDecoder | None) -> list[pa.Field]:
     """Return the Arrow fields of the control columns, in order.
 
-    :param flat_decoder: decoder of flat JSON records, None if readers decode nothing
+    :param flat_decoder: decoder of flat JSON records, which adds :data:`~.columns.FLAT_JSON`; None if readers decode
+        nothing
     """
     import pyarrow as pa
 
@@ -116,7 +118,14 @@ def control_schema(flat_decoder: FlatJsonDecoder | None) -> list[pa.Field]:
 def _with_control_columns(
     schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, flat_decoder: FlatJsonDecoder | None
 ) -> pa.RecordBatch:
-    """Return the records of a batch with their control columns, in the types of ``schema``."""
+    """Return the records of a batch with their control columns, in the types of ``schema``.
+
+    :param schema: Arrow schema of the rows to return: the control columns, then the source's columns
+    :param lane: index of the lane in the wave
+    :param index: index of the batch in the lane
+    :param records: records as the reader yields them: the position, then the source's columns
+    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
+    """
     import pyarrow as pa
 
     size = records.num_rows
@@ -131,9 +140,13 @@ def _with_control_columns(
 
 
 def _without_decoded_values(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
-    """Return the records with a null ``value`` where the fields were decoded.
+    """Return the records with a null ``value`` if their JSON has been decoded, so that its bytes are not sent to the
+    JVM.
 
-    The values of few decoded records are needed later; these records are then read again.
+    The bytes are needed later for rejected records only, which are few and are then read again.
+
+    :param records: records as the reader yields them
+    :param decoded: the decoded fields of each record; null for a record that Spark must decode
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -155,13 +168,13 @@ def _marker(
     failure: ErrorInfo | None = None,
     large: Sequence[tuple[int, int]] = (),
 ) -> pa.RecordBatch:
-    """Return the marker row of a batch.
+    """Return the marker row that ends a batch.
 
-    :param schema: schema of the rows that a lane yields
-    :param lane: the lane's number in the wave
-    :param index: the batch's index in the lane
+    :param schema: Arrow schema of the rows that a lane yields
+    :param lane: index of the lane in the wave
+    :param index: index of the batch in the lane
     :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
-    :param failure: the error that ended reading, else None
+    :param failure: the error that ended reading; None if all records were read
     :param large: position and size in bytes of each oversized record
     """
     import pyarrow as pa

@@ -1,8 +1,8 @@
-"""Get Spark's own errors for records that the transform rejected, for the stack traces of their dead letters.
+"""Find Spark's own errors for records that the transform rejected. They become the stack traces of the dead letters.
 
-The transform's SQL never raises an error, so Spark's error for a record is found by evaluating the record once more,
-without try. A lane cannot run Spark jobs, so it defers the batch and returns these records. The driver evaluates them
-and runs the batch again.
+The transform's SQL never raises an error, so Spark's error for a record is found by evaluating the record once more
+with SQL that does. A lane cannot run Spark jobs. It therefore does not deliver such a batch but defers it, that is,
+returns it with the rejected records; the driver evaluates them and runs the batch again.
 """
 
 from __future__ import annotations
@@ -34,24 +34,26 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 TRACES = "traces"
-"""Key in a task's detail: Spark's error texts for the batch's rejected records, by position."""
+"""Key in :attr:`BatchTask.detail`: Spark's error texts for the batch's rejected records, by position as text."""
 
 _DEFERRED = "asks"
 _SPARK_ERROR = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n[ \t]*+at |\n[ \t]*+(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
 _CONVERSION_ERRORS = (ValueError, TypeError, OverflowError, NotImplementedError)
-"""Errors of Python and Arrow for values that they cannot pass to Spark; the record then has no stack trace."""
+"""Errors of Python and Arrow for values that they cannot pass to Spark. The dead letter then has no stack trace of
+Spark.
+"""
 
 _MAX_RECORDS = 100
-"""Largest number of records of one batch that are evaluated, one after the other."""
+"""Largest number of records of one batch that are evaluated, each in a Spark job of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredBatch:
     """Batch that a lane did not deliver but returned to the driver, which runs it again.
 
-    :param key: the batch
-    :param records: position, verdict and original columns of the rejected records to evaluate; None if the batch must
-        only be run again, through the transform
+    :param key: key of the batch
+    :param records: position, verdict and original columns of the rejected records that the driver is to evaluate; None
+        if it only has to run the batch again without the fast path
     """
 
     key: BatchKey
@@ -59,15 +61,17 @@ class DeferredBatch:
 
     @classmethod
     def from_rejected(cls, task: BatchTask, rejected: pa.Table) -> DeferredBatch:
-        """Return a deferred batch for which the driver evaluates the rejected records, up to 100 of them.
+        """Return a deferred batch whose first rejected records, up to 100, the driver is to evaluate.
 
         :param task: the batch
-        :param rejected: the rejected records, as :class:`GatheredBatch` has them
+        :param rejected: the rejected records, as in :attr:`GatheredBatch.rejected`
         """
         return cls(task.key, rejected.select([POSITION, c.VERDICT, c.ORIGINAL]).slice(0, _MAX_RECORDS))
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict, which :func:`split_outcomes` can tell from the dict of an outcome."""
+        """Return a JSON-ready dict. :func:`split_outcomes` parses it, and tells it from the dict of an outcome by its
+        keys.
+        """
         import pyarrow as pa
 
         if self.records is None:
@@ -80,7 +84,7 @@ class DeferredBatch:
 
 
 def split_outcomes(rows: Sequence[str]) -> tuple[list[Outcome], list[DeferredBatch]]:
-    """Parse the rows that lanes returned into outcomes and deferred batches."""
+    """Parse the result rows of a wave, each a JSON text, into outcomes and deferred batches."""
     import pyarrow as pa
 
     outcomes, deferred_batches = [], []
@@ -99,13 +103,15 @@ def split_outcomes(rows: Sequence[str]) -> tuple[list[Outcome], list[DeferredBat
 def retry_wave(
     wave: Wave, outcomes: Sequence[Outcome], answers: Mapping[BatchKey, Mapping[str, Any]], *, pinned: bool
 ) -> tuple[Wave, list[Outcome]]:
-    """Return a follow-up wave of the deferred batches, and the outcomes that are final.
+    """Return a follow-up wave that runs the deferred batches again, and those outcomes of the first wave that are
+    final.
 
     :param wave: the wave that has run
-    :param outcomes: its outcomes
-    :param answers: for each deferred batch, entries to add to its task's detail, as :func:`evaluate` returns them
-    :param pinned: whether later batches of a deferred batch's partition waited for it; they are in the follow-up wave,
-        too
+    :param outcomes: outcomes of its batches that were not deferred
+    :param answers: for each deferred batch, entries to add to :attr:`BatchTask.detail`, as :func:`evaluate` returns
+        them
+    :param pinned: whether batches of a partition must keep their order; batches that were not attempted because they
+        come after a deferred one are then part of the follow-up wave
     """
     first = {key.partition: key.seq for key in sorted(answers, reverse=True)} if pinned else {}
     waited = {
@@ -127,14 +133,14 @@ def retry_wave(
 
 
 def evaluate(spark: SparkSession, job: Job, deferred: DeferredBatch, schema: StructType) -> dict[str, Any]:
-    """Evaluate a deferred batch's rejected records, and return Spark's error text for each that makes Spark raise an
-    error.
+    """Evaluate the rejected records of a deferred batch one by one, so that Spark raises its error for each.
 
     :param spark: the session
-    :param job: the run
+    :param job: description of the run
     :param deferred: the deferred batch
-    :param schema: schema of the rows that readers yield
-    :return: entry to add to the detail of the batch's task: :data:`TRACES` with the texts by position
+    :param schema: Spark schema of the rows that readers yield
+    :return: entry to add to :attr:`BatchTask.detail`: :data:`TRACES` with the error texts by position; an empty dict if
+        the batch has no records to evaluate
     """
     if deferred.records is None:
         return {}
@@ -153,11 +159,14 @@ def evaluate(spark: SparkSession, job: Job, deferred: DeferredBatch, schema: Str
 def _evaluating_frames(
     spark: SparkSession, job: Job, record: pa.Table, kind: ErrorType, schema: StructType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate one rejected record with the expressions of the transform, but not under try.
+    """Yield data frames that evaluate one rejected record with the transform's expressions, in a form that raises
+    errors.
 
-    :param record: a row of :attr:`DeferredBatch.records`
-    :param kind: error type of the record
-    :param schema: schema of the rows that readers yield
+    :param spark: the session
+    :param job: description of the run
+    :param record: one row of :attr:`DeferredBatch.records`
+    :param kind: error type of the record, which tells the step of the transform that failed
+    :param schema: Spark schema of the rows that readers yield
     """
     import pyarrow as pa
 
@@ -169,7 +178,9 @@ def _evaluating_frames(
 
 
 def _error_text(frames: Iterator[DataFrame]) -> str | None:
-    """Execute data frames until Spark raises an error, and return the error's text without Java's frames; else None."""
+    """Execute data frames until Spark raises an error, and return its text without Java's stack frames; None if all
+    succeed.
+    """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

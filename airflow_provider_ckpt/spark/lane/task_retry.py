@@ -1,10 +1,10 @@
-"""Detect Spark task retries and speculative attempts."""
+"""Detect that Spark runs a task again, as a retry or speculatively."""
 
 from __future__ import annotations
 
 
 def is_task_retry() -> bool:
-    """Return whether Spark runs this task again, after an earlier attempt of the same task; False outside of Spark."""
+    """Return whether an earlier attempt of the current Spark task exists; False outside of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

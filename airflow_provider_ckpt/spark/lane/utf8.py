@@ -1,7 +1,7 @@
-"""Find text that is not valid UTF-8 in rows to deliver; it comes from expressions or from Parquet files.
+"""Find text that is not valid UTF-8 in rows to deliver; it comes from SQL expressions or from Parquet files.
 
-No sink can store such text, and a table's data file is unreadable as a whole with one in it. Rows are checked in bulk,
-and one by one only if that fails.
+No sink can store such text, and with one of them the whole data file of a table is unreadable. Columns are checked in
+bulk, and value by value only if that check fails.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def invalid_utf8(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
-    """Return an error for each row with text that is not valid UTF-8, by record number.
+    """Return an error, by record number, for each row with text that is not valid UTF-8.
 
-    :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the columns
-    :param kind: error type to use
+    :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the columns to check
+    :param kind: type of the errors
     """
     found: dict[int, ErrorInfo] = {}
     numbers = rows.column(0)
@@ -41,7 +41,7 @@ def invalid_utf8(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
 
 
 def _is_valid_utf8(texts: pa.Array | pa.ChunkedArray) -> bool:
-    """Return whether all text in a column is valid UTF-8, also inside its lists and structs."""
+    """Return whether all text in a column is valid UTF-8, including text in its lists and structs."""
     import pyarrow as pa
 
     try:

@@ -1,1 +1,3 @@
-"""The transform of a pipeline: decode, ``where``, ``select``, a Python function, and a verdict for each record."""
+"""The transform of a pipeline: decoding, ``where``, ``select`` and a Python function, with a verdict for each
+record.
+"""

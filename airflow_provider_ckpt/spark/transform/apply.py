@@ -1,8 +1,9 @@
-"""Apply the transform as SQL projections: decode, ``where`` and ``select``, with a verdict for every record.
+"""Apply the transform as SQL projections: decoding, ``where`` and ``select``, with a verdict for every record.
 
-No record is dropped, and none can fail the batch, since expressions are evaluated under try. Nondeterministic
-expressions are refused: they may be evaluated more than once, and a record that is read again must give the same
-result. Expressions that need other records are refused too, since they would destroy the order of the lanes.
+No record is dropped, and none can fail the batch, since an expression that raises an error yields null ("under try").
+Nondeterministic expressions are refused: they may be evaluated more than once, and a record that is read again must
+give the same result. Expressions that need other records, such as aggregates, are refused too, since they would destroy
+the order of the lanes.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _WANTED, _JUDGED = "__wanted", "__judged"
 
 
 def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame:
-    """Return the records with a verdict each, and with the output columns for those to deliver.
+    """Return the records with a verdict, and with the values of the output columns if they are to be delivered.
 
-    :param frame: control columns, then the source's columns
-    :param pipeline: the pipeline
-    :param shape: the source's columns
+    :param frame: data frame with the control columns, then the source's columns
+    :param pipeline: the pipeline's declaration
+    :param shape: names and types of the source's columns
     :return: control columns, :data:`VERDICT`, :data:`ORIGINAL`, then the output columns
-    :raises ConfigError: if Spark cannot use an expression
+    :raises ConfigError: if Spark cannot use an expression of the transform
     """
     transform = pipeline.transform
     carried = pipeline.source.read_by_spark
@@ -70,7 +71,8 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
 def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
     """Return the SQL expression of each output column, by column name.
 
-    :param names: output columns if the pipeline has no ``select``
+    :param pipeline: the pipeline's declaration
+    :param names: columns that are output unchanged if the pipeline has no ``select``
     """
     return dict(pipeline.transform.select or {name: quote(name) for name in names})
 
@@ -80,9 +82,9 @@ def _with_verdicts(
 ) -> DataFrame:
     """Return the records with a verdict column, and a temporary column with the value of each ``select`` expression.
 
-    :param frame: control columns, then the columns that expressions may use
-    :param pipeline: the pipeline
-    :param checks: checks that a record must pass before an expression is evaluated on it
+    :param frame: data frame with the control columns, then the columns that expressions may use
+    :param pipeline: the pipeline's declaration
+    :param checks: checks that a record must pass before ``where`` and ``select`` are evaluated for it
     :param select: by temporary column name, the name of an output column and its expression, which may raise an error
     """
     where = pipeline.transform.where
@@ -106,12 +108,13 @@ def _with_verdicts(
 
 
 def _as_boolean(where: str) -> str:
-    """Return SQL of the filter ``where`` as a boolean."""
+    """Return SQL that casts the filter ``where`` to a boolean."""
     return f"CAST({enclosed(where)} AS BOOLEAN)"
 
 
 def _first_verdict(branches: list[str]) -> str:
-    """Return a SQL ``CASE`` for a record's first verdict; null for a record without a verdict and for a marker row.
+    """Return a SQL ``CASE`` that yields the first verdict that applies to a record; null if none applies, and on marker
+    rows.
 
     :param branches: ``WHEN … THEN …`` branches in the order in which they apply
     """
@@ -119,20 +122,21 @@ def _first_verdict(branches: list[str]) -> str:
 
 
 def _verdict_sql(kind: str, message: str) -> str:
-    """Return the SQL literal of a verdict, such as ``'Processing a field is null'``; ``filtered`` has no message.
+    """Return a verdict as a SQL literal, such as ``'Processing a field is null'``; the verdict ``filtered`` has no
+    message.
 
     :param kind: error type, or ``filtered``
-    :param message: the error's message
+    :param message: message of the error
     """
     return literal(kind if kind == c.FILTERED else f"{kind} {message}")
 
 
 def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructType:
-    """Refuse expressions that a transform cannot contain, and return the output columns.
+    """Return the output columns of a transform; raise an error if it contains an expression that is not allowed.
 
     :param frame: empty data frame with the control columns, then the source's columns
-    :param pipeline: the pipeline
-    :param shape: the source's columns
+    :param pipeline: the pipeline's declaration
+    :param shape: names and types of the source's columns
     :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
         records
     """
@@ -172,12 +176,13 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructTyp
 def frames_without_try(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape, kind: ErrorType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate a record's failed expressions without try, so that Spark raises its error.
+    """Yield data frames that evaluate the expressions for which a record was rejected, in a form that makes Spark raise
+    its error.
 
-    :param frame: data frame with one rejected record: control columns, then the source's columns
-    :param pipeline: the pipeline
-    :param shape: the source's columns
-    :param kind: error type of the record, which decides the expressions: decoding, ``where`` or ``select``
+    :param frame: data frame with the rejected record only: control columns, then the source's columns
+    :param pipeline: the pipeline's declaration
+    :param shape: names and types of the source's columns
+    :param kind: error type of the record, which tells the step that failed: decoding, ``where`` or ``select``
     """
     transform = pipeline.transform
     if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:
@@ -197,10 +202,13 @@ def frames_without_try(
 def _input_columns(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape
 ) -> tuple[DataFrame, list[str], list[RecordCheck]]:
-    """Decode the records, if the pipeline does, and collect the checks that they must pass.
+    """Decode the records if the pipeline declares it, and collect the checks that each record must pass.
 
-    :return: data frame with the columns that expressions may use; names of the output columns if the pipeline has no
-        ``select``; the checks
+    :param frame: data frame with the control columns, then the source's columns
+    :param pipeline: the pipeline's declaration
+    :param shape: names and types of the source's columns
+    :return: data frame with the columns that expressions may use; names of the columns that are output if the pipeline
+        has no ``select``; the checks
     """
     if pipeline.transform.decode:
         frame, names, checks = decode(frame, pipeline, shape)
@@ -213,9 +221,9 @@ def _input_columns(
 
 
 def _text_checks(pipeline: Pipeline, shape: RecordShape) -> list[RecordCheck]:
-    """Return a check for each text column of a Parquet file that its text is valid UTF-8.
+    """Return, for each text column of a Parquet source, a check that the text is valid UTF-8.
 
-    Other sources have no such checks: databases do not contain invalid text.
+    Other sources need no such check, since databases do not contain invalid text.
     """
     texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.format == "parquet" else []
     return [
@@ -229,20 +237,21 @@ def _text_checks(pipeline: Pipeline, shape: RecordShape) -> list[RecordCheck]:
 def _time_checks(
     pipeline: Pipeline, shape: RecordShape, column: Callable[[str], str]
 ) -> Iterator[tuple[str, RecordCheck]]:
-    """Yield each source column with times, by name, with the check that Spark can represent the time.
+    """Yield the name of each source column with dates or times, and a check that Spark can represent its value.
 
-    :param pipeline: the pipeline
-    :param shape: the source's columns
-    :param column: returns SQL of the source column of a name
+    :param pipeline: the pipeline's declaration
+    :param shape: names and types of the source's columns
+    :param column: function that returns SQL for the source column of a name
     """
     for found in out_of_range_times.time_range_checks(pipeline, shape):
         yield found.name, RecordCheck(found.failed(column(found.name)), ErrorType.SERIALIZATION, found.message)
 
 
 def _null_checks(pipeline: Pipeline, names: list[str]) -> list[RecordCheck]:
-    """Return the check that no field is null, unless ``null_value_behavior`` is ``passthrough``.
+    """Return a check that no field is null; an empty list if ``null_value_behavior`` is ``passthrough``.
 
-    :param names: columns that must not be null
+    :param pipeline: the pipeline's declaration
+    :param names: names of the columns that must not be null
     """
     behavior = pipeline.error_handling.null_value_behavior
     if behavior == "passthrough":

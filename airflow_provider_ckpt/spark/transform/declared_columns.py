@@ -1,4 +1,4 @@
-"""Refuse columns that a pipeline cannot have: names that differ only in case, types without values, reserved names."""
+"""Refuse columns that no pipeline can have: names that differ only in case, types without values, reserved names."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _INTERVAL = re.compile(r"interval\b", re.IGNORECASE)
 
 
 def check_schema(schema: StructType, pipeline: str, key: str) -> None:
-    """Refuse a declared schema that Spark accepts although records cannot match it.
+    """Refuse a declared schema that Spark accepts although no record can match it.
 
-    :param schema: schema as declared
-    :param pipeline: the pipeline's name
-    :param key: configuration key of the schema, for the error
-    :raises ConfigError: naming the key and the column
+    :param schema: the schema, parsed from Spark DDL
+    :param pipeline: name of the pipeline, for the error message
+    :param key: configuration key of the schema, for the error message
+    :raises ConfigError: if a column's name or type is not allowed; the message names the key and the column
     """
     problem = _problem(schema)
     if problem:
@@ -35,12 +35,12 @@ def check_schema(schema: StructType, pipeline: str, key: str) -> None:
 
 
 def check_outputs(schema: StructType, pipeline: str, key: str) -> None:
-    """Refuse output columns that no sink can store.
+    """Refuse output columns of a transform that no sink can store.
 
-    :param schema: schema of the output
-    :param pipeline: the pipeline's name
-    :param key: configuration key of the expressions, without the column's name
-    :raises ConfigError: naming the expression's key
+    :param schema: schema of the output columns
+    :param pipeline: name of the pipeline, for the error message
+    :param key: configuration key of the expressions without the column's name, such as ``transform.select``
+    :raises ConfigError: if a column's name or type is not allowed; the message names the key and the column
     """
     own = _reserved_name_problem(schema.names)
     if own:
@@ -56,31 +56,31 @@ def check_outputs(schema: StructType, pipeline: str, key: str) -> None:
 
 
 def check_where(kind: DataType, pipeline: str, where: str) -> None:
-    """Refuse a filter whose value is not a boolean.
+    """Refuse a filter ``transform.where`` whose value is not a boolean.
 
-    :param kind: type of the filter's value
-    :param pipeline: the pipeline's name
-    :param where: the filter, for the error
-    :raises ConfigError: naming the key
+    :param kind: Spark type of the filter's value
+    :param pipeline: name of the pipeline, for the error message
+    :param where: SQL text of the filter, for the error message
+    :raises ConfigError: if the type is not boolean
     """
     from pyspark.sql import types as t
 
     if not isinstance(kind, t.BooleanType):
         raise InvalidFilterError(
-            f"transform.where gives {kind.simpleString()}, neither true nor false: {where}",
+            f"transform.where is of type {kind.simpleString()} instead of boolean: {where}",
             pipeline=pipeline,
             hint="Compare the value with something, or CAST it AS boolean.",
         )
 
 
 def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
-    """Return a phrase for the error message about a type that no column can have; None if a column can have the type.
+    """Return a phrase for the error message if no column can have a type; None if a column can.
 
     Such types are void, intervals, and structs that are empty or have names that differ only in case. An example of the
-    phrase is ``address.since is an interval, which no sink takes``.
+    phrase is ``address.since is an interval, which no sink can store``.
 
-    :param kind: type of the column, or of a part of it
-    :param path: names that lead from the column to this part, such as ``("address", "since")``
+    :param kind: Spark type of a column, or of a part of it
+    :param path: names that lead from the column to this part, such as ``("address", "since")``; empty for the column
     """
     from pyspark.sql import types as t
 
@@ -96,16 +96,17 @@ def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
     if isinstance(kind, t.MapType):
         return _problem(kind.keyType, (*path, "key")) or _problem(kind.valueType, (*path, "value"))
     if kind.simpleString() == _VOID:
-        return f"{where}is void, which holds nothing but null"
-    return f"{where}is an interval, which no sink takes" if _INTERVAL.match(kind.simpleString()) else None
+        return f"{where}is void, a type whose only value is null"
+    return f"{where}is an interval, which no sink can store" if _INTERVAL.match(kind.simpleString()) else None
 
 
 def _names_problem(names: Iterable[str], where: str) -> str | None:
-    """Return an error phrase about column names that are empty, reserved or equal but for case; None without any.
+    """Return a phrase for the error message if column names are empty, reserved, or equal but for case; None if all are
+    allowed.
 
     :param names: names of the columns
-    :param where: name of the struct that has the columns, with a space at its end; empty for the output itself, for
-        which alone reserved names are refused
+    :param where: name of the struct that has the columns, with a space at its end; empty for the columns of the
+        pipeline, the only ones for which reserved names are refused
     """
     by_form: dict[str, str] = {}
     for name in names:

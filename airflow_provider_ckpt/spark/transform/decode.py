@@ -1,7 +1,7 @@
 """Decode raw records into the columns of ``transform.schema``, and check that each record matches the schema.
 
-The reader has decoded flat JSON records already (see ``plain_json.py``). All others go through Spark's parser, and
-through the checks of ``strict_parsing.py`` and ``lossless_parsing.py`` for what that parser wrongly accepts.
+Readers have already decoded flat JSON records (see ``plain_json.py``). All others go through Spark's parser. The
+conditions in ``strict_parsing.py`` and ``lossless_parsing.py`` then find the records that this parser wrongly accepts.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 _TEXT = "__text"
 _PARSED, _RECORD, _FAULT = "__parsed", "record", "__fault"
 _DECODED = "__decoded"
-"""Lambda variable in SQL: the record as Spark's parser returns it."""
+"""Name of a lambda variable in SQL whose value is the record as Spark's parser returns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordCheck:
-    """Check that a record must pass before any expression of the transform is evaluated on it.
+    """Check that a record must pass before any expression of the transform is evaluated for it.
 
     :param failed: SQL condition that is true for a record that fails the check
-    :param verdict: verdict of such a record
-    :param message: message of such a record
+    :param verdict: verdict of a record that fails the check: ``filtered``, or an error type
+    :param message: error message of a record that fails the check
     """
 
     failed: str
@@ -47,7 +47,9 @@ class RecordCheck:
 def flat_json_decoder(spark: SparkSession, pipeline: Pipeline) -> FlatJsonDecoder | None:
     """Return the decoder with which readers decode flat JSON records before Spark gets them (see ``plain_json.py``).
 
-    :return: None if records are not JSON, or the schema has a field that flat records cannot have
+    :param spark: any session, which parses the schema
+    :param pipeline: the pipeline's declaration
+    :return: None if records are not decoded from JSON, or if the schema has a field that flat records cannot have
     """
     transform = pipeline.transform
     if transform.decode != "json" or transform.schema_ is None:
@@ -56,14 +58,14 @@ def flat_json_decoder(spark: SparkSession, pipeline: Pipeline) -> FlatJsonDecode
 
 
 def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[DataFrame, list[str], list[RecordCheck]]:
-    """Parse the record's value into the schema's columns.
+    """Parse the ``value`` of each record into the columns of the schema.
 
     Expressions may also use the source's other columns (a message's key, headers and timestamp), but these are output
-    columns only if ``select`` names them. All source columns stay in the frame under the names of :func:`raw_column`.
+    only if ``select`` names them. All source columns stay in the data frame under the names of :func:`raw_column`.
 
-    :param frame: control columns, then the source's columns
-    :param pipeline: the pipeline
-    :param shape: the source's columns
+    :param frame: data frame with the control columns, then the source's columns
+    :param pipeline: the pipeline's declaration
+    :param shape: names and types of the source's columns
     :return: the data frame with the decoded records, the names of the schema's columns, and the checks of each record
     """
     transform = pipeline.transform
@@ -111,20 +113,22 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
 
 
 def raw_column(name: str) -> str:
-    """Return the SQL name under which the transform carries a source column, such as ``__raw_key``.
+    """Return the quoted name under which the transform carries a source column beside the decoded ones, such as
+    ``__raw_key``.
 
-    No column of a schema can have this name.
+    A schema cannot have a column of this name, since such names are reserved.
     """
     return quote(f"__raw_{name}")
 
 
 def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
-    """Return SQL that parses a record's text by ``from_json`` or ``from_csv``, as the pipeline's ``decode`` says.
+    """Return SQL that parses a record's text with ``from_json`` or ``from_csv``, according to the pipeline's
+    ``decode``.
 
-    :param pipeline: the pipeline
-    :param text: SQL of the text
-    :param schema: SQL literal of the schema
-    :param options: SQL of more options for the parser: keys and values
+    :param pipeline: the pipeline's declaration
+    :param text: SQL expression of the text
+    :param schema: SQL string literal of the schema
+    :param options: further options of the parser, as a SQL list of keys and values
     """
     transform = pipeline.transform
     if transform.decode == "json":
@@ -133,11 +137,12 @@ def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
 
 
 def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
-    """Return a SQL condition: a record has no decimal that the parser would take minutes to parse.
+    """Return a SQL condition that is true if a record has no decimal that takes the parser minutes (see
+    ``slow_decimals.py``).
 
-    :param spark: the session
-    :param pipeline: the pipeline
-    :param text: SQL of the record's text
+    :param spark: any session, which parses the schema
+    :param pipeline: the pipeline's declaration
+    :param text: SQL expression of the record's text
     :return: None if the schema has no decimals
     """
     transform = pipeline.transform
@@ -147,9 +152,10 @@ def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> st
 
 
 def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
-    """Return SQL of the record as Spark's parser returns it; null for a record that would stall or crash the parser.
+    """Return SQL that parses a record with Spark's parser; it yields null for a record that would stall or crash the
+    parser.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline's declaration
     :param fields: fields of the schema
     """
     transform = pipeline.transform
@@ -164,11 +170,12 @@ def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
 
 
 def _validity_checks(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[RecordCheck]:
-    """Return the checks that a record matches the schema; a check applies to records that passed earlier ones.
+    """Return the checks that a record matches the schema. Each check assumes that the record has passed the earlier
+    ones.
 
-    :param pipeline: the pipeline
-    :param altered: SQL condition that a parsed column differs from the record's text
-    :param columns: SQL of each parsed column
+    :param pipeline: the pipeline's declaration
+    :param altered: SQL condition that is true if a parsed column differs from the record's text
+    :param columns: by field name, SQL expression of the parsed column
     """
     of_json = pipeline.transform.decode == "json"
     skips_null = pipeline.error_handling.null_value_behavior == "skip"
@@ -192,10 +199,10 @@ def _validity_checks(pipeline: Pipeline, altered: str, columns: Mapping[str, str
 
 
 def _missing_field_checks(pipeline: Pipeline, columns: Mapping[str, str]) -> list[RecordCheck]:
-    """Return the check that a JSON record has all fields of the schema; an empty list if missing fields count as null.
+    """Return a check that a JSON record has all fields of the schema; an empty list if missing fields count as null.
 
-    :param pipeline: the pipeline
-    :param columns: SQL of each parsed column
+    :param pipeline: the pipeline's declaration
+    :param columns: by field name, SQL expression of the parsed column
     """
     behavior = pipeline.error_handling.missing_field_behavior
     if pipeline.transform.decode != "json" or behavior == "null":

@@ -1,7 +1,8 @@
-"""Refuse expressions that are nondeterministic, or that need other records than their own.
+"""Refuse SQL expressions that are nondeterministic, or that need other records than the one for which they are
+evaluated.
 
-Spark's analyser finds such expressions: it accepts neither kind in a higher-order function that is an aggregate's
-argument. That works in any session, and one analysis covers all expressions.
+Spark's analyser finds such expressions, because it accepts neither kind inside a higher-order function that is the
+argument of an aggregate. This works in any session, and one analysis covers all expressions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _VARYING = (
 _NONDETERMINISTIC = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
 _QUOTED = re.compile(r"'(?:[^'\\]++|\\.?+)*+(?:'|\Z)|\"(?:[^\"\\]++|\\.?+)*+(?:\"|\Z)|`[^`]*+(?:`|\Z)", re.DOTALL)
 _TIME_WINDOW = re.compile(r"\b(?:window|session_window|window_time)\s*\(", re.IGNORECASE)
-"""Functions of time windows, which Spark turns into a filter and into several rows per row, wherever they are used."""
+"""Regular expression for functions of time windows. Wherever they are used, Spark turns them into a filter and into
+several rows for each row.
+"""
 
 
 _CALLED = (
@@ -45,16 +48,18 @@ _COMMENT = r"--[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)"
 _OPAQUE = re.compile(f"{_COMMENT}|{_QUOTED.pattern}", re.DOTALL)
 _MOMENT = re.compile(r"\s*+(now|today|tomorrow|yesterday)(?:\s.*)?", re.IGNORECASE | re.DOTALL)
 _RELATIVE = re.compile(r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?'\w++'", re.IGNORECASE)
-"""Literals that depend on the current day, such as ``DATE 'today'``."""
+"""Regular expression for literals that depend on the current day, such as ``DATE 'today'``."""
 
 
 def varying_part(expression: str, columns: Iterable[str]) -> str | None:
-    """Return the part of an expression that depends on time or session, such as ``now()``; None without such a part.
+    """Return the part of an expression that depends on time or session, such as ``now()``; None if there is none.
 
-    Spark treats such functions as constants, but each run or each wave gets another value.
+    Spark treats such functions as constants, so its analyser does not refuse them. But each run or each wave gets
+    another value.
 
-    :param expression: the expression
-    :param columns: columns that the expression may use; a column takes precedence over a function without parentheses
+    :param expression: SQL text of the expression
+    :param columns: names of the columns that the expression may use; a column takes precedence over a function that is
+        called without parentheses
     """
     without_literals = _OPAQUE.sub(_without_content, _QUOTED_CALL.sub(r"\1", expression))
     relative = _RELATIVE.search(without_literals)
@@ -71,10 +76,9 @@ def varying_part(expression: str, columns: Iterable[str]) -> str | None:
 
 
 def _without_content(found: re.Match[str]) -> str:
-    """Return the replacement for a quoted text or comment in which :func:`varying_part` must find no function.
+    """Return the text that replaces a quoted text or a comment before :func:`varying_part` searches for function calls.
 
-    A quoted text becomes ``''``, or the word alone if it begins with a word such as ``today``; a comment becomes a
-    space.
+    A quoted text becomes ``''``, or just its first word if that is a word such as ``today``; a comment becomes a space.
 
     :param found: match of the quoted text or comment
     """
@@ -85,13 +89,14 @@ def _without_content(found: re.Match[str]) -> str:
 
 
 def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
-    """Return whether a transform can contain all expressions: valid, deterministic, and about their own record only.
+    """Return whether a transform can contain all given expressions: valid, deterministic, and about their own record
+    only.
 
-    Each must be a whole expression by itself, since a text such as ``a) OR (b`` is valid between parentheses only. If
-    the result is False, :func:`why_refused` gives the reason for one expression.
+    Each must be a whole expression by itself, since a text such as ``a) OR (b`` is valid only between parentheses. If
+    the result is False, :func:`why_refused` gives the reason for a single expression.
 
-    :param frame: data frame on whose columns the expressions are evaluated
-    :param expressions: SQL expressions
+    :param frame: data frame whose columns the expressions use
+    :param expressions: SQL texts of the expressions
     """
     expressions = list(expressions)
     if any(_uses_time_window(expression) for expression in expressions):
@@ -106,10 +111,11 @@ def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
 
 
 def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
-    """Return the reason why a transform cannot contain a valid expression, and a hint for the user; None if it can.
+    """Return the reason why a transform cannot contain an expression, and a hint for the user; None if it can contain
+    it.
 
-    :param frame: data frame on whose columns the expression is evaluated
-    :param expression: SQL expression
+    :param frame: data frame whose columns the expression uses
+    :param expression: SQL text of an expression that Spark can parse and analyse by itself
     """
     from pyspark.errors import AnalysisException
 
@@ -123,12 +129,14 @@ def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
 
 
 def _analyse(frame: DataFrame, expressions: list[str]) -> None:
-    """Have Spark analyse expressions, so that it raises an error if a transform cannot contain one of them."""
+    """Have Spark analyse expressions in a context in which it raises an error if a transform cannot contain one of
+    them.
+    """
     values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
     counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")
     counted.schema  # noqa: B018  # makes a Connect session analyse, too
 
 
 def _uses_time_window(expression: str) -> bool:
-    """Return whether an expression calls a function of time windows."""
+    """Return whether an expression calls a function of time windows, such as ``window``."""
     return _TIME_WINDOW.search(_QUOTED.sub("''", expression)) is not None

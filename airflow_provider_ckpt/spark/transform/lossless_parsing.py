@@ -1,8 +1,9 @@
-"""SQL conditions that find records whose parsed values differ from what is written in their text.
+"""SQL conditions that find records with a parsed value that differs from the record's text.
 
-``from_json`` makes 15 of ``"1,5"`` and -1 of the byte 255, ``from_csv`` makes 16 of ``0x1p4``, and there are more such
-cases. So a record is parsed a second time with these fields as text, and each value is compared with its text. For
-JSON, a regular expression first looks for fields in an unusual notation; a record without any is not parsed again.
+``from_json`` parses ``"1,5"`` as 15 and the byte 255 as -1, ``from_csv`` parses ``0x1p4`` as 16, and there are more
+such cases. So a record is parsed a second time with the affected fields as text, and each value is compared with its
+text. For JSON, a regular expression first looks for values in an unusual notation; a record without one is not parsed
+again.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 Rules = Mapping[str, Callable[[str, str], str]]
-"""By type name, a function that returns a SQL condition: a parsed value agrees with its text in the record.
+"""By Spark type name, a function that returns a SQL condition: the parsed value agrees with its text in the record.
 
-The function takes SQL of the value and SQL of the text. Types whose values parsers never alter have no function.
+The arguments of the function are SQL expressions of the value and of the text. A type whose values parsers never alter
+has no entry.
 """
 
 _NUMBER_PREFIX = f"number{secrets.randbits(62)}:"
-"""Prefix that distinguishes numbers parsed as text from strings; it is random, so that no record contains it."""
+"""Prefix that tells numbers that were parsed as text from strings; it is random, so that no record contains it."""
 
 NUMBER_PREFIX_LENGTH = len(_NUMBER_PREFIX)
-"""Number of characters by which the text of a JSON number, as :func:`any_decimal` passes it, is longer than in the
-record.
-"""
+"""Number of characters by which the text of a JSON number in the second parse is longer than in the record."""
 
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _NEXT_NUMBER = rf'\G((?:[^"0-9-]++|{_STRING})*+)(-?[0-9][0-9.eE+-]*+)'
 _HUGE = r"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{200}"
-"""Regular expression for a number, anywhere in a record, that may be infinite as a double."""
+"""Regular expression for a number, anywhere in a record, that may be infinite when it is read as a double."""
 
 _MAX_SEARCHED_FIELDS = 30
-"""Number of fields above which parsing a record again takes less time than one expression that looks for all fields."""
+"""Number of fields above which parsing each record again takes less time than searching it with one regular expression
+for all fields.
+"""
 
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?+(?:Z|[+-][0-9]{2}:[0-9]{2})?+"
@@ -53,19 +55,22 @@ _USUAL = {
     "timestamp_ntz": f'"{_DAY}[T ]{_TIME}"',
     "string": f"(?:{_STRING}|true|false)",
 }
-"""By type name, regular expression for JSON notations that ``from_json`` parses without altering the value."""
+"""By Spark type name, a regular expression for the JSON notations that ``from_json`` parses without altering
+the value.
+"""
 
 _ESCAPED_BY_NUMBER_ONLY = re.compile(r'[^"\\/\x00-\x1f]+')
-"""Names whose characters JSON can escape by number only, if at all."""
+r"""Pattern of field names whose characters JSON can escape only by their number (``\u0041``), if at all."""
 
 
 def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:
-    """Return a SQL condition: some parsed column differs from the record's text, as 15 differs from ``"1,5"``.
+    """Return a SQL condition that is true if a parsed column differs from the record's text, as 15 differs from
+    ``"1,5"``.
 
     :param fields: fields of the schema
-    :param columns: SQL of each parsed column, by field name
-    :param text: SQL of the text of a record that Spark's parser can parse
-    :param delimiter: delimiter of CSV fields, None for JSON
+    :param columns: by field name, SQL expression of the parsed column
+    :param text: SQL expression of the text of a record that Spark's parser can parse
+    :param delimiter: delimiter of CSV fields; None for JSON
     """
     fields = list(fields)
     rules = _JSON if delimiter is None else _CSV
@@ -82,13 +87,15 @@ def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: st
 def any_decimal(
     fields: Iterable[StructField], text: str, condition: Callable[[str], str], *, delimiter: str | None
 ) -> str | None:
-    """Return a SQL condition: the text of at least one decimal of a record, at any depth, meets a given condition.
+    """Return a SQL condition that is true if the text of at least one decimal of a record meets a given condition.
+
+    Decimals inside structs, arrays and maps count, too.
 
     :param fields: fields of the schema
-    :param text: SQL of the record's text
-    :param condition: returns the SQL condition for SQL of a decimal's text; a JSON number is longer in that text by
-        :data:`NUMBER_PREFIX_LENGTH` characters
-    :param delimiter: delimiter of CSV fields, None for JSON
+    :param text: SQL expression of the record's text
+    :param condition: function that returns the given condition, in SQL, for the SQL expression of a decimal's text; the
+        text of a JSON number is longer by :data:`NUMBER_PREFIX_LENGTH` characters there than in the record
+    :param delimiter: delimiter of CSV fields; None for JSON
     :return: None if the schema has no decimals
     """
     fields = list(fields)
@@ -102,8 +109,8 @@ def _parsed_as_text(fields: Iterable[StructField], text: str, delimiter: str | N
     """Return SQL that parses a record a second time, with the text of each value in place of the value.
 
     :param fields: fields of the schema
-    :param text: SQL of the record's text
-    :param delimiter: delimiter of CSV fields, None for JSON
+    :param text: SQL expression of the record's text
+    :param delimiter: delimiter of CSV fields; None for JSON
     """
     if delimiter is None:
         return f"from_json({_with_numbers_as_text(text)}, {literal(_as_texts(fields))}, map({JSON_DIALECT}))"
@@ -112,13 +119,14 @@ def _parsed_as_text(fields: Iterable[StructField], text: str, delimiter: str | N
 
 
 def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: int = 0) -> str | None:
-    """Return a SQL condition: a parsed value differs from its text; None if parsers do not alter values of its type.
+    """Return a SQL condition that is true if a parsed value differs from its text; None if parsers do not alter its
+    type.
 
-    :param kind: type of the value
-    :param value: SQL of the parsed value
-    :param own: SQL of the value's text, or of a struct, array or map of texts
+    :param kind: Spark type of the value
+    :param value: SQL expression of the parsed value
+    :param own: SQL expression of the value's text or, for a nested value, of a struct, array or map of texts
     :param rules: conditions for values that are not nested
-    :param depth: number of arrays and maps that contain the value
+    :param depth: number of arrays and maps that contain the value; it makes the names of lambda variables unique
     """
     from pyspark.sql import types as t
 
@@ -137,13 +145,16 @@ def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: i
 
 
 def _any(conditions: Iterable[str | None]) -> str | None:
-    """Return a SQL condition: at least one of these conditions is true; None if there are none."""
+    """Return a SQL condition that is true if at least one of the given conditions is; None if there are none.
+
+    :param conditions: SQL conditions; None entries are ignored
+    """
     found = [condition for condition in conditions if condition]
     return f"({' OR '.join(found)})" if found else None
 
 
 def _element_type(kind: DataType) -> DataType:
-    """Return the type of an array's elements or of a map's values; any other type unchanged."""
+    """Return the type of an array's elements or of a map's values; any other type is returned unchanged."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.ArrayType):
@@ -152,16 +163,16 @@ def _element_type(kind: DataType) -> DataType:
 
 
 def _with_numbers_as_text(text: str) -> str:
-    """Return SQL of a JSON record in which each number is a string, such as ``"number123:1.5"`` in place of ``1.5``.
+    """Return SQL that turns each number of a JSON record into a string, such as ``1.5`` into ``"number123:1.5"``.
 
-    :param text: SQL of a strict JSON document
+    :param text: SQL expression of the record's text, a strict JSON document
     """
     marked = f'$1"{_NUMBER_PREFIX}$2"'
     return f"regexp_replace({text}, {literal(_NEXT_NUMBER)}, {literal(marked)})"
 
 
 def _as_texts(fields: Iterable[StructField], *, colon: str = "") -> str:
-    """Return DDL of the fields whose values parsers may alter, with ``string`` in place of the types of these values.
+    """Return DDL of those fields whose values parsers may alter, with ``string`` in place of the types of these values.
 
     :param fields: fields of a schema or a struct
     :param colon: separator between name and type: ``:`` inside a struct, else empty
@@ -171,7 +182,9 @@ def _as_texts(fields: Iterable[StructField], *, colon: str = "") -> str:
 
 
 def _as_text(kind: DataType) -> str | None:
-    """Return the DDL of a type with ``string`` in place of its values; None if parsers never alter such values."""
+    """Return the DDL of a type with ``string`` in place of the types of its values; None if parsers never alter its
+    values.
+    """
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -185,13 +198,13 @@ def _as_text(kind: DataType) -> str | None:
 
 
 def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
-    """Return a SQL condition: a JSON record may have a value in a notation that ``from_json`` alters.
+    """Return a SQL condition that is true if a JSON record may have a value in a notation that ``from_json`` alters.
 
-    A regular expression finds the fields by name, at any depth. It would miss a name with an escape in it, so a record
-    with an escape meets the condition, too.
+    A regular expression finds the fields by name, at any depth. It would not find a name that is written with an
+    escape, so the condition is also true for a record with an escape.
 
     :param fields: fields of the schema
-    :param text: SQL of the record's text
+    :param text: SQL expression of the record's text
     """
     members = dict.fromkeys(_searched_fields(fields))
     if len(members) > _MAX_SEARCHED_FIELDS:
@@ -204,9 +217,10 @@ def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
 
 
 def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
-    """Yield each field that ``from_json`` may alter, with a regular expression for notations that it leaves alone.
+    """Yield the name of each field whose value ``from_json`` may alter, and a regular expression for notations that it
+    keeps.
 
-    The expression is None for a type without such notations.
+    The regular expression is None for a type without such notations. Fields of structs are yielded by their own names.
     """
     from pyspark.sql import types as t
 
@@ -221,8 +235,8 @@ def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str |
 
 
 def _usual(kind: DataType) -> str | None:
-    """Return the regular expression for JSON notations of a type that ``from_json`` does not alter; None without
-    any.
+    """Return a regular expression for those JSON notations of a type that ``from_json`` does not alter; None if there
+    are none.
     """
     from pyspark.sql import types as t
 
@@ -235,34 +249,36 @@ def _usual(kind: DataType) -> str | None:
 
 
 def _without_prefix(own: str) -> str:
-    """Return SQL of a number's text without the prefix that marks numbers."""
+    """Return SQL that removes the prefix :data:`_NUMBER_PREFIX` from a number's text."""
     return f"replace({own}, '{_NUMBER_PREFIX}', '')"
 
 
 def _is_finite(value: str, _: str) -> str:
-    """Return a SQL condition: the parsed number is neither infinite nor NaN."""
+    """Return a SQL condition that is true if the parsed number is neither infinite nor NaN."""
     return f"abs({value}) < cast('Infinity' AS double)"
 
 
 def _is_day(value: str, own: str) -> str:
-    """Return a SQL condition: the text says the same day as the parsed date, alone or followed by a time.
+    """Return a SQL condition that is true if the text states the same day as the parsed date, alone or followed by a
+    time.
 
-    A cast to date would ignore whatever follows a day and a space or ``T``.
+    A cast to date would ignore any text that follows a day and a space or ``T``.
 
-    :param value: SQL of the parsed date
-    :param own: SQL of its text in the record
+    :param value: SQL expression of the parsed date
+    :param own: SQL expression of its text in the record
     """
     alone = f"{own} NOT RLIKE '[T ]'"
     return f"try_cast({own} AS date) = {value} AND ({alone} OR try_cast({own} AS timestamp_ntz) IS NOT NULL)"
 
 
 def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
-    """Return a SQL condition: the text says the same time as the parsed timestamp, and begins with a year.
+    """Return a SQL condition that is true if the text states the same time as the parsed timestamp and begins with a
+    year.
 
     Without the year, a cast would accept a time of day and add today's date.
 
-    :param value: SQL of the parsed timestamp
-    :param own: SQL of its text in the record
+    :param value: SQL expression of the parsed timestamp
+    :param own: SQL expression of its text in the record
     :param kind: Spark SQL type of the timestamp
     """
     year = literal(r"\A\s*+[+-]?+[0-9]{4}")
@@ -270,29 +286,29 @@ def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
 
 
 def _is_time_without_zone(value: str, own: str) -> str:
-    """Return a SQL condition: the text says the same time as the timestamp without zone, and begins with a year."""
+    """Return a SQL condition like :func:`_is_time`, for a timestamp without time zone."""
     return _is_time(value, own, "timestamp_ntz")
 
 
 def _is_time_or_seconds(value: str, own: str) -> str:
-    """Return a SQL condition: the text says the same time as the parsed timestamp, or its number of seconds since 1970.
+    """Return a SQL condition that is true if the text states the parsed timestamp, as a time or in seconds since 1970.
 
     The parser lets a number of seconds that is too large wrap around.
 
-    :param value: SQL of the parsed timestamp
-    :param own: SQL of its text in the record
+    :param value: SQL expression of the parsed timestamp
+    :param own: SQL expression of its text in the record
     """
     return f"({_is_time(value, own)}) OR try_cast({_without_prefix(own)} AS bigint) = unix_seconds({value})"
 
 
 def _is_text(value: str, own: str) -> str:
-    """Return a SQL condition: the text is equal to the parsed string.
+    """Return a SQL condition that is true if the text is equal to the parsed string.
 
-    Where a schema has a string and the record a number, alone or inside an object or array, the parser rewrites the
-    number.
+    If the schema has a string where the record has a number, alone or inside an object or array, the parser rewrites
+    the number.
 
-    :param value: SQL of the parsed string
-    :param own: SQL of its text in the record
+    :param value: SQL expression of the parsed string
+    :param own: SQL expression of its text in the record
     """
     inside = literal(f'"{_NUMBER_PREFIX}([^"]*+)"')
     unmarked = _without_prefix(f"regexp_replace({own}, {inside}, '$1')")
@@ -300,12 +316,12 @@ def _is_text(value: str, own: str) -> str:
 
 
 def _is_finite_variant(_: str, own: str) -> str:
-    """Return a SQL condition: no number in a variant's text is infinite as a double.
+    """Return a SQL condition that is true if no number in a variant's text is infinite as a double.
 
-    A variant stores a number that is no decimal as the nearest double. A JSON null is a variant value without text; it
-    passes.
+    A variant stores a number that is too long for a decimal as the nearest double. A JSON null is a variant value
+    without text; the condition is true for it.
 
-    :param own: SQL of the variant's text in the record
+    :param own: SQL expression of the variant's text in the record
     """
     numbers = f"regexp_extract_all({own}, {literal(f'{_NUMBER_PREFIX}([0-9.eE+-]++)')}, 1)"
     infinite = f"exists({numbers}, number -> abs(try_cast(number AS double)) = cast('Infinity' AS double))"
@@ -313,12 +329,12 @@ def _is_finite_variant(_: str, own: str) -> str:
 
 
 def _is_number(value: str, own: str) -> str:
-    """Return a SQL condition: the text is a finite number in decimal notation, an infinity or NaN.
+    """Return a SQL condition that is true if the text is a finite number in decimal notation, an infinity or NaN.
 
     Java's parser also accepts hexadecimal numbers, type suffixes and surrounding spaces.
 
-    :param value: SQL of the parsed number
-    :param own: SQL of its text in the record
+    :param value: SQL expression of the parsed number
+    :param own: SQL expression of its text in the record
     """
     number = literal(r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z")
     no_number = literal(r"\A(?:[+-]?+Inf(?:inity)?+|NaN)\z")

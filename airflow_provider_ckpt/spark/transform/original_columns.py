@@ -1,7 +1,7 @@
-"""Carry the source's columns of a record around the transform, for its dead letter if it is rejected.
+"""Carry the source's columns of a record past the transform, for the record's dead letter if it is rejected.
 
 The columns are packed into one text, because every part of a column costs Spark time for every record, rejected or not.
-They stay a struct if one of them has a type without a text form, or if the columns of all records are needed.
+They stay a struct if one of them has a type without a text form, or if they are needed for all records.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class _TextForm(NamedTuple):
-    """Conversion of a column's values to text and back.
+    """Conversion of a column's values to JSON and back.
 
-    :param sql: SQL, with ``{}`` for the column, of the value that Spark writes as JSON
-    :param value: converts a value from JSON; not called for null
-    :param stored: Arrow type of the converted value, if it is not the column's type
+    :param sql: SQL expression, with ``{}`` for the column, of the value that Spark writes as JSON
+    :param value: function that converts a value from JSON back; not called for null
+    :param stored: Arrow type of the converted value if it differs from the column's type; it is then reinterpreted
     """
 
     sql: str
@@ -35,12 +35,12 @@ class _TextForm(NamedTuple):
 
 
 def _unchanged(value: Any) -> Any:
-    """Return the value as it is, for a column whose JSON values need no conversion."""
+    """Return the value itself, for a column whose JSON values need no conversion."""
     return value
 
 
 def _header(packed: dict[str, str]) -> dict[str, Any]:
-    """Convert a message header from JSON, where its value is Base64 text."""
+    """Return a message header, converted from JSON, where its value is Base64 text."""
     value = packed.get("value")
     return {"key": packed.get("key"), "value": None if value is None else base64.b64decode(value)}
 
@@ -55,15 +55,17 @@ _FORMS = {
     "timestamp": _TextForm("unix_micros({})", _unchanged, "int64"),
     "array<struct<key:string,value:binary>>": _TextForm("{}", lambda headers: [_header(header) for header in headers]),
 }
-"""Text form by Spark SQL type in lower case without spaces, for decimals without precision and scale."""
+"""Text form of each Spark SQL type, by its name in lower case without spaces; ``decimal`` without precision
+and scale.
+"""
 
 
 def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bool) -> str:
     """Return SQL that packs a record's source columns into one value: a JSON text, or a struct.
 
-    :param shape: the source's columns
-    :param column: returns SQL of the source column of a name
-    :param included: whether the columns of all records are needed, not only of rejected ones; they then stay a struct
+    :param shape: names and types of the source's columns
+    :param column: function that returns SQL for the source column of a name
+    :param included: whether the columns are needed for all records, not only for rejected ones; they then stay a struct
     """
     forms = _forms(shape)
     if included or forms is None:
@@ -76,13 +78,13 @@ def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bo
 
 
 def placeholder_sql(shape: RecordShape, *, included: bool) -> str:
-    """Return SQL of the value that replaces :func:`packed_sql` for records whose source columns are not needed.
+    """Return SQL of the value that a record has in place of :func:`packed_sql` if its source columns are not needed.
 
-    The value is null, or a struct of nulls and empty lists: Spark's Arrow writer walks over all null lists of a batch
-    again for every further row of the batch.
+    The value is null, or a struct of nulls and empty lists. The latter avoids null lists: for every row of a batch,
+    Spark's Arrow writer walks again over all null lists of that batch.
 
-    :param shape: the source's columns
-    :param included: whether the columns of all records are needed, not only of rejected ones
+    :param shape: names and types of the source's columns
+    :param included: whether the columns are needed for all records, not only for rejected ones
     """
     empty = {"array": "array()", "map": "map()"}
     kinds = [kind.partition("<")[0].lower() for _, kind in shape.columns]
@@ -96,10 +98,10 @@ def placeholder_sql(shape: RecordShape, *, included: bool) -> str:
 
 
 def unpack(original: pa.Array, shape: RecordShape) -> pa.StructArray:
-    """Return the source columns of rejected records from the column that :func:`packed_sql` made.
+    """Return the source columns of rejected records, unpacked from the value that :func:`packed_sql` made.
 
-    :param original: column :data:`~.columns.ORIGINAL`, without nulls
-    :param shape: the source's columns
+    :param original: column :data:`~.columns.ORIGINAL` of the rejected records, without nulls
+    :param shape: names and types of the source's columns
     """
     import pyarrow as pa
 
@@ -115,7 +117,12 @@ def unpack(original: pa.Array, shape: RecordShape) -> pa.StructArray:
 
 
 def _unpacked_column(values: Iterable[Any], form: _TextForm, kind: pa.DataType) -> pa.Array:
-    """Convert one source column's values from JSON to an Arrow array of the type ``kind``."""
+    """Convert the values of one source column from JSON to an Arrow array.
+
+    :param values: values as ``json.loads`` returns them
+    :param form: text form of the column
+    :param kind: Arrow type of the array
+    """
     import pyarrow as pa
 
     stored = pa.type_for_alias(form.stored) if form.stored else kind
@@ -124,6 +131,6 @@ def _unpacked_column(values: Iterable[Any], form: _TextForm, kind: pa.DataType) 
 
 
 def _forms(shape: RecordShape) -> list[_TextForm] | None:
-    """Return the text form of each source column; None if a column's type has no text form."""
+    """Return the text form of each source column; None if the type of a column has no text form."""
     kinds = [kind.lower().replace(" ", "").partition("(")[0] for _, kind in shape.columns]
     return [_FORMS[kind] for kind in kinds] if all(kind in _FORMS for kind in kinds) else None

@@ -1,8 +1,8 @@
-"""Reject source timestamps that Spark cannot represent: PostgreSQL infinity, years after 294246.
+"""Reject source timestamps that Spark cannot represent: PostgreSQL's infinity, and years after 294246.
 
-The reader yields them as times before the source's first time. Expressions and sinks would take them for real times, so
-their records are rejected. The exception is a postgres sink: it stores such times of a postgres source as they are,
-from columns that no expression uses.
+A reader yields them as times before the earliest time that the source can have. Expressions and sinks would take them
+for real times, so their records are rejected. A postgres sink is the exception: it stores such times of a postgres
+source unchanged, from columns that no expression uses.
 """
 
 from __future__ import annotations
@@ -25,32 +25,36 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 
 _FIRST_DAYS = {"postgres": FIRST_DAY, "kafka": 0}
-"""By source type, the day of the first time that the source can have, in days since 1970."""
+"""By source type, the earliest day that a time of the source can have, in days since 1970. Earlier times mark a time
+out of range.
+"""
 
 _MESSAGES = {
-    "postgres": "is infinity or after the year 294246, which only a postgres sink takes, and only from a column that "
-    "no expression names; let a view give it as text",
-    "kafka": "is after the year 294246: Kafka counts milliseconds, which may not be what the producer wrote; leave it "
-    "out of transform.select",
+    "postgres": "is infinity or after the year 294246, which can only be delivered to a postgres sink, and only from a "
+    "column that no expression uses; cast it to text in a view",
+    "kafka": "is after the year 294246: Kafka counts milliseconds, but the producer may have written another unit; "
+    "leave it out of transform.select",
 }
 _SQL = {
     "date": "date_from_unix_date({day})",
     "timestamp": "timestamp_micros({microsecond})",
     "timestamp_ntz": "CAST(date_from_unix_date({day}) AS timestamp_ntz)",
 }
-"""By Spark SQL type of a column, SQL of the beginning of a day."""
+"""By Spark SQL type of a column, SQL of the first moment of a day, with ``{day}`` or ``{microsecond}`` for its number
+since 1970.
+"""
 
 _STAR = re.compile(r"(?:^|[^\w)\]`'\"\s])\s*\*")
-"""Regular expression for a ``*`` that stands for all columns; a multiplication has a value before it."""
+"""Pattern of a ``*`` that stands for all columns; a ``*`` that multiplies has a value before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRangeCheck:
-    """Check that Spark can represent the times of a source column.
+    """Check that Spark can represent the values of a source column with dates or times.
 
-    :param name: name of the source's column
+    :param name: name of the column
     :param kind: Spark SQL type of the column
-    :param source: type of the source
+    :param source: type of the source, such as ``kafka``
     """
 
     name: str
@@ -65,15 +69,15 @@ class TimeRangeCheck:
     def failed(self, column: str) -> str:
         """Return a SQL condition that is true for a record whose time is out of range.
 
-        :param column: SQL of the column
+        :param column: SQL expression of the column
         """
         first = _FIRST_DAYS[self.source]
         return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * MICROSECONDS_A_DAY)}"
 
     def out_of_range(self, rows: pa.Table) -> pa.Array:
-        """Return the numbers of the records whose time is out of range.
+        """Return the record numbers of the rows whose time is out of range.
 
-        :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the columns
+        :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the source's columns
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -85,12 +89,12 @@ class TimeRangeCheck:
 
 
 def time_range_checks(pipeline: Pipeline, shape: RecordShape) -> list[TimeRangeCheck]:
-    """Return a check for each source column with times that the transform uses or passes to the sink.
+    """Return a check for each source column with dates or times that an expression uses or that is passed to the sink.
 
     Columns that go from a postgres source to a postgres sink unchanged have no check.
 
-    :param pipeline: the pipeline
-    :param shape: the source's columns
+    :param pipeline: the pipeline's declaration
+    :param shape: names and types of the source's columns
     """
     source, transform = pipeline.source.type, pipeline.transform
     if source not in _FIRST_DAYS:
@@ -107,10 +111,10 @@ def time_range_checks(pipeline: Pipeline, shape: RecordShape) -> list[TimeRangeC
 
 
 def errors(rows: pa.Table, watched: Iterable[TimeRangeCheck]) -> dict[int, ErrorInfo]:
-    """Return an error for each record whose time is out of range, by record number.
+    """Return an error, by record number, for each row with a time out of range.
 
-    :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the columns
-    :param watched: checks of the columns
+    :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the source's columns
+    :param watched: checks to apply, one for each column with dates or times
     """
     return {
         number: record_error(ErrorType.SERIALIZATION, column.message)
@@ -120,6 +124,12 @@ def errors(rows: pa.Table, watched: Iterable[TimeRangeCheck]) -> dict[int, Error
 
 
 def _may_be_used(name: str, expressions: Iterable[str]) -> bool:
-    """Return whether an expression may use a column; True for some columns that no expression uses is harmless."""
+    """Return whether one of the expressions may use a column.
+
+    True for a column that no expression uses is harmless: it is then checked without need.
+
+    :param name: name of the column
+    :param expressions: SQL texts of the expressions
+    """
     word = re.compile(rf"(?<!\w){re.escape(quote(name)[1:-1])}(?!\w)", re.IGNORECASE)
     return any(word.search(expression) or _STAR.search(expression) for expression in expressions)

@@ -1,4 +1,4 @@
-"""Decode flat JSON records by Arrow before Spark sees them, several times as fast as ``from_json``.
+"""Decode flat JSON records with Arrow before Spark gets them, several times as fast as ``from_json``.
 
 A flat record is one object with the schema's fields, each once and in the schema's order, whose values are strings
 without escapes, numbers of few digits, booleans and nulls. Such a record is strict JSON, and every parser reads it
@@ -36,21 +36,21 @@ _UNAMBIGUOUS_VALUES = {
     "date": f'"{_DATE}"',
     "timestamp": f'"{_DATE}T{_TIME}{_ZONE}"',
 }
-"""By Spark SQL type, JSON values that every parser reads alike."""
+"""By Spark SQL type, a regular expression for the JSON values that every parser reads alike."""
 
 _NAME = re.compile("[A-Za-z0-9_ .-]+")
 _MAX_EXPRESSION_LENGTH = 4_000
-"""Largest length of an expression. From about 6,000 characters, RE2 runs out of memory for its states and is 30 times
-as slow.
+"""Largest number of characters of the regular expression. From about 6,000 on, RE2 exhausts the memory for its states
+and is 30 times as slow.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FlatJsonDecoder:
-    """Decoder of the flat JSON records of a schema.
+    """Decoder of flat JSON records, as the module describes them, for one schema.
 
-    :param expression: regular expression for flat records (RE2, over bytes)
-    :param fields: name and Spark SQL type of each field
+    :param expression: regular expression that matches flat records (RE2, applied to bytes)
+    :param fields: name and Spark SQL type of each field of the schema
     """
 
     expression: str
@@ -61,7 +61,7 @@ class FlatJsonDecoder:
         """Create the decoder for a schema.
 
         :param fields: fields of the schema
-        :return: None if flat records cannot have one of the fields, or too many fields
+        :return: None if a flat record cannot have one of the fields, or if the schema has too many
         """
         named = [(field.name, field.dataType.simpleString()) for field in fields]
         if len(dict(named)) < len(named) or not all(
@@ -74,8 +74,10 @@ class FlatJsonDecoder:
 
     @property
     def kind(self) -> pa.StructType:
-        """Arrow type of :meth:`decoded`: the fields and, like ``from_json``, a field for the text of a corrupt
-        record.
+        """Arrow type of the structs that :meth:`decoded` returns.
+
+        It has the schema's fields and, as with ``from_json``, a last field for the text of a corrupt record, which is
+        null here.
         """
         import pyarrow as pa
 
@@ -85,7 +87,7 @@ class FlatJsonDecoder:
     def decoded(self, records: pa.Array) -> pa.StructArray:
         """Return the decoded fields of each flat record as a struct, and null for every other record.
 
-        :param records: binary array with one JSON text for each record
+        :param records: binary array with the JSON text of each record
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -105,7 +107,7 @@ class FlatJsonDecoder:
     def rows(self, records: pa.RecordBatch) -> pa.RecordBatch | None:
         """Decode raw records to rows of position and fields; return None if one of the records is not flat.
 
-        :param records: position, then the source's columns
+        :param records: records as a reader yields them: the position, then the source's columns
         """
         import pyarrow as pa
 
@@ -119,7 +121,7 @@ class FlatJsonDecoder:
     def _columns(self, records: pa.Array) -> list[pa.Array]:
         """Decode records that are all flat, and return one array for each field.
 
-        :param records: binary array with one JSON text for each record
+        :param records: binary array with the JSON text of each record
         :raises pyarrow.ArrowInvalid: if a text is not UTF-8
         """
         import pyarrow as pa

@@ -1,4 +1,6 @@
-"""Project a data frame on expressions and analyse them at once, so that an error names the expression's YAML key."""
+"""Project a data frame on SQL expressions and analyse them at once, so that an error can name the expression's YAML
+key.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ if TYPE_CHECKING:
 
 
 _OF_PROCESS = frozenset({"java.lang.IllegalStateException", "java.lang.OutOfMemoryError"})
-"""Java exceptions that say that Spark's process has stopped or has no memory left, not that an expression is
+"""Java exceptions that mean that Spark's process has stopped or has no memory left, and not that an expression is
 invalid.
 """
 
 _INTERNAL = "INTERNAL_ERROR"
-"""Prefix of Spark's condition for errors of its own analyser, such as a lambda that is no function's argument."""
+"""Beginning of Spark's error condition for an error inside its analyser, as for a lambda that is not the argument of a
+function.
+"""
 
 
 def project(
@@ -34,13 +38,13 @@ def project(
     *,
     analyse: bool = False,
 ) -> DataFrame:
-    """Return ``frame`` projected on expressions, which may also use the columns of earlier expressions.
+    """Return a data frame with the values of expressions. An expression may use the columns of earlier ones.
 
     :param frame: data frame whose columns the expressions use
-    :param expressions: SQL, or columns of a classic session
-    :param pipeline: the pipeline
-    :param key: configuration key of the expressions, for the error
-    :param analyse: whether a Connect session analyses the expressions at once, too; a classic session always does
+    :param expressions: SQL texts, or columns of a classic session
+    :param pipeline: the pipeline's declaration, for the error message
+    :param key: configuration key of the expressions, for the error message
+    :param analyse: whether a Connect session, too, analyses the expressions at once; a classic session always does
     :raises ConfigError: if Spark cannot use an expression
     """
     with config_errors(pipeline, key):
@@ -58,11 +62,11 @@ def project(
 
 @contextmanager
 def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
-    """Convert Spark's error for an invalid expression inside the ``with`` block to an error that names the key.
+    """Convert Spark's error for an invalid expression, raised inside the ``with`` block, to an error that names the
+    key.
 
-    :param pipeline: the pipeline, for the error
-    :param key: configuration key of the expression
-
+    :param pipeline: the pipeline's declaration, for the error message
+    :param key: configuration key of the expression, for the error message
     :raises ConfigError: if Spark cannot use the expression
     """
     from pyspark.errors import ParseException
@@ -73,7 +77,11 @@ def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
         if not _of_expression(error):
             raise
         kind = DslParseError if isinstance(error, ParseException) else error_class(key)
-        reason = "Spark's server gives no reason; is it nested deeply?" if _without_reason(error) else first_line(error)
+        reason = (
+            "the Spark Connect server gives no reason; the expression may be nested too deeply"
+            if _without_reason(error)
+            else first_line(error)
+        )
         raise kind(
             f"{key} cannot be used: {reason}",
             pipeline=pipeline.name,
@@ -82,15 +90,15 @@ def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
 
 
 def analysis_errors() -> tuple[type[Exception], ...]:
-    """Return the exception classes that PySpark may raise when Spark analyses an expression."""
+    """Return the exception classes with which PySpark reports that Spark cannot analyse an expression."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    return PySparkException, Py4JJavaError  # the latter is what Spark does not translate
+    return PySparkException, Py4JJavaError  # the latter is an error for which PySpark has no class
 
 
 def _of_expression(error: Exception) -> bool:
-    """Return whether an exception says that an expression is invalid, and not that a session or server is gone."""
+    """Return whether an exception means that an expression is invalid, and not that a session or a server is gone."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException
     from pyspark.errors.exceptions.connect import SparkConnectException
@@ -104,7 +112,7 @@ def _of_expression(error: Exception) -> bool:
 
 
 def _without_reason(error: Exception) -> bool:
-    """Return whether Spark's server failed at a request without giving a reason, as after an overflow of its stack."""
+    """Return whether a Spark Connect server failed without giving a reason, as after a stack overflow."""
     from grpc import StatusCode  # type: ignore[import-untyped]
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
@@ -116,24 +124,24 @@ def _without_reason(error: Exception) -> bool:
 def error_class(key: str) -> type[ConfigError]:
     """Return the error class for an expression that Spark can parse but not use.
 
-    :param key: configuration key of the expression
+    :param key: configuration key of the expression, such as ``transform.where``
     """
     return InvalidFilterError if key == "transform.where" else InvalidTransformError
 
 
 def quoted(names: Iterable[str]) -> list[str]:
-    """Return column names as SQL identifiers."""
+    """Return column names as SQL identifiers in backticks."""
     return [quote(name) for name in names]
 
 
 def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "transform.schema") -> StructType:
-    """Parse a schema in Spark's DDL.
+    """Parse a schema in Spark's DDL to a struct type.
 
     :param spark: any session
-    :param ddl: the schema
-    :param pipeline: the pipeline's name
-    :param key: configuration key of the schema, for the error
-    :raises ConfigError: if the schema does not parse, or is one type instead of columns
+    :param ddl: text of the schema, such as ``id bigint, at timestamp``
+    :param pipeline: name of the pipeline, for the error message
+    :param key: configuration key of the schema, for the error message
+    :raises ConfigError: if the text does not parse, or is one type instead of columns
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
@@ -157,7 +165,7 @@ def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "trans
 
 @lru_cache
 def _parse_ddl(spark: SparkSession, ddl: str) -> DataType:
-    """Parse Spark DDL to a type; a Connect session has its server do that."""
+    """Parse Spark's DDL to a type; a Connect session sends it to the server for that."""
     from pyspark.sql.types import DataType
 
     parse: Callable[[str], DataType] = getattr(spark, "_parse_ddl", DataType.fromDDL)

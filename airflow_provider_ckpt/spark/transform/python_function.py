@@ -1,8 +1,8 @@
-"""Apply the user's Python function to a batch's rows, as an Arrow table: the last step of the transform.
+"""Apply the user's Python function to the rows of a batch, as an Arrow table: the last step of the transform.
 
-It runs inside the lane, after Spark SQL and before the sink, so the lane keeps its order and its counts: the function
-returns one row for each row that it gets, in the same order. If it raises an error, the rows are halved until the bad
-ones are found, and only these become dead letters.
+It runs inside the lane, after Spark SQL and before the sink. The function returns one row for each row that it gets, in
+the same order, so that the lane keeps its order and its counts. If the function raises an error, it is called again
+with each half of the rows, until the rows that cause the error are found; only these become dead letters.
 """
 
 from __future__ import annotations
@@ -22,21 +22,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Function = Callable[["pa.Table"], Any]
-"""User's function: takes a :class:`pyarrow.Table`, and returns a table, a record batch or a pandas data frame."""
+"""The user's function. It takes a :class:`pyarrow.Table`, and returns a table, a record batch or a pandas
+data frame.
+"""
 
 KEEP = "_keep"
-"""Boolean column that the function may add: rows where it is not true are left out and count as filtered."""
+"""Name of a boolean column that the function may add; rows in which it is not true are not delivered and count as
+filtered.
+"""
 
 _HINT = "Return one row for each, in their order, with just the columns of transform.returns (and _keep, to filter)."
 
 
 @dataclass(slots=True)
 class FunctionResult:
-    """Rows and errors from applying the user's function to a batch.
+    """Result of applying the user's function to the rows of a batch.
 
     :param rows: rows to deliver: the record number, then the columns of ``transform.returns``
-    :param filtered: number of rows that the function left out by :data:`KEEP`
-    :param errors: errors of rows that become dead letters, by record number
+    :param filtered: number of rows that the function excluded by :data:`KEEP`
+    :param errors: by record number, the error of each row that becomes a dead letter
     """
 
     rows: pa.Table
@@ -71,7 +75,7 @@ def unpack(packed: bytes) -> Function:
 
 
 def import_function(path: str) -> Function:
-    """Import a function.
+    """Import a function by name.
 
     :param path: ``module:function``
     :raises InvalidTransformError: if the module or the function does not exist
@@ -88,13 +92,13 @@ def import_function(path: str) -> Function:
 
 
 def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: bool = False) -> FunctionResult:
-    """Call the user's function on a batch's rows, and return the rows to deliver and the errors.
+    """Call the user's function with the rows of a batch, and return the rows to deliver and the errors.
 
-    :param function: the function
-    :param rows: the record number, then the columns that Spark's part of the transform returns
-    :param returns: columns that the function returns
-    :param traced: whether dead letters get the traceback
-    :raises InvalidTransformError: if the result's rows or columns do not match
+    :param function: the user's function
+    :param rows: the record number, then the columns that the SQL part of the transform outputs
+    :param returns: names and types of the columns that the function must return
+    :param traced: whether errors include the traceback
+    :raises InvalidTransformError: if the function returns another number of rows or other columns
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -116,12 +120,12 @@ def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: boo
 def _results(
     function: Function, rows: pa.Table, returns: pa.Schema, errors: dict[int, ErrorInfo], traced: bool
 ) -> Iterator[pa.Table]:
-    """Yield the function's results in order; where it raises an error, halve the rows until the bad ones are found.
+    """Yield the function's results in order; after an error, call it with each half of the rows instead.
 
-    :param function: the function
+    :param function: the user's function
     :param rows: the record number, then the columns for the function
-    :param returns: columns that the function returns
-    :param errors: errors by record number, to which errors of bad rows are added
+    :param returns: names and types of the columns that the function must return
+    :param errors: errors by record number; an error that occurs for a single row is added
     :param traced: whether these errors include the traceback
     """
     try:
@@ -141,7 +145,10 @@ def _results(
 def _call(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
     """Call the function once, and return its result with the record numbers, in the types of ``returns``.
 
-    :raises InvalidTransformError: if the result's rows or columns do not match
+    :param function: the user's function
+    :param rows: the record number, then the columns for the function
+    :param returns: names and types of the columns that the function must return
+    :raises InvalidTransformError: if the function returns another number of rows or other columns
     """
     import pyarrow as pa
 
@@ -168,7 +175,7 @@ def _call(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
 def _to_table(given: object) -> pa.Table:
     """Convert the result of the user's function to an Arrow table.
 
-    :raises InvalidTransformError: if the result is no table, record batch or pandas data frame
+    :raises InvalidTransformError: if the result is not an Arrow table, a record batch or a pandas data frame
     """
     import pyarrow as pa
 

@@ -1,7 +1,8 @@
-"""SQL condition that keeps decimals from Spark's parsers which would take minutes or hours to parse.
+"""SQL condition that keeps from Spark's parsers those decimals that they would take minutes or hours to parse.
 
-Java's time to read a decimal grows with the square of its digits. To round one with an exponent, it computes a number
-with as many digits as the exponent says: ``1e999999999`` has eleven bytes and takes hours.
+The time in which Java reads a decimal grows with the square of the number of its digits. To round a decimal with an
+exponent, Java computes a number with as many digits as the exponent says: ``1e999999999`` has eleven bytes and takes
+hours.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 MAX_LENGTH = 1_000
-"""Largest number of characters of a decimal that is parsed; its exponent has three digits at most."""
+"""Largest number of characters of a decimal that is parsed. Its exponent has at most three digits."""
 
 _EXPONENT = r"[eE][+-]?+0*+\p{IsDigit}{4}"
 _CHARACTER = r"[\p{IsDigit},.]"
@@ -24,15 +25,15 @@ _LONG = rf"(?<!{_CHARACTER}){_CHARACTER}{{{MAX_LENGTH + 1}}}"
 
 
 def has_short_decimals(fields: Iterable[StructField], text: str, *, delimiter: str | None) -> str | None:
-    """Return a SQL condition: no decimal of a record is longer than :data:`MAX_LENGTH`.
+    """Return a SQL condition that is true if all decimals of a record are short enough to be parsed fast.
 
-    One regular expression passes most records, which have no long number anywhere. In the others, the texts of decimals
-    are checked. A JSON record in which a name occurs twice then fails the condition, since only one of its two decimals
-    would be checked.
+    A regular expression accepts most records, which have no long number and no large exponent anywhere. In the others,
+    the text of each decimal is checked. A JSON record in which a name occurs twice then fails the condition, since only
+    one of the two decimals would be checked.
 
     :param fields: fields of the schema
-    :param text: SQL of the record's text
-    :param delimiter: delimiter of CSV fields, None for JSON
+    :param text: SQL expression of the record's text
+    :param delimiter: delimiter of CSV fields; None for JSON
     :return: None if the schema has no decimals
     """
     fields = list(fields)
@@ -52,7 +53,7 @@ def has_short_decimals(fields: Iterable[StructField], text: str, *, delimiter: s
 
 
 def _has_decimals(kind: DataType) -> bool:
-    """Return whether a type is a decimal or contains one at any depth."""
+    """Return whether a type is a decimal, or contains one at any depth."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):

@@ -1,8 +1,9 @@
-"""Evaluate expressions under try, so that an expression that raises an error for one record affects no other record.
+"""Evaluate SQL expressions "under try": an expression that raises an error for a record yields null and affects no
+other.
 
-Spark can evaluate any expression under try, but SQL has no syntax for that. A classic session uses Spark's own class
-for it, and evaluates each expression once. A Connect session takes SQL only: it evaluates each expression twice, first
-inside a SQL function that turns errors into null.
+Spark can evaluate any expression under try, but SQL has no syntax for that. A classic session uses Spark's internal
+class for it, and evaluates each expression once. A Connect session takes SQL only: it evaluates each expression twice,
+first inside a SQL function that turns errors into null.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 VALUE = "value"
-"""Name of the only field of the struct that each column of :func:`try_columns` is: the value of the expression."""
+"""Name of the only field of the structs that the columns of :func:`try_columns` hold: the value of the expression."""
 
 
 def try_columns(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
-    """Return columns that evaluate expressions under try, each for the records that meet its condition.
+    """Return columns that evaluate expressions under try, each only for the records that meet its condition.
 
     Each expression is wrapped in a struct behind its condition. Spark moves try into the branches of a ``CASE``
     directly below it, so that conditions inside the expression would raise errors; it does not move try into a struct.
 
-    :param frame: data frame on which the expressions are evaluated
-    :param expressions: by column name, SQL of the condition and of the expression. A condition never raises an error,
-        is never null, and may use columns that come before. It also keeps Spark from evaluating common parts of
+    :param frame: data frame whose columns the expressions use
+    :param expressions: by column name, SQL texts of the condition and of the expression. A condition must not raise an
+        error or yield null, and may use earlier columns. It also keeps Spark from evaluating common parts of
         expressions in advance, outside of try
-    :param pipeline: the pipeline
-    :return: columns to select from ``frame``. Each is a struct of its :data:`VALUE`, null where the expression raises
-        an error or its condition is not met
+    :param pipeline: the pipeline's declaration, for the error message
+    :return: columns to select from ``frame``. Each holds a struct with the field :data:`VALUE`, or null if the
+        expression raises an error or the condition is not met
     :raises ConfigError: if Spark cannot parse an expression
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
@@ -52,7 +53,11 @@ def try_columns(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pi
 
 
 def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | Column]:
-    """Return columns that evaluate expressions under try, by Spark's own class, which only a classic session has."""
+    """Return columns that evaluate expressions with Spark's internal class for try, which only a classic session has.
+
+    :param frame: data frame whose columns the expressions use
+    :param expressions: SQL text of each expression, by column name
+    """
     from pyspark.sql.classic.column import Column
 
     session: Any = frame.sparkSession  # PySpark has no public access to Spark's expressions
@@ -65,10 +70,11 @@ def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | C
 
 
 def _raises(expression: str) -> str:
-    """Return a SQL condition: evaluating an expression raises an error. The condition itself never raises an error.
+    """Return a SQL condition that is true if evaluating an expression raises an error; the condition itself never
+    raises one.
 
-    ``try_add`` with a date returns null if its number raises an error. The expression is an array's element and the
-    number is the array's size, because Spark leaves out what it sees no use for, such as a null test of something that
-    is never null, and an expression that is not evaluated does not raise an error.
+    ``try_add`` with a date returns null if its second argument raises an error. This argument is the size of an array
+    with the expression as its element. Something simpler, such as a null test of a value that is never null, would be
+    optimized away, and an expression that is not evaluated raises no error.
     """
     return f"try_add(DATE'1970-01-01', size(array({enclosed(expression)}))) IS NULL"

@@ -17,23 +17,23 @@ from pathlib import Path
 from types import ModuleType
 
 _KEPT = frozenset({"airflow_provider_ckpt", "py4j", "pyspark"})
-"""Packages that are never imported anew, wherever they are: on executors they may be in zip files."""
+"""Packages that are never imported anew, wherever their files are: on executors they may be in zip files."""
 
 _lock = threading.Lock()
 _run: object = None
-"""The run for which users' modules were imported last."""
+"""Identity of the run for which users' modules were imported last; None before the first one."""
 
 _first: frozenset[str] = frozenset()
-"""Modules that were imported before any user's module: those of Python, PySpark and this package."""
+"""Names of the modules that were imported before any user's module: those of Python, PySpark and this package."""
 
 
 @contextmanager
 def imported_for(run: object) -> Iterator[None]:
-    """Have imports of users' modules inside the ``with`` block use their current code; wait while another block runs.
+    """Make imports of users' modules inside the ``with`` block load their current code.
 
-    A module is imported anew at most once for each run.
+    A module is imported anew at most once for each run. Only one thread at a time can be in such a block; others wait.
 
-    :param run: identifies the run
+    :param run: identity of the run; any value that differs from run to run
     """
     global _run, _first  # as sys.modules, this is a state of the process
     with _lock:
@@ -47,7 +47,7 @@ def imported_for(run: object) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Remove users' modules from ``sys.modules``.
+    """Remove users' modules from ``sys.modules``, so that the next import loads them again.
 
     Installed packages stay, and so do packages with extension modules, which Python cannot import twice.
     """
@@ -78,6 +78,10 @@ def _installed_directories() -> tuple[str, ...]:
 
 
 def _is_installed(module: ModuleType, directories: tuple[str, ...]) -> bool:
-    """Return whether all files of a module are in the given directories; True for a module without files."""
+    """Return whether all files of a module are in the given directories; True for a module without files.
+
+    :param module: an imported module
+    :param directories: paths of directories, each with a slash at its end
+    """
     paths = [path] if (path := getattr(module, "__file__", None)) else list(getattr(module, "__path__", []))
     return not paths or all(str(path).startswith(directories) for path in paths)

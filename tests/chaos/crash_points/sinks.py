@@ -109,6 +109,7 @@ class Table:
         self._table = f'"{name}-out"'
         execute(
             self._dsn,
+            "SET synchronous_commit = on",  # off by default at this server
             f"CREATE TABLE {self._table} (id bigint NOT NULL, part int NOT NULL, kind int NOT NULL CHECK (kind <> 0))",
             "CREATE OR REPLACE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN PERFORM pg_sleep(0.03); RETURN NULL; END $$",

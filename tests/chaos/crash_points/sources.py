@@ -114,6 +114,7 @@ class Table:
         rows = ", ".join(f"({record.id}, {record.part}, {int(record.fate)})" for record in records)
         execute(
             self._dsn,
+            "SET synchronous_commit = on",  # off by default at this server, and a kill would lose the records
             f"INSERT INTO {self._table} VALUES {rows}",
             f"SELECT setval(pg_get_serial_sequence('{self._table}', 'id'), {max(record.id for record in records)})",
         )

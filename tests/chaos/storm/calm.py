@@ -8,7 +8,7 @@ from random import Random
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.evidence import VIOLATION, Fault
 from tests.chaos.storm.journal import Expect

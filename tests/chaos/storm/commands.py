@@ -10,9 +10,9 @@ from airflow_provider_ckpt.connectors.source_protocol import Plan, SourcePartiti
 from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.lease import assume_alive
 from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import ActionResult, Lease, PartitionRecord, Reconciliation, Settlement

@@ -8,10 +8,10 @@ from random import Random
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.lease import assume_alive
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.replication import owner as owners
 from tests.chaos.storm.commands import Commands
 

@@ -29,7 +29,7 @@ for words in (
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What Airflow's commands say of the provider; one process for all of them."""
+    """Return the output of Airflow's commands about the provider, by command; one process runs them all."""
     home = {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("home")), "PATH": str(Path(sys.executable).parent)}
     done = subprocess.run([sys.executable, "-c", _TOLD], capture_output=True, text=True, env=home, check=False)
     assert done.returncode == 0, done.stderr

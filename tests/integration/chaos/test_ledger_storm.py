@@ -16,7 +16,7 @@ SEED = 4
 
 
 def told(summary: dict[str, Any], scale: Scale) -> list[str]:
-    """Why a storm did not pass, in words."""
+    """Return the reasons for which a storm did not pass, as text."""
     return [*shortcomings(summary, scale), *summary["faults"]]
 
 

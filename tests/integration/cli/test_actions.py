@@ -1,4 +1,4 @@
-"""What people do to a pipeline from a shell: holding, skipping, draining, stopping, with a run about or without."""
+"""Tests of actions given from a shell: hold, skip, drain and stop, with a run in progress or without."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_act_waits_for_the_run_that_holds_the_lease(ckpt: Ckpt, orders: Acts)
 
     assert (stored["applied"], stored["intent"]) == (False, 1)
     assert stored["waits_for"]["owner"] == "first"
-    assert "stored as number 2; applied by the run that holds the lease: first, epoch 1" in shown
+    assert "stored as action 2; the run that holds the lease applies it: first, epoch 1" in shown
     assert [intent.action.kind.value for intent in orders.ledger.stored_actions("orders")] == ["hold", "drain"]
     assert [intent["action"] for intent in ckpt.json("status", "orders")["intents"]] == ["hold", "drain"]
 
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused_as_a_whole(ckpt: Ckpt, orders: Acts) -> No
     ("arguments", "says"),
     [
         (("hold", "order", "t#0"), "the ledger knows no pipeline 'order'. Did you mean orders?"),
-        (("hold", "orders", "t-0"), "'t-0' is no batch; write partition#seq"),
+        (("hold", "orders", "t-0"), "'t-0' is not a batch; write partition#seq"),
         (("hold", "orders", "u#0"), "there is no partition 'u'. Known: t."),
         (("hold", "orders", "t#0@2"), "generation 2 "),
         (("release", "orders"), "name the batches to release, or add --all"),
@@ -184,7 +184,7 @@ def test_stop_leaves_a_pipeline_draining_where_something_is_in_flight(ckpt: Ckpt
 
     assert dry["applied"] is False
     assert result["after"]["phase"] == "draining"
-    assert "is not stopped: 1 batches are in flight" in said
+    assert "cannot be stopped: 1 batches are in flight" in said
     assert ckpt.json("status", "orders")["phase"] == "draining"
     assert "1 batches are in flight" in ckpt.refused("stop", "orders")
 
@@ -196,7 +196,7 @@ def test_stop_asks_the_run_that_holds_the_lease_to_drain_first(ckpt: Ckpt, order
     orders.settle(*(delivered(batch) for batch in batches))
     results = orders.ledger.apply_stored_actions(orders.lease, now=orders.lease.expires_at)
 
-    assert (said["applied"], said["next"]) == (False, "it drains first, which is stored as number 1")
+    assert (said["applied"], said["next"]) == (False, "the pipeline drains first, which is stored as action 1")
     assert [(result.action.kind.value, result.applied) for result in results] == [("drain", True), ("stop", True)]
 
 

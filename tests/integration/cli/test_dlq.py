@@ -64,7 +64,7 @@ class Events:
         )
 
     def ids(self) -> list[int]:
-        """What the table holds."""
+        """Return the ids in the table."""
         return sorted(read_delta(self._folder / "out").column("id").to_pylist())
 
 

@@ -1,16 +1,23 @@
-"""``airflow ckpt`` and ``airflow db`` as a person calls them: real processes, real ledgers, no Airflow running."""
+"""``airflow ckpt`` and ``airflow db`` as a person calls them: real processes, real ledgers, no Airflow running.
+
+The processes are forks of one that has imported Airflow, except where the import itself is looked at.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 import pytest
+
+from tests.services.warm_airflow import airflow_in
 
 _PIPELINE = """
 name: people
@@ -21,18 +28,24 @@ sink: {{type: delta, path: {data}/out}}
 
 
 class Shell:
-    """A machine of its own: an AIRFLOW_HOME, a folder for data, and what was set in the environment."""
+    """A machine of its own: an AIRFLOW_HOME, a folder for data, and what was set in the environment.
 
-    def __init__(self, folder: Path) -> None:
+    :param folder: for data
+    :param home: AIRFLOW_HOME
+    :param program: runs ``airflow``
+    """
+
+    def __init__(self, folder: Path, home: Path, program: Sequence[str]) -> None:
         self.data = folder
-        self.home = folder / "home"
+        self.home = home
+        self.program = program
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         self.env = {**inherited, "AIRFLOW_HOME": str(self.home), "NO_COLOR": "1"}
         self.env["AIRFLOW__CKPT__WARM_SPARK"] = "False"
 
     def airflow(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "airflow", *arguments],
+            [*self.program, *arguments],
             env=self.env,
             cwd=self.data,
             capture_output=True,
@@ -56,10 +69,21 @@ class Shell:
         return last
 
 
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory with the command ``airflow``, and ``home``, the AIRFLOW_HOME with which Airflow was imported."""
+    here = tmp_path_factory.mktemp("airflow")
+    with airflow_in(here, {**os.environ, "AIRFLOW_HOME": str(here / "home")}):
+        yield here
+
+
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, imported: Path) -> Shell:
     """Nothing is there yet."""
-    return Shell(tmp_path)
+    home = imported / "home"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    return Shell(tmp_path, home, [str(imported / "airflow")])
 
 
 def test_a_run_needs_the_ledgers_tables_and_nothing_else(shell: Shell) -> None:
@@ -149,7 +173,9 @@ def test_a_ledger_in_postgres_is_found_by_its_connection(shell: Shell, postgres_
         assert cursor.fetchone() == (1,)
 
 
-def test_the_provider_is_taken_up_without_a_warning(shell: Shell) -> None:
+def test_the_provider_is_taken_up_without_a_warning(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, tmp_path / "home", [sys.executable, "-m", "airflow"])
+
     listed = shell.airflow("providers", "list", "-o", "json")
     hooks = shell.airflow("providers", "hooks", "-o", "json")
 

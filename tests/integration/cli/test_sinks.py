@@ -1,4 +1,4 @@
-"""What needs the sink's fence, from a shell, on a real directory and a real Delta table: rewind, force stop, adopt."""
+"""Tests of actions that need the sink's fence, from a shell: rewind, force stop, adopt; on a directory and Delta."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_rewind_waits_for_the_run_after_the_one_that_holds_the_lease(ckpt: Ckp
     people.acquire().close()
 
     assert (stored["applied"], stored["intent"], stored["waits_for"]["owner"]) == (False, 1, "test")
-    assert "stored as number 2; the next run applies it, after test" in shown
+    assert "stored as action 2; the next run applies it, after test" in shown
     assert ckpt.json("inspect", "people", people.partition)["base"] == 0
 
 
@@ -54,7 +54,7 @@ def test_a_stretch_below_the_checkpoint_is_read_once_more(ckpt: Ckpt, people: Pe
 
     assert (said["applied"], said["after"]["checkpoint"]) == (True, {people.partition: [1, 6 * SIZE]})
     side = f"replay:2:{people.partition}"
-    assert said["next"] == f"the next run reads it, as partition {side}"
+    assert said["next"] == f"the next run reads the range, as partition {side}"
     assert people.ledger.partitions("people")[side].partition.limit == 3 * SIZE
 
 
@@ -63,7 +63,7 @@ def test_a_replay_waits_for_the_run_that_holds_the_lease(ckpt: Ckpt, people: Peo
         shown = ckpt.table("replay", "range", "people", "--from", "0", "--to", str(SIZE))
         people.ledger.release(run.lease)
 
-    assert "stored as number 1; applied by the run that holds the lease: test" in shown
+    assert "stored as action 1; the run that holds the lease applies it: test" in shown
 
 
 def test_a_rewind_does_not_wait_for_a_process_that_is_gone(ckpt: Ckpt, people: People) -> None:
@@ -75,11 +75,11 @@ def test_a_rewind_does_not_wait_for_a_process_that_is_gone(ckpt: Ckpt, people: P
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "say how far to rewind: to a position, a time or a batch"),
-        (("--to-position", "0", "--to-batch", "x#0"), "say how far to rewind"),
+        ((), "give exactly one target of the rewind: a position, a time or a batch"),
+        (("--to-position", "0", "--to-batch", "x#0"), "give exactly one target of the rewind"),
         (("--to-position", "1,000"), "cannot rewind"),
         (("--to-position", "0", "--partition", "u"), "there is no source partition 'u'. Known: "),
-        (("--to-batch", "first"), "'first' is no batch; write partition#seq"),
+        (("--to-batch", "first"), "'first' is not a batch; write partition#seq"),
         (("--to-batch", "u#0"), "the sink holds no receipt of u#0"),
         (("--to-batch", "u#0", "--partition", "v"), "u#0 is a batch of partition 'u', not 'v'"),
         (("--to-time", "yesterday"), "'yesterday' is not a time"),
@@ -153,9 +153,9 @@ def test_another_ledgers_receipts_are_adopted(ckpt: Ckpt, ledger: Ledger, tmp_pa
     assert "this ledger has never run 'people'. Name the pipeline's declaration with --file." in ckpt.refused(*adopt)
     for dry in ((), ("--dry-run",)):
         wrong = ("adopt", "people", "--ledger-id", "nobody", "--reason", "its disk is gone", *file, *dry)
-        assert f"the sink holds no receipts of ledger nobody for this pipeline. It holds those of: {lost.id}." in (
-            ckpt.refused(*wrong)
-        )
+        refusal = ckpt.refused(*wrong)
+        assert "the sink holds no receipts of ledger nobody for this pipeline." in refusal
+        assert f"It holds receipts of these ledgers: {lost.id}." in refusal
     dry_run = ckpt.json(*adopt, *file, "--dry-run")
     assert ckpt.json("pipeline", "list") == []
     said = ckpt.json(*adopt, *file)

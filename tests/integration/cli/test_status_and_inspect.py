@@ -1,4 +1,4 @@
-"""What people look at from a shell: status, batches, partitions, the audit, the lease, all pipelines."""
+"""Tests of the commands that show state: status, batches, partitions, the audit, the lease, all pipelines."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_not_there_is_one_line(ckpt: Ckpt, orders: Acts) -> None:
     assert "batch t#7: there is no such batch. The partition is in generation 1; 1 is the next number there." in (
         ckpt.refused("inspect", "orders", "t#7")
     )
-    assert "'tt' is no batch; write partition#seq" in ckpt.refused("inspect", "orders", "tt")
+    assert "'tt' is not a batch; write partition#seq" in ckpt.refused("inspect", "orders", "tt")
     assert "Or name a partition: t." in ckpt.refused("inspect", "orders", "tt")
     assert "there is no partition 'u'. Known: t." in ckpt.refused("inspect", "orders", "u#0")
 
@@ -109,7 +109,7 @@ def test_a_sound_ledger_passes_its_audit(ckpt: Ckpt, orders: Acts) -> None:
         result = ckpt.json(*arguments)
         assert (result["ok"], result["violations"]) == (True, [])
         assert result["accounted"]["t"]["checkpoint"] == 20
-    assert "everything holds     yes" in ckpt.table("audit", "orders")
+    assert "audit passed         yes" in ckpt.table("audit", "orders")
 
 
 def test_an_audit_fails_where_an_invariant_does_not_hold(ckpt: Ckpt, orders: Acts) -> None:

@@ -184,5 +184,5 @@ def test_a_schedule_that_airflow_does_not_take_is_told_by_its_key(ckpt: Ckpt, tm
     told, _ = ckpt.failed("validate", str(file))
 
     assert [item["problems"][0].partition(";")[0] for item in told["files"]] == [
-        f"dag.schedule: {schedule!r} is no schedule"
+        f"dag.schedule: {schedule!r} is not a schedule"
     ]

@@ -112,8 +112,9 @@ class Run:
         self._closing.close()
 
     def take_over(self) -> Self:
-        """Check the sink and raise its fence."""
+        """Check the sink, create its bookkeeping and raise its fence."""
         self.sink.check()
+        self.sink.create_bookkeeping()
         self.sink.fence(self.context.epoch)
         return self
 
@@ -481,6 +482,7 @@ class SinkConformance(ABC):
     def test_nothing_is_delivered_before_a_fence_was_raised(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
             run.sink.check()
+            run.sink.create_bookkeeping()
 
             outcome = run.send(task(0), content(0))
 
@@ -586,10 +588,10 @@ class SinkConformance(ABC):
                 task(seq).key for seq in range(2)
             ]
 
-    def test_checking_twice_at_once_is_harmless(self, harness: SinkHarness) -> None:
+    def test_bookkeeping_can_be_created_twice(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as one, Run(harness, 1) as two:
-            one.sink.check()
-            two.sink.check()
+            one.sink.create_bookkeeping()
+            two.sink.create_bookkeeping()
 
             assert one.take_over().send(task(0), content(0)).outcome is AttemptOutcome.DELIVERED
 

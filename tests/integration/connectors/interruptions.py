@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
 
 class Killed(BaseException):
-    """What a test raises where a process would die: no code of ours may catch it."""
+    """Raised by a test in place of the death of a process; no code of the package may catch it."""
 
 
 def kill(*_: object, **__: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from airflow_provider_ckpt.connectors import dead_letter_store
+from airflow_provider_ckpt.connectors import dead_letter_retries
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.registry import open_sink, open_writer
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
@@ -139,7 +139,7 @@ def pausing(monkeypatch: pytest.MonkeyPatch, store: Store, *, mended_in: int = 0
         if len(pauses) == mended_in:
             store.mend()
 
-    monkeypatch.setattr(dead_letter_store, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(dead_letter_retries, "time", SimpleNamespace(sleep=sleep))
     return pauses
 
 
@@ -178,7 +178,7 @@ def test_one_that_refuses_them_four_times_halts_the_run_and_nothing_is_sent(
 
 
 def failure(run: Run) -> ErrorInfo:
-    """Why a batch with a dead letter fails; a lane makes an outcome of what a writer raises."""
+    """Return the error of a batch with a dead letter, raised by the writer or returned in its outcome."""
     try:
         outcome = run.send(task(0), content(0, rejected=1))
     except DeadLetterQueueError as error:

@@ -21,7 +21,7 @@ def rows(directory: Path) -> WrittenFiles:
 
 
 def reads(path: Path | str, output: WrittenFiles, **source: Any) -> bool:
-    """Whether a source of that path would read the output."""
+    """Return whether a source of that path would read the output."""
     return FilesSource(pipeline(path, **source)).reads(output)
 
 

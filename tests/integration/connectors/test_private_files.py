@@ -1,4 +1,4 @@
-"""What the product writes for itself is for its user's eyes alone, whatever the umask, and goes through no link."""
+"""Files that the package writes for itself are readable by their user alone, whatever the umask, and follow no link."""
 
 from __future__ import annotations
 

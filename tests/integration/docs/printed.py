@@ -19,6 +19,7 @@ ELSEWHERE = {
     ): "leaves files in dist/; tests/unit/test_long_description.py is the test",
     ("docs/development.rst", "$ make test-airflow"): "is a part of this test suite",
     ("docs/development.rst", "$ make chaos"): "takes 90 minutes",
+    ("docs/development.rst", "$ make soak"): "takes an hour",
     ("docs/development.rst", "$ make bench-pg"): "takes half an hour",
     ("docs/development.rst", "$ make formal"): "takes ten minutes",
     ("README.md", "$ make demo"): "is the demo, and this test suite itself",

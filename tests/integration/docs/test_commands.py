@@ -102,7 +102,7 @@ class Orders:
         return {"5f0c0d52-…": found}
 
     def mended(self) -> None:
-        """What kept a row out of the target is no more."""
+        """Drop the constraint that kept a row out of the target."""
         execute(self.warehouse, "ALTER TABLE orders DROP CONSTRAINT small")
 
     def renewed(self) -> None:
@@ -218,13 +218,13 @@ def test_a_command_that_is_not_run_can_be_called(block: Block) -> None:
 
 
 def extras_exist(requirement: str) -> None:
-    """Whether what is asked of pip is there."""
+    """Check that the extras named in a requirement of pip exist."""
     wanted = Requirement(requirement)
     assert wanted.extras <= set(metadata(wanted.name).get_all("Provides-Extra") or ())
 
 
 def takes_options(module: str, arguments: list[str]) -> None:
-    """Whether a module knows these options and values."""
+    """Check that a module accepts these options and values."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""What every engine must do, whatever Spark it runs on: the same records end in the same places."""
+"""Conformance tests of every engine, on every kind of Spark: the same records end in the same places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the ``connect`` engine has to do with: a server that others restart, and sessions that it closes."""
+"""Tests of the ``connect`` engine alone: a server that others restart, and sessions that it closes."""
 
 from __future__ import annotations
 

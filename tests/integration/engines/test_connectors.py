@@ -24,7 +24,7 @@ def records(start: int, end: int, *bad: bytes) -> list[bytes]:
 
 
 def kept(end: int) -> list[int]:
-    """What of :func:`records` is delivered."""
+    """Return the records of :func:`records` that are delivered."""
     return [2 * i for i in range(end) if i % 10 != 3]
 
 

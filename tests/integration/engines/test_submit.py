@@ -72,7 +72,7 @@ def _gone(needle: str, seconds: float = 15) -> bool:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the engines of a test make their run directories."""
+    """Yield the directory in which the engines of a test make their run directories; it is empty at the end."""
     folder = tmp_path / "runs"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))

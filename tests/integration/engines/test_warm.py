@@ -222,7 +222,7 @@ def test_it_is_lost_in_a_run_which_goes_on_cold_once(
 
     assert delivered(ground) == expected(ground)
     assert summary.route[-1] == "done"
-    assert caplog.text.count("the standing Spark was lost, so this run continues with its own") == 1
+    assert caplog.text.count("the standing Spark driver was lost, so this run continues with a Spark of its own") == 1
     assert warm.states() == []
     assert ground.ledger.audit("orders")["ok"]
 
@@ -241,7 +241,7 @@ def test_where_none_can_start_a_run_starts_its_own_and_says_why(
         summary = ground.run(document)
 
     assert summary.records.delivered == 100
-    assert "no standing Spark can be used, so this run starts its own" in caplog.text
+    assert "no standing Spark driver can be used, so this run starts a Spark of its own" in caplog.text
     assert "is not a directory of this user with mode 0700" in caplog.text
 
 

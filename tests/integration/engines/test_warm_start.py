@@ -32,7 +32,7 @@ _MINUTES = 900.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What the processes of a run were, while it ran.
+    """The state of a run's processes while it ran.
 
     :param archived: whether its JVM had an archive of the directory mapped
     :param daemon: the module that forked its Python workers
@@ -218,7 +218,7 @@ def test_without_a_place_for_archives_or_modules_to_preload_a_run_goes_on(
 
     assert runs.run(broken) == Seen(archived=False, daemon="airflow_provider_ckpt.spark.driver.python_daemon")
 
-    assert caplog.text.count("Spark continues without a head start") == 1
+    assert caplog.text.count("Spark starts without an archive of its classes") == 1
 
 
 def test_of_two_at_once_one_makes_it_and_a_killed_one_leaves_no_half(runs: Runs, tmp_path: Path) -> None:

@@ -14,20 +14,20 @@ from tests.services.postgres import sqlalchemy_url
 
 
 def press(monkeypatch: pytest.MonkeyPatch, uri: str) -> tuple[bool, str]:
-    """What Airflow's API does: the form's connection in the environment, its hook, the hook's answer."""
+    """Test a connection as Airflow's API does: put the form's connection into the environment, ask its hook."""
     monkeypatch.setenv("AIRFLOW_CONN_FROM_THE_FORM", uri)
     return answer_of(Connection(conn_id="from_the_form", uri=uri))
 
 
 def answer_of(connection: Connection) -> tuple[bool, str]:
-    """What Airflow shows beside the button."""
+    """Return the result and message that Airflow shows beside the button."""
     answer: tuple[bool, str] = connection.test_connection()  # type: ignore[no-untyped-call]
     return answer
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """Where a ledger could be: the connection's URI, and SQLAlchemy's."""
+    """Return a possible location of a ledger: the connection's URI, and SQLAlchemy's."""
     if request.param == "sqlite":
         return f"ckpt://{tmp_path}/s3cret.db", f"sqlite:///{tmp_path}/s3cret.db"
     dsn: str = request.getfixturevalue("postgres_database")
@@ -69,7 +69,7 @@ def test_one_that_is_ready_is_named_with_its_kind_and_revision(
     ("wrong", "says"),
     [
         ("ckpt://ckpt:s3cret-word@127.0.0.1:{port}/{name}", "password authentication failed"),
-        ("ckpt://ckpt:s3cret-word@127.0.0.1:1/{name}", "did not answer as it should"),
+        ("ckpt://ckpt:s3cret-word@127.0.0.1:1/{name}", "reported an error"),
         ("ckpt://ckpt:s3cret-word@/nowhere", "names no ledger|does not exist|holds no ledger"),
         ("ckpt://ckpt:s3cret-word@127.0.0.1:{port}/{name}?no_such_option=s3cret-word", "no_such_option"),
         ("ckpt://?path=s3cret.db", "is not absolute"),

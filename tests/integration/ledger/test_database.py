@@ -17,7 +17,7 @@ from tests.services.postgres import PostgresServer
 
 
 def refusal(url: str) -> str:
-    """What is said when a ledger cannot be opened."""
+    """Return the error message for a ledger that cannot be opened."""
     with pytest.raises(CkptError) as caught:
         Ledger.open(url)
     text = str(caught.value)
@@ -143,7 +143,7 @@ def test_another_process_that_holds_the_file_too_long_is_named_as_the_cause(
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with Ledger.open(f"sqlite:///{path}") as ledger:
-        with pytest.raises(LedgerUnavailableError, match="Another process holds the ledger"):
+        with pytest.raises(LedgerUnavailableError, match="Another process has locked the ledger"):
             ledger.acquire("orders", "a", TTL)
         assert ledger.pipelines() == []
     holder.execute("ROLLBACK")

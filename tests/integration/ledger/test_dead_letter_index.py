@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, DeadLetters, DeadLetterState, Selection, select
+from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, DeadLetters, DeadLetterState
 from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
+from airflow_provider_ckpt.core.dead_letter_selection import Selection, select
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
@@ -36,13 +37,13 @@ def parked(acts: Acts) -> list[Receipt]:
 
 
 def chosen(acts: Acts, selection: Selection | None = None) -> tuple[DeadLetters, ...]:
-    """What a person's selection means now."""
+    """Return the dead letters that a selection selects now."""
     index = acts.ledger.dead_letter_index("orders")
     return tuple(select(index.entries, selection or Selection(), index.rereads))
 
 
 def states(ledger: Ledger) -> dict[str, int]:
-    """How many dead letters are in each state."""
+    """Return the number of dead letters in each state."""
     counts: Counter[str] = Counter()
     for entry in ledger.dead_letter_index("orders").entries:
         counts[entry.state.value] += entry.dead_letters.records
@@ -214,10 +215,10 @@ def test_an_older_version_is_not_left_with_what_it_would_get_wrong(empty_url: st
         acts = Acts(ledger).start("t")
         parked(acts)
         side = replay(acts, Selection(stop_at=1))
-        with pytest.raises(LedgerStateError, match="replays dead letters"):
+        with pytest.raises(LedgerStateError, match="has dead letters left to replay"):
             migrate.downgrade(empty_url, "0002")
         acts.settle(delivered(send(acts, side)))
-        with pytest.raises(LedgerStateError, match="in part"):
+        with pytest.raises(LedgerStateError, match="and others were not"):
             migrate.downgrade(empty_url, "0002")
         acts.settle(delivered(send(acts, replay(acts))))
         ledger.release(acts.lease)
@@ -309,7 +310,7 @@ def test_a_range_whose_dead_letters_a_replay_delivers_is_not_read_again(acts: Ac
     result = acts.action(ActionKind.REPLAY, ranges=(("t", span),))
 
     assert not result.applied
-    assert "5 dead letters of t#0, within [0, 10)" in str(result.refusal)
+    assert "5 dead letters of t#0 in [0, 10)" in str(result.refusal)
     assert "--with-replayed" in str(result.refusal)
     assert acts.action(ActionKind.REPLAY, ranges=(("t", Range(10, 20)),)).applied
 
@@ -323,9 +324,7 @@ def test_a_range_whose_dead_letters_were_all_parked_again_is_read_again_and_one_
     acts.settle(delivered(send(acts, second), dead=4))
 
     refused = acts.action(ActionKind.REPLAY, ranges=(("t", Range(10, 20)),))
-    assert "5 dead letters of t#1, within [10, 20), were delivered by a replay of their own, some" in str(
-        refused.refusal
-    )
+    assert "at least some of the 5 dead letters of t#1 in [10, 20)" in str(refused.refusal)
     assert acts.action(ActionKind.REPLAY, ranges=(("t", Range(0, 10)),)).applied
     assert {dead_letters.key for dead_letters in chosen(acts)} == {BatchKey(3, second, 0)}
 

@@ -1,4 +1,4 @@
-"""What the ledger remembers of the sink: its newest fence, and the receipts that must still be there."""
+"""Tests of the ledger's record of the sink: its newest fence, and the receipts that must still exist."""
 
 from __future__ import annotations
 

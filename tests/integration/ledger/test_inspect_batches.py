@@ -1,4 +1,4 @@
-"""What can be seen of one batch, one partition, and all that waits; and acts that are only tried."""
+"""Tests of the inspection of one batch, one partition and all waiting work; and of dry runs."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourcePartition
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
 from tests.integration.ledger.ledger_driver import NOW, TTL, Acts, delivered
@@ -123,7 +123,7 @@ def test_nobody_attaches_to_an_epoch_of_another_owner(ledger: Ledger) -> None:
 
 
 def test_nobody_attaches_to_a_pipeline_that_has_never_run(ledger: Ledger) -> None:
-    with pytest.raises(StaleEpochError, match="granted none only"):
+    with pytest.raises(StaleEpochError, match="the newest epoch in the ledger is none"):
         ledger.attach("orders", 3, "a")
 
 

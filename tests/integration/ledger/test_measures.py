@@ -1,4 +1,4 @@
-"""What is measured of a pipeline beyond its partitions, on both databases."""
+"""Tests of the pipeline measures beyond its partitions, on both databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How partitions stood in the past: for a rewind to a time."""
+"""Tests of the past states of partitions, for a rewind to a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.integration.ledger.ledger_driver import NOW, Acts
 
 
 def position(acts: Acts, **ago: float) -> int:
-    """Where ``t`` stood this long after the start."""
+    """Return the checkpoint of ``t`` at this long after the start."""
     return acts.ledger.positions_at("orders", NOW + timedelta(**ago))["t"]
 
 
 def marks(acts: Acts) -> int:
-    """How many marks there are."""
+    """Return the number of snapshots."""
     with acts.ledger._engine.connect() as connection:
         return connection.execute(sa.select(sa.func.count()).select_from(tables.partition_snapshot)).scalar_one()
 

@@ -1,4 +1,4 @@
-"""What brings work in: declaration, first start, planning, and the begin of attempts."""
+"""Tests of adding work: declaration, first start, planning, and the begin of attempts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.retry_policy import RetryPolicy
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, RetryPolicy
 from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed
 
 FILES = [SourceFile(0, "/in/a.json", 0, 100, "e0"), SourceFile(1, "/in/b.json", 100, 50, "e1")]

@@ -1,4 +1,4 @@
-"""What the ledger lists as missing, and the subscription that goes on from there without a gap or a double."""
+"""Tests of the list of missing ranges, and of the subscription that continues without a gap or a duplicate."""
 
 from __future__ import annotations
 
@@ -197,5 +197,5 @@ def test_writers_that_commit_at_once_leave_no_gap_and_no_double(ledger: Ledger, 
 
 def test_of_a_pipeline_whose_first_start_was_never_declared_nothing_is_said_to_be_complete(ledger: Ledger) -> None:
     ledger.acquire("orders", "first", timedelta(seconds=60))
-    with pytest.raises(ConfigError, match="first start was never declared"):
+    with pytest.raises(ConfigError, match="it has never run"):
         ledger.recovery_plan("orders", settle_lag=timedelta(0))

@@ -31,7 +31,7 @@ def collect(acts: Acts, keep: timedelta = MONTH, *, dry_run: bool = False) -> di
 
 
 def rows(acts: Acts, table: sa.Table) -> int:
-    """How many rows there are."""
+    """Return the number of rows in a table."""
     with acts.ledger._engine.connect() as connection:
         return connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
 

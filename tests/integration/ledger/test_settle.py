@@ -1,4 +1,4 @@
-"""What ends attempts: receipts, failures by the policy's decisions, a lost Spark, a cancelled run."""
+"""Tests of the end of attempts: receipts, failures by the policy's decisions, a lost Spark, a cancelled run."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Instruction
-from airflow_provider_ckpt.core.error_policy import (
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, LedgerUnavailableError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Verdict
+from airflow_provider_ckpt.core.retry_policy import (
     DeliveryPolicy,
     FailRun,
     HaltRun,
     HoldBatch,
+    OnExhausted,
     RejectBatch,
     RetryBatch,
+    RetryPolicy,
     SkipBatch,
 )
-from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, LedgerUnavailableError
-from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipt import Verdict
-from airflow_provider_ckpt.core.retry_policy import OnExhausted, RetryPolicy
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url

@@ -30,14 +30,14 @@ def statements(ledger: Ledger) -> Iterator[list[str]]:
 
 
 def counted(statements: list[str], action: Callable[[], object]) -> int:
-    """How many statements an act takes."""
+    """Return the number of statements that an action executes."""
     before = len(statements)
     action()
     return len(statements) - before
 
 
 def rows(ledger: Ledger, table: sa.Table) -> int:
-    """How many rows a table holds."""
+    """Return the number of rows in a table."""
     with ledger._engine.connect() as connection:
         return connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
 

@@ -1,4 +1,4 @@
-"""What the ledger shows, as data that JSON can carry."""
+"""Tests of the ledger's status documents, which are JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.retry_policy import OnExhausted, RetryPolicy
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, OnExhausted, RetryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.ledger_driver import NOW, TTL, Acts, delivered, failed
 

@@ -42,7 +42,7 @@ class Letter(BaseNotifier):
 
 
 def summary(**parts: Any) -> dict[str, Any]:
-    """What a run hands over."""
+    """Return the summary that a run passes to the notifier."""
     return RunSummary("orders", 1, **parts).to_json()
 
 

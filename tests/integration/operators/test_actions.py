@@ -10,7 +10,7 @@ from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.dead_letter_index import Selection
+from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.operators.batches import CkptReleaseOperator, CkptSkipOperator
@@ -28,7 +28,7 @@ from tests.integration.airflow.users import SIZE, People
 def run(
     kind: type[BaseOperator], *, user: str | None = "alice", params: dict[str, Any] | None = None, **given: Any
 ) -> Any:
-    """What the task of a DAG run returns, its templates rendered."""
+    """Return the result of the task in a DAG run, after its templates were rendered."""
     with DAG("care", schedule=None):
         task = kind(task_id="action", pipeline="people", owner="data-team", **given)
     dag_run = SimpleNamespace(dag_id="care", run_id="one", triggering_user_name=user)
@@ -169,10 +169,10 @@ def test_dead_letters_that_nobody_has_are_not_replayed(people: People) -> None:
     ("kind", "given", "says"),
     [
         (CkptRewindOperator, {"to_position": 0}, "needs a reason"),
-        (CkptRewindOperator, {"reason": "reason"}, "say how far to rewind"),
+        (CkptRewindOperator, {"reason": "reason"}, "give exactly one target of the rewind"),
         (CkptRewindOperator, {"reason": "reason", "to_position": "soon"}, "to_position is 'soon'; it must be a whole"),
         (CkptSkipOperator, {"reason": "reason"}, "name the batches to skip"),
-        (CkptReleaseOperator, {"batches": ["x"]}, "'x' is no batch"),
+        (CkptReleaseOperator, {"batches": ["x"]}, "'x' is not a batch"),
         (CkptReleaseOperator, {"batches": ["nowhere#0"]}, "nowhere"),
         (CkptDrainOperator, {"dry_run": "maybe"}, "dry_run is 'maybe'; it must be true or false"),
         (CkptReplayDeadLettersOperator, {"stop_at": 0}, "at least 1"),

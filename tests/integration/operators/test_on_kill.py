@@ -1,4 +1,4 @@
-"""What a killed task leaves in a real ledger: attempts cancelled and the lease free, if the ledger answers in time."""
+"""A killed task leaves its attempts cancelled and the lease free in a real ledger, if the ledger answers in time."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_while_a_run_holds_the_lease_the_act_is_stored_for_it(people: People) ->
 
     assert "holds the lease: the action is stored, and the next run applies it" in body
     assert (done["applied"], done["intent"]) == (False, 1)
-    assert chain.step("report")["outcome"].startswith("stored as number 1, approved by airflow:oscar")
+    assert chain.step("report")["outcome"].startswith("stored as action 1, approved by airflow:oscar")
 
 
 def test_a_stop_is_ended_by_a_resume(people: People) -> None:
@@ -158,7 +158,7 @@ def test_a_dry_run_asks_nobody_and_says_what_it_would_do(people: People) -> None
     ("params", "says"),
     [
         ({"action": "recover", "to_position": 0}, "recover does not take to_position"),
-        ({"action": "rewind"}, "say how far to rewind"),
+        ({"action": "rewind"}, "give exactly one target of the rewind"),
         ({"action": "rewind", "to_position": 10**9}, "cannot rewind"),
         ({"action": "rewind", "to_time": "yesterday"}, "is not a time"),
         ({"action": "skip"}, "name the batches to skip"),

@@ -1,4 +1,4 @@
-"""What people do to a pipeline, on real PostgreSQL and Spark: phases, rewind, replay, skip, adoption."""
+"""Tests of actions on real PostgreSQL and Spark: phases, rewind, replay, skip, adoption."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def action(orders: Replication, kind: ActionKind, *batches: BatchKey) -> None:
 
 
 def copies(orders: Replication) -> dict[int, int]:
-    """How many ids are in the target how many times."""
+    """Return how many ids are in the target once, twice and so on."""
     counted = "SELECT n, count(*) FROM (SELECT count(*) n FROM target GROUP BY id) s GROUP BY n"
     found = scalar(orders.dsn, f"SELECT json_object_agg(n, count) FROM ({counted}) t(n, count)")
     return {int(times): ids for times, ids in found.items()}
 
 
 def clean(orders: Replication) -> bool:
-    """Whether every invariant holds."""
+    """Return whether every invariant holds."""
     found = orders.ledger.audit("orders")
     assert found["violations"] == []
     return bool(found["ok"])

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.config.load import parse
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.core.actions import ActionKind
-from airflow_provider_ckpt.core.dead_letter_index import Selection
+from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
@@ -77,7 +77,7 @@ def at(orders: Replication, place: Place, **more: Any) -> Replication:
 
 
 def positions(orders: Replication) -> list[int]:
-    """Of the letters that count, and are found."""
+    """Return the source positions of the dead letters in the index whose contents are found."""
     setup = orders.setup()
     return sorted(kept.dead_letter.position for _, kept in read_contents(setup, load_index(setup).entries))
 
@@ -140,7 +140,7 @@ def test_a_letter_that_cannot_be_kept_halts_the_run_and_nothing_of_its_batch_is_
     dsn = place.connections[ARCHIVE]
     archive = f"postgresql://{dsn.login}:{dsn.password or ''}@{dsn.host}:{dsn.port}/{dsn.schema}"
     with closing(elsewhere.setup().open_sink()) as sink:
-        sink.check()
+        sink.create_bookkeeping()
     execute(archive, 'ALTER TABLE "dead {5%}".them ADD CHECK (position <> 155)')
 
     with pytest.raises(CkptError, match=r"dead letters could not be stored, so nothing of it was sent") as caught:

@@ -12,7 +12,8 @@ import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState, Selection
+from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState
+from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts
@@ -60,7 +61,7 @@ def mend(stock: Replication) -> None:
 
 
 def replay(stock: Replication, selection: Selection = ALL) -> ActionResult:
-    """What `airflow ckpt dlq replay` does."""
+    """Replay dead letters as ``airflow ckpt dlq replay`` does."""
     setup = stock.setup()
     return apply_fenced_or_store(
         setup, make_action(setup, ActionKind.REPLAY_DEAD_LETTERS, selection), actor="ann", reason="mended"
@@ -68,7 +69,7 @@ def replay(stock: Replication, selection: Selection = ALL) -> ActionResult:
 
 
 def states(stock: Replication) -> dict[str, int]:
-    """How many dead letters are in each state."""
+    """Return the number of dead letters in each state."""
     counts: Counter[str] = Counter()
     for entry in stock.ledger.dead_letter_index("orders").entries:
         counts[entry.state.value] += entry.dead_letters.records
@@ -85,7 +86,7 @@ def delivered_as_they_are(stock: Replication) -> list[int]:
 
 
 def clean(stock: Replication) -> bool:
-    """Whether every invariant holds."""
+    """Return whether every invariant holds."""
     found = stock.ledger.audit("orders")
     assert found["violations"] == []
     return bool(found["ok"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.core.actions import ActionKind
-from airflow_provider_ckpt.core.dead_letter_index import Selection
+from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents

@@ -80,7 +80,7 @@ class Inbox:
         return [found for (found,) in execute(self.dsn, "SELECT id FROM target ORDER BY id")]
 
     def agrees(self) -> bool:
-        """Whether the ledger agrees with itself and with the sink."""
+        """Return whether the ledger is consistent and agrees with the sink."""
         with self.opened() as pipeline:
             found = audit_sink(pipeline.setup(), lambda _: None)
             return bool(found["agrees"]) and pipeline.ledger.audit("inbox")["violations"] == []

@@ -13,10 +13,11 @@ import pytest
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
+from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.errors import SinkChangedError
+from airflow_provider_ckpt.core.errors import ConfigError, SinkChangedError
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
@@ -61,6 +62,29 @@ def setup(kafka_broker: KafkaBroker, tmp_path: Path) -> Iterator[PipelineContext
         yield setup
 
 
+def test_a_first_start_that_is_refused_creates_no_topic(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    migrate.upgrade(url, create=True)
+    source, target = kafka_broker.new_topic(), kafka_broker.new_topic()
+    pipeline = build(
+        {
+            "name": f"copy-{target}",
+            "source": {"type": "kafka", "connection": CONNECTION, "topic": source, "start_from": -1},
+            "sink": {"type": "kafka", "connection": CONNECTION, "topic": target},
+            "dead_letter_queue": {"topic": f"letters-{target}"},
+        }
+    )
+    connection = connection_to(kafka_broker)
+
+    with Ledger.open(url) as ledger, pytest.raises(ConfigError, match="-1 is before the first offset"):
+        acquire(PipelineContext(pipeline, ledger, lambda _: connection, "test:one"))
+
+    topics = SinkTopicsClient(connection, pipeline.name)
+    assert topics.find(target) is not None
+    assert topics.find(receipts_topic(pipeline.name)) is None
+    assert topics.find(f"letters-{target}") is None
+
+
 def _refused(setup: PipelineContext, broker: KafkaBroker, sent: int) -> str:
     with pytest.raises(SinkChangedError) as caught, acquire(setup):
         pass
@@ -98,7 +122,7 @@ def test_a_target_created_anew_is_refused(kafka_broker: KafkaBroker, setup: Pipe
     kafka_broker.delete_topic(target)
     kafka_broker.new_topic(name=target)
 
-    assert "the target is not the one that was written" in _refused(setup, kafka_broker, 0)
+    assert "to which this pipeline has delivered" in _refused(setup, kafka_broker, 0)
 
 
 def test_the_same_topic_by_another_broker_s_address_is_no_other_sink(

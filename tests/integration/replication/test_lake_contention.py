@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.replication.run.wave_loop import HaltError
+from airflow_provider_ckpt.replication.run.halt import HaltError
 from tests.services.contender import to_delta
 from tests.services.delta import read_delta
 from tests.services.replication import Replication
@@ -29,7 +29,7 @@ def test_a_table_that_is_never_quiet_fails_the_run_and_leaves_its_batches_planne
 
     with monkeypatch.context() as patch:
         patch.setattr(delta_table, "commit", beaten)
-        with pytest.raises(HaltError, match="other writers took every version"):
+        with pytest.raises(HaltError, match="other writers committed first"):
             replication.run()
 
     (record,) = replication.ledger.partitions("orders").values()

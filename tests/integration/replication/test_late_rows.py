@@ -308,7 +308,7 @@ class TestTold:
 
         assert [item["late"] for item in answer["missing"]] == [[[1002, 1003], [1005, 1007]]]
         assert answer["applied"]
-        self.stays(behind, "5 rows came below it", answer, "where rows were read before")
+        self.stays(behind, "5 rows came below it", answer, "rows that were read before")
 
     def test_what_is_left_keeps_the_alarm(self, orders: Replication) -> None:
         unpacked = self.behind(orders, settle_lag="0s")
@@ -318,7 +318,7 @@ class TestTold:
 
         assert [item["late"] for item in answer["left"]] == [[]]
         assert not answer["applied"]
-        self.stays(unpacked, "50 rows came below it", answer, "not read again by this")
+        self.stays(unpacked, "50 rows came below it", answer, "this does not read the rows")
         self.rewound(unpacked)
 
     def test_an_upsert_sink_is_not_rewound_where_that_would_end_the_alarm_too_early(self, orders: Replication) -> None:
@@ -360,7 +360,7 @@ class TestTold:
         body = "\n\n".join(unsettled_sections(proposed.open))
 
         assert proposed.action is None
-        assert "left, not read again as a whole" in body
+        assert "not read again, or not completely" in body
         assert "The next run **still fails**" in body
         assert "50 rows came below it" in body
         assert "airflow ckpt rewind orders" in body.replace("\\", "")

@@ -61,7 +61,7 @@ def gate(dsn: str) -> Iterator[None]:
 
 
 def committed(orders: Replication) -> int:
-    """Where the checkpoint is."""
+    """Return the checkpoint."""
     return next((r.partition.committed for r in orders.ledger.partitions("orders").values()), 0)
 
 

@@ -1,4 +1,4 @@
-"""What cannot work is refused before Spark is started where that can be known, in one clear line that says what to do.
+"""A run that cannot work is refused, before Spark starts where possible, in one clear line that says what to do.
 
 The ledger is unharmed each time: the lease is free, nothing is in flight, and the corrected pipeline delivers once.
 """
@@ -158,7 +158,7 @@ DATABASE_REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "not a table's name": ({"source": {"table": "a.b.c"}}, "'a.b.c' is not the name of a table"),
     "missing cursor": ({"source": {"cursor": "nosuch"}}, "has no column 'nosuch', the pipeline's cursor"),
     "cursor in other letter case": ({"source": {"cursor": "ID"}}, "Its columns are: id, customer"),
-    "cursor that is text": ({"source": {"cursor": "status"}}, "A cursor is an integer"),
+    "cursor that is text": ({"source": {"cursor": "status"}}, "A cursor must be an integer"),
     "missing column": ({"source": {"columns": ["id", "nosuch"]}}, "has no column nosuch"),
     "target: wrong password": ({"sink": {"connection": "locked"}}, "password authentication failed"),
     "target: nobody listens": ({"sink": {"connection": "down"}}, "Connection refused"),
@@ -207,15 +207,15 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "target lacks columns": (varied(ORDERS, sink={"table": "narrow"}), "narrow has no column customer, amount"),
     "text where the target takes a number": (
         varied(ORDERS, sink={"table": "narrow"}, transform={"select": {"id": "status"}}),
-        "bring text for id bigint",
+        "have text for id bigint",
     ),
     "target cannot hold the type": (
         varied(ORDERS, sink={"table": "dated"}, transform={"select": {"id": "id", "status": "customer"}}),
-        "status is int, and there date (write status: cast(status as date))",
+        "status is int in the rows and date in the target (write status: cast(status as date))",
     ),
     "target has no such type": (
         varied(ORDERS, sink={"table": "narrow"}, transform={"select": {"id": "array(id)"}}),
-        "id is array<bigint>, and there bigint",
+        "id is array<bigint> in the rows and bigint in the target",
     ),
     "expression names no column": (
         varied(ORDERS, transform={"where": "nosuch > 1"}),

@@ -85,7 +85,7 @@ def test_a_restored_table_is_refused_and_gets_again_exactly_what_it_lost(lake: L
 
     told = audit_sink(lake.orders.setup(), lambda _: None, shared=True)["differences"]
     assert [item["kind"] for item in told] == ["SinkChanged"]
-    with pytest.raises(SinkChangedError, match=r"has the content of its version .* again"):
+    with pytest.raises(SinkChangedError, match=r"was restored or rolled back to its version"):
         lake.orders.run()
     assert lake.ids() == left
     accept(lake.orders, resend=True)
@@ -145,7 +145,7 @@ def test_a_batch_that_was_not_settled_when_the_table_was_restored_is_sent_again(
         patch.setattr(lake.orders.ledger, "act_under_lease", die)
         with pytest.raises(KeyboardInterrupt):
             accept(lake.orders, resend=True)
-    with pytest.raises(SinkChangedError, match="a user started to accept it and did not finish"):
+    with pytest.raises(SinkChangedError, match="a user began to accept it"):
         lake.orders.run()
     accept(lake.orders, resend=True)
     lake.orders.run()

@@ -106,7 +106,7 @@ def test_a_target_that_was_truncated_after_its_first_load_is_refused_though_othe
         orders.dsn, first_row, "UPDATE another SET id = 7777", "TRUNCATE target", "INSERT INTO target TABLE another"
     )
 
-    assert "was truncated and filled anew" in refused(orders)
+    assert "was truncated and filled again" in refused(orders)
 
 
 def test_a_target_that_was_truncated_again_after_the_first_time_was_accepted_is_refused(orders: Replication) -> None:
@@ -118,7 +118,7 @@ def test_a_target_that_was_truncated_again_after_the_first_time_was_accepted_is_
     orders.run()
     execute(orders.dsn, "TRUNCATE target", "INSERT INTO target TABLE another")
 
-    assert "was truncated and filled anew" in refused(orders)
+    assert "was truncated and filled again" in refused(orders)
 
 
 def test_a_target_that_is_emptied_every_night_goes_on_where_the_pipeline_permits_it(orders: Replication) -> None:
@@ -198,7 +198,7 @@ def test_resend_to_a_target_that_was_made_anew_and_may_be_emptied_does_not_guess
     make_anew(nightly)
     refused(nightly)
 
-    with pytest.raises(ConfigError, match=r"may be emptied on purpose .* unknown which ones.*--from"):
+    with pytest.raises(ConfigError, match=r"may be emptied on purpose .* unknown which rows are lost.*--from"):
         accept(nightly, resend=True)
     accept(nightly, resend=True, start={"public.orders": 901})
     nightly.run()
@@ -258,7 +258,7 @@ def test_another_sink_under_the_same_name_is_refused_before_rows_are_split(order
 
     told = refused(orders.changed(sink={"table": "elsewhere"}))
 
-    assert "the sink is another one" in told
+    assert "the declared sink is not the one that this pipeline delivered to" in told
     assert "airflow ckpt move orders" in told
     assert scalar(orders.dsn, "SELECT count(*) FROM elsewhere") == 0
     assert orders.run().records.delivered == 100
@@ -384,7 +384,7 @@ def test_resend_does_not_guess_where_receipts_stand_and_the_target_holds_some_ro
     execute(orders.dsn, "ALTER TABLE made RENAME TO target")
     refused(orders)
 
-    with pytest.raises(ConfigError, match=r"unknown which ones.*--from"):
+    with pytest.raises(ConfigError, match=r"unknown which rows are lost.*--from"):
         accept(orders, resend=True)
     accept(orders, resend=True, start={"public.orders": 601})
     orders.run()
@@ -421,7 +421,7 @@ def test_a_move_settles_with_the_old_sink_and_the_next_run_delivers_to_the_new_o
     assert answer["before"]["sink"]["location"] != answer["after"]["sink"]["location"]
     assert moved.run().records.delivered == 100
     assert (counted(orders), counted(orders, "elsewhere")) == ((1000, 1000), (100, 100))
-    assert "the sink is another one" in refused(orders)
+    assert "the declared sink is not the one that this pipeline delivered to" in refused(orders)
 
 
 def test_a_sink_that_is_as_it_was_left_is_not_accepted_by_mistake(orders: Replication) -> None:
@@ -472,7 +472,7 @@ def test_a_target_that_was_truncated_and_filled_anew_after_a_failed_first_run_is
     assert scalar(orders.dsn, "SELECT count(*) FROM target") > 0
     fill_anew(orders.dsn)
 
-    assert "was truncated and filled anew" in refused(orders)
+    assert "was truncated and filled again" in refused(orders)
 
 
 def fail(orders: Replication, error: Exception, meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -492,7 +492,7 @@ def test_a_target_that_was_truncated_after_a_run_failed_behind_its_deliveries_is
         fail(orders, error)
     fill_anew(orders.dsn)
 
-    assert "was truncated and filled anew" in refused(orders)
+    assert "was truncated and filled again" in refused(orders)
 
 
 def test_a_failed_run_keeps_its_error_when_its_sink_has_changed_too_and_the_next_run_is_refused(
@@ -536,7 +536,7 @@ def test_a_failed_run_whose_sink_cannot_be_reached_any_more_ends_with_its_own_er
     with pytest.raises(SourceError, match="it is gone"):
         fail(orders, SourceError("it is gone"), lose)
 
-    assert "could not be looked at" in caplog.text
+    assert "could not be checked" in caplog.text
     assert not orders.ledger.status("orders")["lease"]["held"]
 
 
@@ -548,7 +548,7 @@ def test_a_truncated_sink_stays_refused_when_accepting_it_died_after_the_fence(o
         with pytest.raises(KeyboardInterrupt):
             accept(orders, resend=True)
 
-    assert "a user started to accept it and did not finish" in refused(orders)
+    assert "a user began to accept it" in refused(orders)
     accept(orders, resend=True)
     orders.run()
 
@@ -561,7 +561,7 @@ def test_a_position_beyond_the_checkpoint_is_refused_before_a_truncated_sink_is_
     execute(orders.dsn, "TRUNCATE target")
     epoch = scalar(orders.dsn, "SELECT max(epoch) FROM ckpt_sink_fence")
 
-    with pytest.raises(LedgerStateError, match=r"5,000 of public\.orders lies beyond its checkpoint"):
+    with pytest.raises(LedgerStateError, match=r"5,000 lies beyond the checkpoint of partition public\.orders"):
         accept(orders, resend=True, start={"public.orders": 5000})
 
     assert scalar(orders.dsn, "SELECT max(epoch) FROM ckpt_sink_fence") == epoch
@@ -587,7 +587,7 @@ def test_a_resend_that_is_not_what_was_shown_is_refused_and_so_are_runs(orders: 
     shown = accept_sink.make_acceptance(orders.setup(), resend=True)
     execute(orders.dsn, "DELETE FROM target WHERE id > 800", "DELETE FROM ckpt_sink_receipt WHERE seq = 8")
 
-    with pytest.raises(LedgerStateError, match="not what was shown"):
+    with pytest.raises(LedgerStateError, match="have changed since they were determined"):
         accept_sink.apply_sink_change(orders.setup(), shown, actor="test:person", reason="restored")
     refused(orders)
     accept(orders, resend=True)

@@ -39,7 +39,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Of the database."""
+        """Return the name of the database."""
         return urlsplit(self.dsn).path.removeprefix("/")
 
     def dsn_of(self, role: str) -> str:
@@ -136,7 +136,7 @@ def test_what_the_runtime_role_may_not_do_is_said_with_who_may(ledger: tuple[Led
     Acts(opened).start("t").deliver(10)
 
     with pytest.raises(
-        LedgerUnavailableError, match=r"permission denied.*Only the owner migrates and collects history"
+        LedgerUnavailableError, match=r"permission denied.*Only the owner may migrate the ledger and delete history"
     ):
         opened.garbage_collect("orders", keep=timedelta(0), actor="ann")
 

@@ -17,7 +17,7 @@ import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import Selection
+from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.lag import lag_positions
 from airflow_provider_ckpt.core.receipt import Counts

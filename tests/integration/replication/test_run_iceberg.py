@@ -43,7 +43,7 @@ class Flights:
 
     @property
     def ids(self) -> list[int]:
-        """What was delivered."""
+        """Return the delivered ids."""
         return sorted(self.lake.rows(TABLE)["id"].to_pylist())
 
 

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
-from airflow_provider_ckpt.core.dead_letter_index import Selection
+from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute
@@ -47,7 +47,7 @@ def bought(orders: Replication) -> Replication:
 
 
 def books(bought: Replication) -> list[str]:
-    """What does not balance between tables, receipts and ledger."""
+    """Return the faults found between tables, receipts and ledger."""
     return judge(gather(bought.dsn, bought.ledger, "orders", "orders", "target")).faults
 
 

@@ -38,7 +38,7 @@ class Events:
 
     @property
     def ids(self) -> list[int]:
-        """What was delivered, in order."""
+        """Return the delivered ids in order."""
         return [row[0] for row in execute(self.replication.dsn, "SELECT id FROM events ORDER BY id, kafka_key")]
 
     def expire(self, offset: int) -> None:
@@ -157,7 +157,7 @@ def test_a_topic_that_was_created_anew_is_refused(events: Events) -> None:
     events.broker.new_topic(2, name=events.topic)
     events.put(3, 4, 5)
 
-    with pytest.raises(CkptError, match="is not the one that this pipeline was started on"):
+    with pytest.raises(CkptError, match="has changed since this pipeline was started"):
         events.replication.run()
 
     assert events.ids == [1, 2]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _books(orders: Replication) -> list[str]:
-    """What does not balance between tables, receipts and ledger."""
+    """Return the faults found between tables, receipts and ledger."""
     return judge(gather(orders.dsn, orders.ledger, "orders", "orders", "target")).faults
 
 
@@ -120,10 +120,12 @@ def test_an_expression_that_does_not_parse_is_refused_before_anything_is_sent(or
     assert orders.run().records == Counts(1000, 1000, 0, 0)
 
 
-def test_a_column_that_the_target_does_not_have_is_refused(orders: Replication) -> None:
+def test_a_first_start_whose_column_the_target_lacks_is_refused_and_leaves_nothing(orders: Replication) -> None:
     execute(orders.dsn, "CREATE TABLE narrow (id bigint)")
     with pytest.raises(ConfigError, match="no column"):
         orders.changed(sink={"table": "narrow"}).run()
+
+    assert scalar(orders.dsn, "SELECT count(*) FROM pg_class WHERE relname LIKE 'ckpt%'") == 0
 
 
 def test_an_upsert_keeps_the_newest_version_of_each_key(orders: Replication) -> None:

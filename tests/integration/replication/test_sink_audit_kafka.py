@@ -36,7 +36,7 @@ def delivered(spark: SparkSession, kafka_broker: KafkaBroker, postgres_server: P
 
 
 def recount(copying: Copying, **options: Any) -> dict[str, Any]:
-    """What an audit against the sink says."""
+    """Return the result of an audit against the sink."""
     return audit_sink(copying.replication.setup(), lambda _: None, **options)
 
 

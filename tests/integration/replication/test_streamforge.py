@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.connectors.dead_letter_store import RETRY_SECONDS
+from airflow_provider_ckpt.connectors.dead_letter_retries import RETRY_SECONDS
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, OffsetCommitError
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.wave import Outcome, Wave
@@ -87,7 +87,7 @@ def copying(spark: SparkSession, servers: Servers) -> Iterator[Copying]:
 
 
 def stuck(servers: Servers) -> Happening:
-    """What a lane's transaction sends next never arrives: a failure of the moment, and of the sink as a whole."""
+    """Return an action that holds back a lane's next message: a transient failure of the sink as a whole."""
     return lambda: servers.stream.trap(PRODUCE, how=Break.HOLD)
 
 
@@ -114,7 +114,7 @@ def test_scenario_1_produce_failure_transient(copying: Copying, servers: Servers
 
 
 def test_scenario_2_produce_failure_exhausted(copying: Copying) -> None:
-    """What fails however often it is sent is here a message that the topic is too small for."""
+    """A message that is too large for the topic fails at every attempt and becomes a dead letter."""
     copying.put([b"small", b"x" * 5000, b"small too"], key=b"k")
 
     summary = run(copying, {1: lambda: alter(copying.broker, copying.target, {"max.message.bytes": "2000"})})

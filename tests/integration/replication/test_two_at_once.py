@@ -109,7 +109,7 @@ class Stage:
             return self.command.start("run", str(self.file), token=token, out=subprocess.DEVNULL, log=file)
 
     def receipts(self) -> int:
-        """How many batches are committed."""
+        """Return the number of committed batches."""
         found = execute(self.dsn, "SELECT to_regclass('ckpt_sink_receipt')")
         return 0 if found[0][0] is None else len(sink_receipts(self.dsn, "orders"))
 

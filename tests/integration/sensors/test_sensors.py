@@ -41,7 +41,7 @@ def sensor(kind: type[CkptSensor], pipeline: Any = "people", **given: Any) -> An
 
 
 def execute(task: Any, **params: Any) -> Any:
-    """What the task of a DAG run returns, its templates rendered."""
+    """Return the result of the task in a DAG run, after its templates were rendered."""
     dag_run = SimpleNamespace(dag_id="care", run_id="one", triggering_user_name=None)
     context: Any = {"dag_run": dag_run, "params": params, "ti": SimpleNamespace(map_index=-1)}
     task.render_template_fields(context)

@@ -290,7 +290,7 @@ def test_an_expression_over_other_records_is_refused(either: SparkSession, expre
         ({"where": "a +"}, r"transform\.where cannot be used: .*[Ss]yntax error"),
         ({"select": {"z": "nosuch_function(a)"}}, r"transform\.select\.z cannot be used: .*nosuch_function"),
         ({"select": {"z": "a), (b"}}, r"transform\.select\.z cannot be used"),
-        ({"where": "array(a)"}, r"transform\.where gives array<int>, neither true nor false"),
+        ({"where": "array(a)"}, r"transform\.where is of type array<int> instead of boolean"),
         ({"where": "a = 1) or (1 = 1"}, r"transform\.where cannot be used: .*[Ss]yntax error"),
         ({"where": "a = 1) /* "}, r"transform\.where cannot be used"),
         ({"where": "a = 1) -- "}, r"transform\.where cannot be used: .*[Ss]yntax error"),
@@ -369,7 +369,7 @@ def test_what_depends_on_the_moment_or_the_session_is_refused(
     ("where", "kind"), [("'true'", "string"), ("a", "int"), ("null", "void"), ("if(a > b, 'true', null)", "string")]
 )
 def test_a_where_that_is_neither_true_nor_false_is_refused(either: SparkSession, where: str, kind: str) -> None:
-    with pytest.raises(ConfigError, match=rf"transform\.where gives {kind}, neither true nor false"):
+    with pytest.raises(ConfigError, match=rf"transform\.where is of type {kind} instead of boolean"):
         Transform(either, {"where": where}, table=AB).plan([(1, 1)])
 
 
@@ -393,7 +393,7 @@ def test_an_output_that_no_sink_can_take_is_refused(spark: SparkSession, select:
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ("id void", "id is void, which holds nothing but null"),
+        ("id void", "id is void, a type whose only value is null"),
         ("id bigint, tags array<void>", "tags.element is void"),
         ("a string, a string", "has two columns a"),
         ("a string, A string", "a and A differ only in case"),
@@ -490,7 +490,7 @@ def test_a_harmless_function_raises_for_no_value_of_a_type_that_it_takes(each_wa
 
 
 def taken(frame: DataFrame, expression: str) -> bool:
-    """Whether Spark lets an expression stand."""
+    """Return whether Spark accepts an expression."""
     try:
         frame.selectExpr(expression)
     except AnalysisException:

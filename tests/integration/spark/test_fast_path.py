@@ -1,4 +1,4 @@
-"""Where there is only JSON to decode, plain batches never see the JVM; one with another record is done again there."""
+"""With only JSON to decode, plain batches never reach the JVM; a batch with any other record is repeated there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BROKEN = b'{"id": 35, "name": \xff'
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Where the scripted sink writes down what it gets."""
+    """Return the path of the scripted sink's log."""
     return tmp_path / "log"
 
 

@@ -29,7 +29,7 @@ def unfair(records: dict[str, bytes], judged: list[Judged]) -> dict[str, Any]:
 
 
 def same(row: Any, expected: Any) -> bool:
-    """Whether two rows are the same, the sign of nothing included."""
+    """Return whether two rows are the same, including the sign of zero."""
     return repr(row) == repr(expected)
 
 
@@ -93,7 +93,7 @@ def test_the_transform_and_the_judge_agree_on_whatever_comes(strict: Transform, 
 
 
 def _is_text_of_something(record: bytes) -> bool:
-    """Whether the name is JSON and no text, which Spark takes as the text of that JSON."""
+    """Return whether the name is JSON but not a string; Spark takes it as the text of that JSON."""
     try:
         return not isinstance(json.loads(record).get("name", ""), str | None)
     except (ValueError, AttributeError):

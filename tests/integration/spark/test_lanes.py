@@ -36,7 +36,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Where the scripted sink writes down what it gets."""
+    """Return the path of the scripted sink's log."""
     return tmp_path / "log"
 
 
@@ -48,7 +48,7 @@ def run(spark: SparkSession, job: ScriptedJob, wave: Wave) -> Mapping[int, Outco
 
 
 def kinds(outcomes: Mapping[int, Outcome]) -> dict[int, AttemptOutcome]:
-    """How each batch ended."""
+    """Return the outcome of each batch."""
     return {seq: outcome.outcome for seq, outcome in sorted(outcomes.items())}
 
 
@@ -230,7 +230,7 @@ def test_without_dead_letters_a_record_that_calls_for_one_halts_and_nothing_is_s
     assert kinds(outcomes) == {0: DELIVERED, 1: FAILED}
     assert outcomes[1].error is not None
     assert outcomes[1].error.type is ErrorType.DEAD_LETTER_QUEUE
-    assert "position 12 calls for a dead letter" in outcomes[1].error.message
+    assert "the record at position 12 cannot be delivered" in outcomes[1].error.message
     assert [line["seq"] for line in written(log)] == [0]
 
 

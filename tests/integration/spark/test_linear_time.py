@@ -84,7 +84,7 @@ def cpu_seconds(spark: SparkSession) -> float:
 def judge(
     spark: SparkSession, keys: dict[str, str], records: dict[str, tuple[str, str, str]]
 ) -> Callable[[int], dict[str, str | None]]:
-    """What gives the verdicts of records with a repeated part of a length; all are long, so they are made in Spark.
+    """Return a function that evaluates long records, made in Spark, with a repeated part of a given length.
 
     :param keys: of the pipeline's ``transform``
     :param records: the beginning, what is repeated, and the end

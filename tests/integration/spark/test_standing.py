@@ -77,6 +77,7 @@ def test_a_run_without_a_job_ends_at_once_and_harms_no_other(standing: Standing)
     with standing.connect() as connection:
         send_line(connection, {"run": str(directory.path), "idle": 600})
         assert connection.recv(1) == BELL
+        connection.sendall(BELL)
         assert connection.recv(1) == b""
     directory.remove()
 
@@ -91,6 +92,7 @@ def test_a_stop_waits_for_the_runs_that_it_has_and_lets_no_more_in(standing: Sta
         os.mkfifo(directory.path / "job.json")  # the run waits for its job
         send_line(waiting, {"run": str(directory.path), "idle": 600})
         assert waiting.recv(1) == BELL
+        waiting.sendall(BELL)
 
         assert standing.ask({"stop": "after runs"}) == {"runs": 1}
         late = standing.connect(DRAINING)
@@ -121,6 +123,7 @@ def test_it_ends_when_it_was_removed_or_has_served_its_number_of_runs(
     with worn.connect() as connection:
         send_line(connection, {"run": str(directory.path), "idle": 600})
         assert connection.recv(1) == BELL
+        connection.sendall(BELL)
     worn.thread.join(20)
     directory.remove()
     assert not worn.thread.is_alive()

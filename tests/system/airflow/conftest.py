@@ -11,21 +11,22 @@ import pytest
 
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import PostgresServer, sqlalchemy_url
+from tests.services.warm_spark import WarmSpark
 from tests.system.airflow.scene import Declared, Kind, Scene
 
 USERS = {"ada": "admin", "oscar": "user", "vera": "viewer"}
 PIPELINES = [
-    Declared("cleared", Kind.GROUPED),
-    Declared("marked", Kind.SINGLE),
+    Declared("cleared", Kind.FOLLOWED),
+    Declared("marked", Kind.SINGLE, cold=True),
     Declared("backfilled", Kind.DAILY),
-    Declared("killed", Kind.SINGLE),
+    Declared("killed", Kind.SINGLE, cold=True),
     Declared("doubled", Kind.GROUPED),
-    Declared("expired", Kind.SINGLE, ttl=3),
-    Declared("dead_at_submit", Kind.GROUPED),
-    Declared("dead_before_settle", Kind.DEFERRED),
-    Declared("dead_after_settle", Kind.GROUPED),
-    Declared("headless", Kind.GROUPED),
-    Declared("orphaned", Kind.GROUPED),
+    Declared("expired", Kind.SINGLE, ttl=3, cold=True),
+    Declared("dead_at_submit", Kind.GROUPED, cold=True),
+    Declared("dead_before_settle", Kind.DEFERRED, cold=True),
+    Declared("dead_after_settle", Kind.GROUPED, cold=True),
+    Declared("headless", Kind.GROUPED, cold=True),
+    Declared("orphaned", Kind.GROUPED, cold=True),
     Declared("unwatched", Kind.DEFERRED, delay=30_000),
     Declared("rested", Kind.GROUPED, ttl=5),
     Declared("renewed", Kind.DEFERRED, ttl=15, delay=60_000),
@@ -33,7 +34,7 @@ PIPELINES = [
     Declared("stopped", Kind.SINGLE),
     Declared("stuck", Kind.SINGLE),
     Declared("guarded", Kind.SINGLE),
-    Declared("visits", Kind.GROUPED),
+    Declared("visits", Kind.FOLLOWED),
 ]
 _QUICK = {
     "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
@@ -51,7 +52,9 @@ _QUICK = {
 @pytest.fixture(scope="package")
 def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Scene]:
     """Metadata, ledger and targets are databases of one server; the ledger is named by the configuration."""
-    dags, data = tmp_path_factory.mktemp("dags"), tmp_path_factory.mktemp("data")
+    home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
+    (home / "plugins").mkdir()
+    shutil.copy(Path(__file__).with_name("preloaded.py"), home / "plugins")
     for name in ("replication.py", "recovery.py"):
         shutil.copy(Path(__file__).with_name(name), dags)
     metadata, ledger, store = (postgres_server.new_database() for _ in range(3))
@@ -61,12 +64,18 @@ def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
         "TMPDIR": str(tmp_path_factory.mktemp("tmp")),
         **{f"AIRFLOW__{name}": value for name, value in _QUICK.items()},
     }
+    warm = WarmSpark(tmp_path_factory.mktemp("runtime"))
     airflow = AirflowServices(
-        tmp_path_factory.mktemp("home"), dags, env, triggerer=True, metadata=sqlalchemy_url(metadata), users=USERS
+        home,
+        dags,
+        {**env, **warm.environment},
+        triggerer=True,
+        metadata=sqlalchemy_url(metadata),
+        users=USERS,
     )
     made = Scene(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
     made.declare(PIPELINES)
-    with airflow:
+    with warm, airflow:
         yield made
 
 

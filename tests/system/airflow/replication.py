@@ -17,14 +17,16 @@ for path in sorted(Path(__file__).parent.glob("*/*.yaml")):
     kind, name, declaration = path.parent.name, path.stem, f"{path.parent.name}/{path.name}"
     daily = {"schedule": "@daily", "start_date": datetime(2024, 1, 1, tzinfo=UTC), "catchup": False}
     with DAG(name, default_args=ONCE_MORE, **(daily if kind == "daily" else {"schedule": None})):
-        if kind == "single":
+        if kind in ("single", "daily"):
             CkptReplicateOperator(task_id="replicate", pipeline=declaration)
         else:
             group = CkptReplicationTaskGroup("replicate", pipeline=declaration, deferrable=kind == "deferred")
 
-            @task
-            def after(ti: Any = None) -> Any:
-                """Return the pipeline of the summary; by the trigger rule, the tasks directly before have succeeded."""
-                return {"after": ti.xcom_pull(task_ids="replicate.summary")["pipeline"]}
+            if kind == "followed":
 
-            group >> after()
+                @task
+                def after(ti: Any = None) -> Any:
+                    """Return the pipeline of the summary; by the trigger rule, the tasks directly before succeeded."""
+                    return {"after": ti.xcom_pull(task_ids="replicate.summary")["pipeline"]}
+
+                group >> after()

@@ -36,7 +36,7 @@ sink: {{type: postgres, connection: store, table: {name}}}
 lease: {{ttl: {ttl}s, on_busy: wait}}
 retry: {{max_attempts: 1, rounds: 2, initial_delay_ms: {delay}, max_delay_ms: {delay}, jitter: 0, on_exhausted: hold}}
 recovery: {{settle_lag: 0s}}
-run: {{conf: {{spark.master: "local[1]"}}}}
+run: {{engine: {engine}, conf: {{spark.master: "local[1]"}}}}
 """
 _GATE = """
 CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -61,6 +61,7 @@ class Kind(StrEnum):
     """The form of a pipeline's DAG; see ``replication.py``."""
 
     GROUPED = "grouped"
+    FOLLOWED = "followed"
     DEFERRED = "deferred"
     SINGLE = "single"
     DAILY = "daily"
@@ -72,12 +73,14 @@ class Declared:
 
     :param ttl: of its lease, in seconds
     :param delay: before its second round, in milliseconds
+    :param cold: whether each run starts a Spark of its own, which a test can find below the worker and kill
     """
 
     name: str
     kind: Kind
     ttl: int = 60
     delay: int = 500
+    cold: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ class Scene:
         execute(self.store, _GATE, _BUSY)
         for item in pipelines:
             (self.data / "in" / item.name).mkdir(parents=True)
-            text = _PIPELINE.format(name=item.name, data=self.data, ttl=item.ttl, delay=item.delay)
+            engine = "submit" if item.cold else "warm"
+            text = _PIPELINE.format(name=item.name, data=self.data, ttl=item.ttl, delay=item.delay, engine=engine)
             self.declarations[item.name] = self.dags / item.kind / f"{item.name}.yaml"
             self.declarations[item.name].parent.mkdir(exist_ok=True)
             self.declarations[item.name].write_text(text)

@@ -91,7 +91,7 @@ def settled(scene: Scene, run_id: str, task: str = "carry_out") -> str:
 
 
 def done(scene: Scene) -> list[tuple[str, str]]:
-    """What people did to the pipeline so far: each act, in order, and in whose name."""
+    """Return the pipeline's actions so far, in order, each with its actor."""
     with scene.ledger() as ledger:
         events = ledger.events(PIPELINE, 1000)
     return [(event["kind"], event["actor"]) for event in events if event["kind"] in KINDS]

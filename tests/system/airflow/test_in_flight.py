@@ -1,4 +1,4 @@
-"""What becomes of a run in flight that a person or another run gets in the way of: Spark stands at a closed gate."""
+"""Tests of a run in flight that a user or another run interferes with; Spark waits at a closed gate."""
 
 from __future__ import annotations
 

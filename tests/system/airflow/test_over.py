@@ -1,4 +1,4 @@
-"""What a person does in Airflow with a run that is over: clears it, marks it, backfills, deletes the DAG."""
+"""Tests of a user's changes to a finished run in Airflow: clear it, mark it, backfill, delete the DAG."""
 
 from __future__ import annotations
 

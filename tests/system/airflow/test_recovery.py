@@ -28,9 +28,13 @@ def refused(error: pytest.ExceptionInfo[HTTPError]) -> bool:
     return error.value.code == 403
 
 
-def test_a_remedy_is_done_once_somebody_else_has_approved_it_and_the_trail_names_both(scene: Scene) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def known(scene: Scene) -> None:
+    """The ledger knows pipeline ``stopped`` by a run."""
     scene.run("stopped")
 
+
+def test_a_remedy_is_done_once_somebody_else_has_approved_it_and_the_trail_names_both(scene: Scene) -> None:
     with pytest.raises(HTTPError) as error:
         trigger(scene, "force_stop", user="vera")
     assert refused(error)
@@ -60,7 +64,6 @@ def test_a_remedy_is_done_once_somebody_else_has_approved_it_and_the_trail_names
 
 
 def test_what_is_rejected_leaves_the_run_green_and_nothing_done(scene: Scene) -> None:
-    scene.run("stopped")
     before = scene.trace("stopped")
 
     run_id = trigger(scene, "force_stop")
@@ -75,7 +78,6 @@ def test_what_is_rejected_leaves_the_run_green_and_nothing_done(scene: Scene) ->
 
 
 def test_a_dry_run_shows_what_would_be_done_and_asks_nobody(scene: Scene) -> None:
-    scene.run("stopped")
     before = scene.trace("stopped")
 
     run_id = trigger(scene, "force_stop", dry_run=True)
@@ -91,7 +93,6 @@ def test_a_dry_run_shows_what_would_be_done_and_asks_nobody(scene: Scene) -> Non
 
 
 def test_a_program_asks_and_answers_as_the_page_shows(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.run("stopped")
     before = scene.trace("stopped").epoch
     monkeypatch.setenv("AIRFLOW", scene.airflow.url)
     monkeypatch.setenv("TOKEN", scene.airflow.token("oscar"))

@@ -154,7 +154,7 @@ class Surface:
         return {item["map_index"]: item["state"] for item in self.instances(run_id, task)}
 
     def written(self, name: str) -> list[dict[str, Any]]:
-        """What the pipeline has delivered."""
+        """Return the records that the pipeline has delivered."""
         files = sorted((self.data / "out" / name).glob("ckpt-*.jsonl"))
         lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
         return sorted(lines, key=lambda line: int(line["id"]))

@@ -25,7 +25,7 @@ RECORDS = [
 
 
 def receipt(partition: str, start: int, end: int, counts: Counts, verdict: Verdict = Verdict.DELIVERED) -> Receipt:
-    """Of a batch of its own."""
+    """Return the receipt of a batch of its own."""
     return Receipt(BatchKey(1, partition, start), Range(start, end), verdict, 1, 1, counts, datetime.now(UTC))
 
 

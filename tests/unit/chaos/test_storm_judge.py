@@ -70,7 +70,7 @@ def evidence(
 
 
 def kinds(faults: Sequence[Fault]) -> set[str]:
-    """What the faults are."""
+    """Return the kinds of the faults."""
     return {fault.kind for fault in faults}
 
 

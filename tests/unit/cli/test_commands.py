@@ -44,7 +44,7 @@ def flags(command: ActionCommand) -> set[str]:
 
 
 def documented(words: str) -> str:
-    """What the docs say of a command, up to the next one."""
+    """Return the documentation of a command, up to the next one."""
     found = re.search(rf"^``airflow ckpt {words}(?: .*)?``\n((?:   .*\n|\n)+)", DOCS, re.MULTILINE)
     assert found is not None, f"docs/cli.rst says nothing of airflow ckpt {words}"
     return found[1]

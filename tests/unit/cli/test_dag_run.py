@@ -1,4 +1,4 @@
-"""Where the ledger knows otherwise than Airflow what became of a DAG run."""
+"""Tests of the warning that the ledger and Airflow disagree on the outcome of a DAG run."""
 
 from __future__ import annotations
 

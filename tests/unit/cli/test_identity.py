@@ -1,4 +1,4 @@
-"""Who gives a command, why, and whether they are sure."""
+"""Tests of the actor of a command, its reason, and its confirmation."""
 
 from __future__ import annotations
 

@@ -64,4 +64,4 @@ def test_a_document_is_a_table_of_what_is_single_and_one_for_each_list_of_record
     assert "planned to   12" in out.getvalue()
     assert "t#99 " in out.getvalue()
     assert "t#100 " not in out.getvalue()
-    assert "batches: 902 more; -o json shows all" in out.getvalue()
+    assert "batches: 902 more; add -o json to see all" in out.getvalue()

@@ -76,7 +76,7 @@ def test_what_nobody_foresaw_is_one_line_too(capfd: pytest.CaptureFixture[str]) 
         raising(OSError(28, "No space left on device"))(TABLE)
 
     assert ended.value.code == 1
-    assert capfd.readouterr().err == "error: OSError: [Errno 28] No space left on device (-v shows the stack trace)\n"
+    assert capfd.readouterr().err == "error: OSError: [Errno 28] No space left on device (add -v for the stack trace)\n"
 
 
 def test_verbose_also_says_where(capfd: pytest.CaptureFixture[str]) -> None:

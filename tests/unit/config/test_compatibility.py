@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, always_halts, default_action
+from airflow_provider_ckpt.core.error_policy import always_halts, default_action
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
 
 TABLE = {"type": "postgres", "connection": "shop", "table": "orders"}
 DECLARATION: dict[str, Any] = {"name": "orders", "source": {**TABLE, "cursor": "id"}, "sink": TABLE}

@@ -1,4 +1,4 @@
-"""What the docs show works, and every key is documented with its default."""
+"""The examples in the docs work, and every key is documented with its default."""
 
 from __future__ import annotations
 

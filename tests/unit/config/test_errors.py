@@ -20,14 +20,14 @@ sink: {type: postgres, connection: lake, table: orders}
 
 
 def said(text: str) -> list[str]:
-    """What the loader says of a text, a line each."""
+    """Return the loader's error lines for a text."""
     with pytest.raises(ConfigError) as caught:
         parse(text, "my.yaml")
     return caught.value.message.splitlines()
 
 
 def refusal(data: dict[str, object]) -> str:
-    """What is wrong with plain data; empty where nothing is, and then the document reads back as the same."""
+    """Return the error of plain data, or an empty text if it is valid and survives a round trip."""
     try:
         pipeline = build(data)
     except ConfigError as error:
@@ -68,7 +68,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(text: str, message: 
         ("dead_letter_queue: {sink: files}", "dead_letter_queue: sink: files needs path, a directory"),
         (
             "dead_letter_queue: {sink: same, brokers: 'b:9092'}",
-            "dead_letter_queue: brokers are those of sink: kafka; write that, or leave them out",
+            "dead_letter_queue: brokers has an effect only with sink: kafka; write that, or leave brokers out",
         ),
         ("run: {engine: yarn}", "run.engine: 'yarn' is not supported; supported: warm, submit, connect"),
         (
@@ -198,7 +198,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         (
             "type: postgres, connection: lake, table: orders}\n",
             "type: iceberg, connection: lake, table: orders}\n",
-            "3: sink: the table of an iceberg sink is namespace.table",
+            "3: sink: table must be namespace.table for an iceberg sink",
         ),
         (
             "type: postgres, connection: lake",
@@ -208,7 +208,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         (
             "type: postgres, connection: lake, table: orders",
             "type: postgres, connection: lake, table: orders, key: [id]",
-            "3: sink: key is for mode: upsert, and append would double rows; write mode: upsert",
+            "3: sink: key requires mode: upsert, since append never replaces rows; write that",
         ),
         (
             "type: postgres, connection: lake, table: orders",

@@ -53,7 +53,7 @@ HOSTILE = {
     "an alias of itself": ("name: &a [*a]", "contains itself by an alias"),
     "a merge key": (f"{GOOD}retry: {{<<: {{rounds: 1}}}}", "retry.<<: merge keys are not supported"),
     "two documents": (f"{GOOD}---\n{GOOD}", "expected a single document"),
-    "a tab": ("name: orders\nsource:\n\ttype: files", "indent by spaces"),
+    "a tab": ("name: orders\nsource:\n\ttype: files", "indent with spaces"),
     "a tag": ("name: !!python/object/apply:os.system [ls]", "tag:yaml.org,2002:python/object/apply:os.system is"),
     "a tag of a mapping": ("source: !!set {type, path}", "the tag tag:yaml.org,2002:set is not supported"),
     "a binary": (f"{GOOD}description: !!binary aGVsbG8=", "the tag tag:yaml.org,2002:binary is not supported"),
@@ -84,9 +84,9 @@ HOSTILE = {
     "a Cyrillic letter in a key": (GOOD.replace("path: /in", "p\u0430th: /in"), "U+0430 (CYRILLIC SMALL LETTER A)"),
     "a Cyrillic letter in a name": (GOOD.replace("orders", "\u043erders"), "U+043E (CYRILLIC SMALL LETTER O)"),
     "a Greek letter in a choice": (GOOD.replace("files", "fil\u03b5s"), "U+03B5 (GREEK SMALL LETTER EPSILON)"),
-    "an open variable": (GOOD.replace("/in", "'${IN'"), "source.path: has a ${ that starts no ${NAME}"),
-    "many open variables": (GOOD.replace("/in", "'" + "${a:-" * 40_000 + "'"), "has a ${ that starts no ${NAME}"),
-    "a variable of an odd name": (GOOD.replace("/in", "'${a b}'"), "has a ${ that starts no ${NAME}"),
+    "an open variable": (GOOD.replace("/in", "'${IN'"), "source.path: has a ${ that is not ${NAME}"),
+    "many open variables": (GOOD.replace("/in", "'" + "${a:-" * 40_000 + "'"), "has a ${ that is not ${NAME}"),
+    "a variable of an odd name": (GOOD.replace("/in", "'${a b}'"), "has a ${ that is not ${NAME}"),
     "a wrong glob": (GOOD.replace("/in", "/in/**x"), ""),
 }
 
@@ -141,8 +141,8 @@ def test_no_behavior_at_all_is_not_null() -> None:
     [
         ("select: {a: id, A: id}", "transform.select: a and A differ only in case"),
         ("select: {}", "transform.select: is empty; leave it out"),
-        ("select: {a: ' '}", "transform.select: 'a': write the name of a column, and an expression for it"),
-        ("select: {'': id}", "transform.select: '': write the name of a column"),
+        ("select: {a: ' '}", "transform.select: 'a' has no name or no expression; write name: expression"),
+        ("select: {'': id}", "transform.select: '' has no name or no expression"),
         ("where: ' '", "transform.where: is empty"),
         ("max_record_bytes: yes", "transform.max_record_bytes: must be a number, not true or false"),
         ("max_record_bytes: 0", "transform.max_record_bytes: must be at least 1"),

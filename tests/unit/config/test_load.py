@@ -14,9 +14,8 @@ from airflow_provider_ckpt.config.sink import SinkSection
 from airflow_provider_ckpt.config.source import SourceSection
 from airflow_provider_ckpt.config.transform import Transform
 from airflow_provider_ckpt.config.warnings import warnings
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction, ErrorType
-from airflow_provider_ckpt.core.retry_policy import OnExhausted
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, OnExhausted
 
 MINIMAL = """\
 name: orders
@@ -188,8 +187,8 @@ def test_keys_that_do_not_do_what_they_say_have_warnings() -> None:
 
     timer, cache, dead_letters = warnings(pipeline)
 
-    assert "work is never committed before its verdict" in timer
-    assert "there are no lookups here" in cache
+    assert "a position is still committed only after" in timer
+    assert "a transform has no cache" in cache
     assert dead_letters == "dead_letter_queue.table has no effect: dead letters go beside the postgres target"
 
 
@@ -236,10 +235,10 @@ sink: {type: delta, path: /out}
             FILES.replace("json", "csv") + "error_handling: {missing_field_behavior: 'null'}",
             "error_handling.missing_field_behavior has no effect: CSV is decoded by position",
         ),
-        (FILES + "recovery: {window: 1d}", "recovery.window has no effect: a files source shows no record late"),
+        (FILES + "recovery: {window: 1d}", "recovery.window has no effect: a files source never shows records late"),
         (
             FILES + "dag: {deferrable: true}",
-            "dag.deferrable has no effect on shape: operator, which waits in place; write shape: task_group",
+            "dag.deferrable has no effect with dag.shape: operator, whose task never defers; write shape: task_group",
         ),
     ],
 )

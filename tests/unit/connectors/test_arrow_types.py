@@ -28,7 +28,7 @@ def test_a_type_goes_to_arrow_and_comes_back_in_its_short_form(written: str, can
 
 @pytest.mark.parametrize("text", ["", "bigit", "int int", "array<int", "array<>", "map<int>", "struct<>", "struct<a>"])
 def test_what_is_no_type_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a type"):
+    with pytest.raises(ValueError, match="is not a Spark SQL type"):
         to_arrow(text)
 
 
@@ -40,5 +40,5 @@ def test_an_unsigned_number_gets_a_type_that_holds_all_of_it() -> None:
 
 @pytest.mark.parametrize("kind", [pa.time64("us"), pa.duration("s"), pa.null(), pa.struct([]), pa.decimal256(60, 2)])
 def test_what_spark_cannot_hold_is_named(kind: pa.DataType) -> None:
-    with pytest.raises(ValueError, match="Spark has no type for"):
+    with pytest.raises(ValueError, match="Spark SQL has no type for"):
         to_spark(pa.list_(kind))

@@ -13,16 +13,17 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.postgres.client import error_info as postgres_error
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy, FailRun, HaltRun, RejectBatch, RetryBatch, decide
-from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, default_action
+from airflow_provider_ckpt.core.error_policy import default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, FailRun, HaltRun, RejectBatch, RetryBatch, decide
 from tests.unit.core.machines import NOW
 
 BATCH = Batch(BatchKey(1, "p", 0), Range(0, 10), attempts=1)
 
 
 class DriverError(Exception):
-    """What psycopg2 and ADBC have in common."""
+    """The common base of psycopg2's and ADBC's errors."""
 
     def __init__(self, sqlstate: str | None) -> None:
         super().__init__("said no")
@@ -30,7 +31,7 @@ class DriverError(Exception):
 
 
 def follows(error: ErrorInfo) -> type[object]:
-    """What happens to a batch that an error meets for the first time."""
+    """Return the type of the decision on a batch's first error."""
     return type(decide(BATCH, error, DeliveryPolicy(), now=NOW, deviation=0.0))
 
 

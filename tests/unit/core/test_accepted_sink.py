@@ -1,4 +1,4 @@
-"""What a person accepted as lost is no difference, whole or not at all; everything beside it is held as before."""
+"""A loss that was accepted is no difference, whole or not at all; everything else is compared as before."""
 
 from __future__ import annotations
 

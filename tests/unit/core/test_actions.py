@@ -1,4 +1,4 @@
-"""What people do: each act has one defined result in every state, and is carried out whole or not at all."""
+"""Tests of actions: each has one defined result in every state, and is carried out whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, Action, ActionKind, apply
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.drain_and_stop import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.pipeline_phases import PipelineState
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.receipt_import import import_receipts
 from airflow_provider_ckpt.core.side_partitions import re_read
-from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, fail, partition_of, receipt_of
 
 KEY = BatchKey(1, "p", 1)

@@ -1,4 +1,4 @@
-"""When a running wave is settled: KurrentDB's cadence and the timer, as data."""
+"""Tests of the settlement of a running wave: KurrentDB's cadence and the timer, as data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from airflow_provider_ckpt.config.delivery import CommitStrategy
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.cadence import SettleCadence, movable
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 
 CADENCE = SettleCadence(min_interval=1.0, min_batches=5, max_batches=1000)

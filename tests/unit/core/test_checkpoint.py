@@ -1,4 +1,4 @@
-"""How far the checkpoint moves; the seeds' own scenarios are in ``test_seed_scenarios.py``."""
+"""Tests of the checkpoint's moves; the seeds' own scenarios are in ``test_seed_scenarios.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads when something went wrong."""
+"""Tests of the error messages for users."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.invariants import (
     STALE_EPOCH,
     STATE_CHECKS,
@@ -19,11 +18,12 @@ from airflow_provider_ckpt.core.invariants import (
     state_violations,
     step_violations,
 )
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.receipt_import import import_receipts
-from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, begin_all, partition_of
 
 
@@ -49,7 +49,7 @@ def part(*batches: Batch, committed: int = 0, planned_end: int = 30, next_seq: i
 
 
 def passed(start: int, end: int, **fields: Any) -> RangeReceipt:
-    """What the checkpoint has passed."""
+    """Return the receipt of a range that the checkpoint has passed."""
     return RangeReceipt(1, "p", Range(start, end), fields.pop("counts", Counts(end - start, end - start)), 1, **fields)
 
 

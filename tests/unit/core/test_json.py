@@ -1,4 +1,4 @@
-"""What crosses a file or a wire comes back as it was."""
+"""Objects that cross a file or a wire are equal after a round trip through JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets the lease, and whose epoch may still write."""
+"""Tests of the lease: its next owner, and the epoch that may still write."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TestCheck:
     def test_a_ledger_that_has_never_granted_the_epoch_was_restored_from_a_backup(
         self, held: LeaseState | None
     ) -> None:
-        with pytest.raises(StaleEpochError, match="it was replaced or restored"):
+        with pytest.raises(StaleEpochError, match="the ledger was replaced or restored"):
             check_epoch(held, 5, "dag/run-1")
 
 

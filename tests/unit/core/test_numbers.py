@@ -14,5 +14,5 @@ def test_a_whole_number_is_read(text: str, number: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "\u0663", "1\u0663", "1_000", "1.0", "\u00b2", "one"])
 def test_anything_else_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="is no whole number"):
+    with pytest.raises(ValueError, match="is not a whole number"):
         parse_whole_number(text)

@@ -9,7 +9,7 @@ from tests.unit.core.machines import NOW
 
 
 class TestMarks:
-    """Which marks of the past are kept."""
+    """Tests of the snapshots that are kept."""
 
     def test_the_newest_up_to_the_cutoff_and_the_last_of_each_hour(self) -> None:
         cutoff, thin = NOW - timedelta(days=2), NOW - timedelta(days=1)

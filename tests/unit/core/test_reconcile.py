@@ -1,4 +1,4 @@
-"""How a partition meets the truth again: receipts when a run begins, and a person's rewind."""
+"""Tests of the reconciliation of a partition: with receipts when a run begins, and after a rewind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.receipt_import import matches_batch

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.low_watermark import expiry_events, low_watermark
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
@@ -49,7 +49,7 @@ def receipt(
 def account(
     *receipts: RangeReceipt, batches: tuple[Batch, ...] = (), committed: int = 30, end: int = 30
 ) -> PartitionAccount:
-    """What is known of ``t``, which has stood like this for long."""
+    """Return the account of ``t``, which has been in this state for long."""
     part = Partition("t", committed=committed, planned_end=end, next_seq=9, batches=batches)
     return PartitionAccount(part, 0, receipts, PartitionSnapshot(1, committed, end))
 
@@ -63,7 +63,7 @@ def side(
 
 
 class TestLowWatermark:
-    """How far it moves, and what it leaves behind."""
+    """The watermark's moves, and the ranges below it."""
 
     def test_it_follows_the_checkpoint_as_it_stood_a_window_ago(self) -> None:
         assert low_watermark(10, 100, PartitionSnapshot(1, 40, 60)) == 40
@@ -137,7 +137,7 @@ class TestLate:
     """Receipted ranges in which the source shows more than was read."""
 
     def ask(self, *accounts: PartitionAccount, late: dict[int, int]) -> list[tuple[Range, int | None, int | None]]:
-        """What is missing if the source shows this many more records in the ranges that begin there."""
+        """Return the missing ranges if the source holds this many more records in the ranges that begin there."""
 
         def shown(_partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
             ranges = [reading.receipt.range for reading in readings]

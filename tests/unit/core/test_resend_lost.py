@@ -1,4 +1,4 @@
-"""What is sent again to a sink that has lost receipts: all that is lost, and nothing that it holds."""
+"""Tests of resending to a sink that has lost receipts: everything lost, and nothing that it holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.resend_lost import ResendPlan, find_lost
@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.resend_lost import ResendPlan, find_lost
 def lost(
     *partitions: Partition, by_key: bool = False, first: dict[str, int] | None = None, **held: list[Range]
 ) -> ResendPlan:
-    """What is lost of partitions in generation 1, by what the sink holds of each."""
+    """Return the plan for partitions in generation 1, given the ranges that the sink holds of each."""
     return find_lost(
         partitions, {(1, name): ranges for name, ranges in held.items()}, first={}, skipped={}, by_key=by_key
     )

@@ -11,16 +11,16 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.drain_and_stop import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
-from airflow_provider_ckpt.core.pipeline_phases import PipelineState
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.reconcile import reconcile
 from airflow_provider_ckpt.core.recovery import PartitionAccount, find_missing
-from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
 

@@ -30,7 +30,7 @@ EACH = Counts(10, 7, 2, 1)
 
 
 def receipt(seq: int, *, counts: Counts = EACH, verdict: Verdict = Verdict.DELIVERED, generation: int = 1) -> Receipt:
-    """Of positions ``[10 seq, 10 seq + 10)``."""
+    """Return a receipt of positions ``[10 seq, 10 seq + 10)``."""
     key = BatchKey(generation, "t", seq)
     return Receipt(key, Range(10 * seq, 10 * seq + 10), verdict, 3, 1, counts, AT)
 
@@ -46,7 +46,7 @@ def recorded(
     dead_letters: Mapping[AttemptKey, int] | None = None,
     generation: int = 1,
 ) -> LedgerSnapshot:
-    """What a ledger says of one partition."""
+    """Return the ledger's record of one partition."""
     return LedgerSnapshot(passed, {batch.key: batch for batch in batches}, {"t": generation}, dead_letters or {})
 
 
@@ -57,7 +57,7 @@ def total(batches: int) -> RangeReceipt:
 
 
 def differences(ledger: LedgerSnapshot, *receipts: Receipt) -> list[Difference]:
-    """What they disagree about."""
+    """Return the differences between ledger and receipts."""
     return compare_receipts(ledger, receipts).differences
 
 

@@ -1,4 +1,4 @@
-"""How batches are spread over lanes."""
+"""Tests of the distribution of batches over lanes."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_it_may_run_when_there_is_enough_to_do(folder: Folder) -> None:
     ("more", "says"),
     [
         ("dag: {schedules: '@hourly'}", "orders.yaml:5: dag.schedules: unknown key; did you mean schedule?"),
-        ("dag: {schedule: soon}", "orders.yaml: dag.schedule: 'soon' is no schedule; write a cron expression"),
+        ("dag: {schedule: soon}", "orders.yaml: dag.schedule: 'soon' is not a schedule; write a cron expression"),
         ("dag: {schedule: '@daily', every: 1h}", "orders.yaml:5: dag: has schedule and every; give only one schedule"),
         ("dag: {shape: group}", "'group' is not supported; supported: operator, task_group"),
         ("dag: {assets: [customers]}", "an asset is named by its URI, such as ckpt://orders"),
@@ -221,7 +221,7 @@ def test_a_dag_that_no_file_names_is_looked_for_in_all(folder: Folder, monkeypat
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nowhere is no folder"):
+    with pytest.raises(ConfigError, match="nowhere is not a folder"):
         pipeline_dags(str(tmp_path / "dags.py"), "nowhere")
 
 

@@ -80,8 +80,8 @@ def test_nothing_but_its_task_runs_such_a_pipeline() -> None:
 @pytest.mark.parametrize(
     ("transform", "says"),
     [
-        ({"python": "task"}, "python needs returns"),
-        ({"returns": "id bigint"}, "returns needs python"),
+        ({"python": "task"}, "python and returns require each other"),
+        ({"returns": "id bigint"}, "python and returns require each other"),
         ({"python": "not a name", "returns": "id bigint"}, "write module:function, or task"),
     ],
 )

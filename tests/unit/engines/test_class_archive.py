@@ -21,7 +21,7 @@ _NOBODY = 65534
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Of a ``spark-submit`` with a Java and a Spark that have the files by which they are told."""
+    """Return the environment of a ``spark-submit`` whose Java and Spark have the files by which they are recognised."""
     java, spark = tmp_path / "java", tmp_path / "spark"
     for file in (
         java / "bin/java",
@@ -37,7 +37,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where archives are kept."""
+    """Return the directory of the archives."""
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     return folder
@@ -134,7 +134,7 @@ def test_an_archive_where_others_may_write_is_not_believed(
     archive.create_in_background()
 
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert f"others may write to {archive.directory}" in caplog.text
+    assert f"other users may write to {archive.directory}" in caplog.text
 
 
 def test_one_of_two_makes_it_and_clears_what_a_killed_one_left(archive: ClassArchive) -> None:
@@ -217,7 +217,7 @@ def test_a_place_that_cannot_be_made_is_said_once(tmp_path: Path, caplog: pytest
     archive.create_in_background()
 
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "Spark continues without a head start" in caplog.text
+    assert "Spark starts without an archive of its classes" in caplog.text
 
 
 @pytest.fixture
@@ -257,3 +257,11 @@ def test_a_read_only_directory_is_read_and_nothing_more(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "Permission denied" in caplog.text
     assert list(read_only.directory.iterdir()) == [found]
+
+
+def test_an_archive_that_another_process_removes_meanwhile_is_in_nobody_s_way(tmp_path: Path) -> None:
+    (tmp_path / "removed.jsa").symlink_to("nowhere")
+    archive = ClassArchive(tmp_path, "key")
+    archive.unfinished_path.write_text("classes")
+
+    assert archive.publish().exists()

@@ -63,7 +63,7 @@ def test_an_error_before_the_signal_is_told_too() -> None:
 
 
 def test_a_start_script_that_speaks_of_no_error_is_quoted_all_the_same() -> None:
-    assert explain(1, ["JAVA_HOME is not set"]) == "exit status 1; it printed last: JAVA_HOME is not set"
+    assert explain(1, ["JAVA_HOME is not set"]) == "exit status 1; the last line it printed: JAVA_HOME is not set"
 
 
 def test_what_is_no_error_does_not_explain_a_signal() -> None:

@@ -1,4 +1,4 @@
-"""What Spark prints arrives in the task's log at Spark's own level."""
+"""Lines printed by Spark arrive in the task's log at Spark's own level."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _PIPELINE = {
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the engines of a test make their run directories; nothing is left there in the end."""
+    """Yield the directory in which the engines of a test make their run directories; it is empty at the end."""
     folder = tmp_path / "runs"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))

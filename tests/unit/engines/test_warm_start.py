@@ -1,4 +1,4 @@
-"""What a run gives its Spark to start sooner, and what users' own settings make of it."""
+"""Tests of the warm-start settings of a run, and of users' own settings beside them."""
 
 from __future__ import annotations
 

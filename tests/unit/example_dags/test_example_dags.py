@@ -33,7 +33,7 @@ print(json.dumps({"errors": bag.import_errors, "warnings": bag.captured_warnings
 
 @pytest.fixture(scope="module")
 def parsed() -> dict[str, Any]:
-    """What a new process finds in the folder; one for all, since starting Airflow takes the most of the time."""
+    """Return a new process's view of the folder; one process for all tests, since Airflow starts slowly."""
     environment = {**os.environ, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     parse = [sys.executable, "-c", _PARSE, str(FOLDER)]
     done = subprocess.run(parse, capture_output=True, text=True, env=environment, check=False)

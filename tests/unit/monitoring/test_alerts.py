@@ -30,7 +30,7 @@ def kind(metric: Metric) -> str:
 
 
 def exported(metric: Metric) -> tuple[str, dict[str, str]]:
-    """What statsd_exporter makes of a metric: the first mapping that matches says its name and labels."""
+    """Return a metric's name and labels as statsd_exporter exports it: the first mapping that matches decides."""
     name = f"airflow.{PREFIX}{metric}"
     for mapping in MAPPINGS:
         parts, wanted = name.split("."), mapping["match"].split(".")

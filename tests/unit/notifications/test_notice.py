@@ -1,4 +1,4 @@
-"""What a person is told of a run, word by word, and what no data can do to it."""
+"""Tests of the notice of a run, word by word, and of data that it must escape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a DAG says of a pipeline is judged when its file is parsed, shown on Airflow's pages, and part of the DAG."""
+"""A declaration in a DAG is checked when its file is parsed, shown on Airflow's pages, and part of the DAG."""
 
 from __future__ import annotations
 

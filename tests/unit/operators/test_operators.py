@@ -1,4 +1,4 @@
-"""What the operators decide by themselves: which exception, which task's word, which branch."""
+"""Tests of the operators' own decisions: the exception, the task whose result counts, the branch."""
 
 from __future__ import annotations
 
@@ -194,6 +194,14 @@ def test_a_killed_task_stops_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     task.on_kill()
 
     assert stopped == ["Spark"]
+
+
+def test_a_task_that_is_killed_before_it_has_an_engine_starts_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = CkptOperator(task_id="t", pipeline=PIPELINE)
+    task.on_kill()
+
+    with pytest.raises(EngineError, match="Spark was stopped"):
+        task.make_engine(build(PIPELINE)).start(None)  # type: ignore[arg-type]
 
 
 def test_submit_is_skipped_where_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is refused before anything is begun."""
+"""Tests of the checks before a run begins."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_guarantee_that_the_sink_cannot_keep_is_refused(
     )
 
     if refused:
-        with pytest.raises(ConfigError, match="exactly_once is more than a delta sink can promise"):
+        with pytest.raises(ConfigError, match="exactly_once is not supported by a delta sink"):
             opened.check()
     else:
         opened.check()

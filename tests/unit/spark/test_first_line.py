@@ -1,4 +1,4 @@
-"""What is told of an error that came out of Spark: the one line that says what is wrong."""
+"""Tests of the one line reported of an error that came out of Spark: the line that names the cause."""
 
 from __future__ import annotations
 

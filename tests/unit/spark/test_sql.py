@@ -1,4 +1,4 @@
-"""Which expressions need no guard: the names of columns, a few functions of one, and nothing else."""
+"""Tests of the expressions that need no guard: column names, a few functions of one, and nothing else."""
 
 from __future__ import annotations
 

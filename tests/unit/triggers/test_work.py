@@ -1,4 +1,4 @@
-"""When a watcher fires: enough to do, or something has waited long enough; never for what a run left behind."""
+"""A watcher fires once there is enough work or some has waited long enough; never for work that a run left behind."""
 
 from __future__ import annotations
 

@@ -88,16 +88,16 @@ def _refuse_what_would_be_lost() -> None:
     adopted = connection.execute(sa.text("SELECT name FROM ckpt_pipeline WHERE adopted IS NOT NULL")).scalars().first()
     if adopted is not None:
         raise LedgerStateError(
-            "it has adopted another ledger's receipts, which the older version cannot read.",
+            "the pipeline has adopted another ledger's receipts, which the older version cannot read.",
             pipeline=adopted,
-            hint="Stay at this revision.",
+            hint="Stay at this revision: the pipeline cannot run with the older version.",
         )
     side = connection.execute(
         sa.text('SELECT pipeline, "partition" FROM ckpt_partition WHERE side_end IS NOT NULL AND committed < side_end')
     ).first()
     if side is not None:
         raise LedgerStateError(
-            f"partition {side[1]!r} is not done, and the older version would read it without end.",
+            f"side partition {side[1]!r} is not done, and the older version would read beyond its end.",
             pipeline=side[0],
-            hint="Run the pipeline until `airflow ckpt status` shows it done, then downgrade.",
+            hint="Run the pipeline until `airflow ckpt status` shows that partition as done, then downgrade.",
         )

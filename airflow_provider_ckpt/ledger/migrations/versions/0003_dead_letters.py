@@ -83,26 +83,27 @@ def _refuse_what_would_be_lost() -> None:
     going_on = connection.execute(sa.text(open_replay)).first()
     if going_on is not None:
         raise LedgerStateError(
-            f"partition {going_on[1]!r} replays dead letters, which the older version would take for the source's.",
+            f"side partition {going_on[1]!r} has dead letters left to replay; the older version would mistake their "
+            "numbers for positions of the source.",
             pipeline=going_on[0],
-            hint="Run the pipeline until `airflow ckpt status` shows it done, then downgrade.",
+            hint="Run the pipeline until `airflow ckpt status` shows that partition as done, then downgrade.",
         )
     waiting = connection.execute(
         sa.text("SELECT pipeline FROM ckpt_intent WHERE applied_at IS NULL AND kind LIKE '%_letters'")
     ).first()
     if waiting is not None:
         raise LedgerStateError(
-            "a stored act on dead letters waits, which the older version does not know.",
+            "a stored action on dead letters has not been applied, and the older version does not know such actions.",
             pipeline=waiting[0],
-            hint="Run the pipeline once, then downgrade.",
+            hint="Run the pipeline once, which applies it, then downgrade.",
         )
     columns = ", ".join(map(_quoted, _PLACE))
     several = f'SELECT pipeline, "partition", seq FROM {_TABLE} GROUP BY {columns} HAVING count(DISTINCT state) > 1'
     parts = connection.execute(sa.text(several)).first()
     if parts is not None:
         raise LedgerStateError(
-            f"the dead letters of {parts[1]}#{parts[2]} were replayed or discarded in part, which the older version "
-            "cannot tell.",
+            f"some dead letters of batch {parts[1]}#{parts[2]} were replayed or discarded, and others were not; the "
+            "older version stores one state for all of them.",
             pipeline=parts[0],
             hint="Replay or discard the rest, or stay at this revision.",
         )

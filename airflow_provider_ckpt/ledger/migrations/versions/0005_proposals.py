@@ -49,9 +49,9 @@ def downgrade() -> None:
     waiting = op.get_bind().execute(approved).first()
     if waiting is not None:
         raise LedgerStateError(
-            f"proposal {waiting[0]} is approved and waits to be carried out.",
+            f"proposal {waiting[0]} was approved, but has not been carried out.",
             pipeline=waiting[1],
-            hint="Let its DAG run end, or clear its preview, then downgrade.",
+            hint="Wait until its DAG run has ended, or clear the run's task `preview`, then downgrade.",
         )
     op.drop_index("ckpt_proposal_by_origin", _TABLE)
     op.drop_table(_TABLE)

@@ -1,4 +1,4 @@
-"""What the tests of the delta sink alone share."""
+"""Fixtures of the delta sink's own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Delta table's log holds of the sink: epochs, receipts, statistics and files, also once it is cleaned up."""
+"""Tests of the sink's entries in a Delta log: epochs, receipts, statistics and files, also after log clean-up."""
 
 from __future__ import annotations
 

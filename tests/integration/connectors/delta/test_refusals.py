@@ -1,4 +1,4 @@
-"""What the delta sink alone refuses: tables that it cannot write to, and a first batch without columns."""
+"""Tests of the delta sink's own refusals: tables it cannot write to, and a first batch without columns."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def test_a_void_batch_before_there_is_a_table_says_what_to_do(table: DeltaHarnes
 
     assert outcome.outcome is AttemptOutcome.FAILED
     assert outcome.error is not None
-    assert "no batch has columns to create it from" in outcome.error.message
+    assert "no batch has rows from which to create it" in outcome.error.message
 
 
 def test_columns_that_delta_cannot_tell_apart_are_refused(table: DeltaHarness) -> None:
-    with pytest.raises(ConfigError, match="columns id and ID are the same to Delta"):
+    with pytest.raises(ConfigError, match="columns id and ID differ only in case, which Delta ignores"):
         Run(table).sink.check_columns([("id", "bigint"), ("name", "string"), ("ID", "int")])
 
 

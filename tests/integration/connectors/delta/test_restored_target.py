@@ -45,7 +45,7 @@ class TestRestore:
         restore_as_noted(table, version=version, timestamp=None)
         sink = Run(table, epoch=2).sink
 
-        assert "has the content of its version 0 again" in (sink.claims().loss_evidence or "")
+        assert "was restored or rolled back to its version 0," in (sink.claims().loss_evidence or "")
         assert sink.batches_without_receipt(KEYS) == KEYS
 
     @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ class TestRestore:
     ) -> None:
         restore_as_noted(table, **parameters)
 
-        with pytest.raises(SinkError, match=r"version 4 of .* is a RESTORE.*TO VERSION AS OF"):
+        with pytest.raises(SinkError, match=r"version 4 of .* was created by RESTORE.*TO VERSION AS OF"):
             Run(table, epoch=2).sink.claims()
 
         table.restore(3)

@@ -34,7 +34,7 @@ AT = datetime(2024, 2, 29, 12, 0, 0, 123456)
 
 
 def plan(pipeline: Pipeline, number: int | None = None, files: Sequence[SourceFile] = ()) -> tuple[Any, ParquetSource]:
-    """What a source plans, and the source."""
+    """Return the source's plan, and the source."""
     source = ParquetSource(pipeline)
     found = source.plan(PlanRequest([RangeToPlan("files", 0)], number, 10**9, files))
     for error in found.refused:
@@ -94,7 +94,7 @@ class TestColumns:
     def test_a_type_that_spark_has_not_is_named_with_its_file_and_column(self, tmp_path: Path) -> None:
         file = put_rows(tmp_path / "a.parquet", ids(1).append_column("noon", pa.array([1], pa.time64("us"))))
 
-        with pytest.raises(SourceError, match=rf"{file}: column noon: Spark has no type for time64") as caught:
+        with pytest.raises(SourceError, match=rf"{file}: column noon: Spark SQL has no type for time64") as caught:
             rows(parquet_pipeline(tmp_path))
         assert "Declare in transform.schema the columns that are wanted" in (caught.value.hint or "")
         assert rows(parquet_pipeline(tmp_path, "id bigint")) == [{POSITION: 0, "id": 0}]
@@ -115,7 +115,7 @@ class TestColumns:
         assert list(found[1]) == [POSITION, "price", "id"]
 
     def test_a_declared_type_that_is_none_is_a_configuration_error(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"transform\.schema: column id: bigit is not a type"):
+        with pytest.raises(ConfigError, match=r"transform\.schema: column id: bigit is not a Spark SQL type"):
             ParquetSource(parquet_pipeline(tmp_path, "id bigit"))
 
     @pytest.mark.parametrize(

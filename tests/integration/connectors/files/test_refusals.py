@@ -33,7 +33,7 @@ from tests.integration.connectors.files.files_support import lines, parquet_pipe
 def planned(
     declared: Pipeline, files: tuple[SourceFile, ...] = (), *, gone: int = 0, source: FilesSource | None = None
 ) -> Plan:
-    """What a run plans when everything recorded is delivered.
+    """Return the plan of a run after everything recorded has been delivered.
 
     :param files: what is recorded
     :param gone: how many delivered files it was said of before that they are gone
@@ -64,7 +64,7 @@ def names(plan: Plan) -> list[str]:
 
 
 def told(plan: Plan) -> str:
-    """What is refused, one line each."""
+    """Return the refusals of a plan, one per line."""
     return "\n".join(str(error) for error in plan.refused)
 
 

@@ -1,4 +1,4 @@
-"""What the files sink writes in each format, and what it refuses to write at all."""
+"""Tests of the files sink's output in each format, and of the targets it refuses to write to."""
 
 from __future__ import annotations
 

@@ -365,7 +365,7 @@ class TestBundles:
 
 
 def _clean(directory: Path) -> None:
-    """What a clean-up job does to temporary files."""
+    """Delete temporary files, as a clean-up job does."""
     for file in directory.rglob("*.tmp"):
         file.unlink()
 

@@ -1,4 +1,4 @@
-"""What the tests of the iceberg sink alone share."""
+"""Fixtures of the iceberg sink's own tests."""
 
 from __future__ import annotations
 

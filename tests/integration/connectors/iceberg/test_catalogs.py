@@ -43,5 +43,5 @@ def test_a_catalog_that_does_not_answer_fails_the_sink_as_a_whole_without_tellin
 
 
 def test_a_uri_that_cannot_be_read_is_an_error_of_the_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be opened.*Correct the connection's extra"):
+    with pytest.raises(ConfigError, match=r"cannot be opened.*Correct the extra of the catalog's connection"):
         sink(tmp_path, type="sql", uri="no-such-database://x/y").check()

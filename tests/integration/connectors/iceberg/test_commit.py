@@ -20,7 +20,7 @@ EPOCH = f"ckpt:{LEDGER}:flights:epoch"
 
 
 class TestCatalogs:
-    """What the library and its catalogs do, and why the sink does not leave its commits to them."""
+    """The behaviour of PyIceberg and its catalogs for which the sink does not leave its commits to them."""
 
     def test_a_property_alone_would_let_a_stale_commit_through(self, table: IcebergHarness) -> None:
         Run(table, epoch=1).fence()

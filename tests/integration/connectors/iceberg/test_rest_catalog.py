@@ -89,7 +89,7 @@ def test_a_wrong_token_fails_the_sink_as_a_whole_and_is_not_told(server: RestCat
     folder = server.lake.folder
     wrong = IcebergHarness(folder, RestService(folder, uri=server.uri, token="wr0ng"))
 
-    with pytest.raises(SinkError, match="Correct the connection's secrets") as raised:
+    with pytest.raises(SinkError, match="Correct the connection's credentials") as raised:
         Run(wrong).sink.check()
 
     assert raised.value.is_outage

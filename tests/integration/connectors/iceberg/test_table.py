@@ -1,4 +1,4 @@
-"""What an Iceberg table holds of the sink, and what the sink finds in one without columns."""
+"""Tests of the sink's state in an Iceberg table, and of tables that have no columns yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the jdbc source does beyond the suite: types, names, ties, secrets, other time zones, and tables that change."""
+"""Tests of the jdbc source beyond the conformance suite: types, names, ties, secrets, time zones, changing tables."""
 
 from __future__ import annotations
 

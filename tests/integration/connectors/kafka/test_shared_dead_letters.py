@@ -30,7 +30,7 @@ def harness(kafka_broker: KafkaBroker) -> TopicHarness:
 
 
 def _said(harness: TopicHarness) -> dict[str, Any]:
-    """What the header of a true letter says."""
+    """Return the header of a genuine dead letter."""
     found = json.loads(stored(harness.broker, harness.letters_topic)[0].header[DEAD_LETTER_HEADER])
     assert isinstance(found, dict)
     return found

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEAD
 from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
-from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Sink, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
@@ -291,8 +291,12 @@ class TestOutages:
 
 class TestRefusals:
     def check(self, harness: TopicHarness) -> str:
-        with closing(harness.sink(CONTEXT)) as sink, pytest.raises(ConfigError) as caught:
+        def prepare(sink: Sink) -> None:
             sink.check()
+            sink.create_bookkeeping()
+
+        with closing(harness.sink(CONTEXT)) as sink, pytest.raises(ConfigError) as caught:
+            prepare(sink)
         assert caught.value.hint
         return str(caught.value)
 
@@ -326,8 +330,8 @@ class TestRefusals:
 
     def test_what_it_makes_is_as_it_must_be(self, harness: TopicHarness) -> None:
         with closing(harness.sink(CONTEXT)) as sink:
-            sink.check()
-            sink.check()
+            sink.create_bookkeeping()
+            sink.create_bookkeeping()
 
         topics = harness.broker.admin().list_topics(timeout=10).topics
         assert len(topics[harness.receipts_topic()].partitions) == 1
@@ -348,7 +352,7 @@ class TestRefusals:
 
     def test_a_receipts_topic_that_somebody_else_writes_to(self, harness: TopicHarness) -> None:
         with Run(harness, 1) as run:
-            run.sink.check()
+            run.sink.create_bookkeeping()
             to = harness.broker.admin()
             assert to is not None
             from tests.integration.connectors.kafka.kafka_support import put

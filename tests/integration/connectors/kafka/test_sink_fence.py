@@ -142,6 +142,7 @@ class TestRaces:
 
         with Run(harness, 1) as slow, Run(harness, 2) as fast:
             slow.sink.check()
+            slow.sink.create_bookkeeping()
             thread = threading.Thread(target=fence, name="lane", daemon=True)
             thread.start()
             gate.wait()
@@ -219,7 +220,7 @@ class TestOpenTransactions:
                 assert run.receipts() == []
 
     def test_one_that_its_producer_left_ends_with_its_timeout(self, harness: TopicHarness) -> None:
-        harness.extra |= {"transaction.timeout.ms": 1500, "socket.timeout.ms": 1500}
+        harness.extra |= {"transaction.timeout.ms": 5000, "socket.timeout.ms": 5000}
         with Run(harness, 1) as run:
             run.take_over()
             with open_transaction(harness, "main"):

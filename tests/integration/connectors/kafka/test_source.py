@@ -1,4 +1,4 @@
-"""What a topic can do to its reader: transactions, holes, retention, another topic of its name, more partitions."""
+"""Tests of reading a topic with transactions, gaps, retention, a recreated topic, or added partitions."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class TestRetention:
             ledger.located()
         assert "airflow ckpt skip" in str(caught.value)
         assert "replay range" not in str(caught.value)
-        with pytest.raises(SourceError, match=r"removed what is before 7 .*replay range"):
+        with pytest.raises(SourceError, match=r"removed the offsets before 7 .*replay range"):
             ledger.located(ledger.planned[1:])
         void = ledger.located([task(ledger.topic, 0, 5, Instruction.VOID)])
         assert [item.range for item in void] == [Range(0, 5)]

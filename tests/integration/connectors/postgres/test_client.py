@@ -1,4 +1,4 @@
-"""What a lane's connections have in common and what each has of its own."""
+"""Tests of a lane's connections: the settings they share and those of each."""
 
 from __future__ import annotations
 

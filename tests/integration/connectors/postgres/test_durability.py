@@ -1,4 +1,4 @@
-"""What the postgres sink has committed survives a crash of the server, whatever the server's defaults are."""
+"""Batches that the postgres sink has committed survive a crash of the server, whatever the server's defaults are."""
 
 from __future__ import annotations
 
@@ -145,6 +145,7 @@ def test_a_stricter_setting_stays_as_it_is(database: str, default: str, expected
 def _check(dsn: str, **changes: Any) -> None:
     with closing(PostgresSink(pipeline(**changes), connection(dsn), SinkContext(LEDGER, "orders"))) as sink:
         sink.check()
+        sink.create_bookkeeping()
 
 
 _UNLOGGED = {

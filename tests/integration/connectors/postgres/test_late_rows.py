@@ -44,7 +44,7 @@ class Plans:
         return sum(batch.records or 0 for batch in plan.batches)
 
     def told(self) -> str:
-        """What the next planning says instead of a plan."""
+        """Return the error message with which the next planning fails."""
         with pytest.raises(SourceError) as caught:
             self.next()
         assert caught.value.pipeline == "orders"
@@ -432,7 +432,7 @@ class TestAPartitionThatIsAttachedAgain:
 
 
 class TestWhatIsNoSign:
-    """What tables go through without a position being given out below the checkpoint."""
+    """Changes to a table that assign no position below the checkpoint."""
 
     @pytest.mark.parametrize(
         "happens",

@@ -13,13 +13,14 @@ import pytest
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
-from airflow_provider_ckpt.connectors.record_positions import RecordPositions, find_surplus
+from airflow_provider_ckpt.connectors.record_positions import RecordPositions
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import not_covered
 from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.replication.run.late_records import find_surplus
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.services.tables import execute
 
@@ -213,7 +214,7 @@ class World:
 
     @property
     def happens(self) -> list[tuple[Callable[[], None], int]]:
-        """What may happen, and how often."""
+        """Return the possible events, each with its weight."""
         return [
             (self.insert, 8),
             (self.insert_far_ahead, 2),

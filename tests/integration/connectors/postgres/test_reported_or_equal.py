@@ -80,7 +80,7 @@ def _refused(dsn: str, kind: str) -> str | None:
 
 
 def _is_equal(value: Any, stored: str, *, same: bool) -> bool:
-    """Whether the text of what the target holds says the value.
+    """Return whether the text stored in the target represents the value.
 
     :param same: whether the target's type, without a length, makes the same of the value's text
     """
@@ -156,7 +156,7 @@ def test_a_type_that_is_too_small_is_refused_with_what_to_write(
 
     told = _refused(postgres_database, kind) or ""
 
-    assert f"x is {kind}, and there" in told
+    assert f"x is {kind} in the rows" in told
     assert f"write x: {instead}" in told
     accepted = {"to_json(x)": "string", "cast(x as string)": "string"}.get(instead, instead[len("cast(x as ") : -1])
     assert _refused(postgres_database, accepted) is None

@@ -67,15 +67,15 @@ def test_a_truncated_partition_is_named(target: Made) -> None:
     execute(target.dsn, "TRUNCATE low")
 
     told = seen(target) or ""
-    assert told.startswith("public.low of target public.target was truncated since a run last looked")
+    assert told.startswith("public.low of target public.target was truncated since the last run")
     assert "sink.may_be_emptied: true" in told
 
 
 def test_a_truncated_partition_that_others_filled_again_is_named(target: Made) -> None:
     execute(target.dsn, "TRUNCATE high", f"INSERT INTO target {MORE}")
 
-    assert "public.high of target public.target is in another file" in (seen(target) or "")
-    assert "none of 10 rows that were looked at then is there" in (seen(target) or "")
+    assert "public.high of target public.target is stored in another file" in (seen(target) or "")
+    assert "none of 10 rows that were sampled then can be found" in (seen(target) or "")
 
 
 def test_a_truncated_target_is_told(target: Made) -> None:
@@ -88,7 +88,7 @@ def test_a_truncated_target_is_told_although_others_filled_every_partition_again
     execute(target.dsn, "DELETE FROM target WHERE id BETWEEN 5 AND 9", "TRUNCATE target")
     execute(target.dsn, f"INSERT INTO target {MORE}", f"INSERT INTO target {FEW}")
 
-    assert "was truncated and filled anew" in (seen(target) or "")
+    assert "was truncated and filled again" in (seen(target) or "")
 
 
 @pytest.mark.parametrize("taken", ["DROP TABLE {name}", "ALTER TABLE {parent} DETACH PARTITION {name}"])
@@ -102,7 +102,7 @@ def test_a_partition_that_was_made_anew_is_told(target: Made, taken: str, filled
         *([f"INSERT INTO target {MORE}"] if filled else []),
     )
 
-    told = "none of 10 rows" if filled else "is empty, and took the place of public.high, which held rows"
+    told = "none of 10 rows" if filled else "is empty, and replaced public.high, which contained rows"
     assert "public.another of target public.target" in (seen(target) or "")
     assert told in (seen(target) or "")
 
@@ -158,7 +158,7 @@ def test_a_partition_that_is_taken_out_is_warned_of_once_and_refuses_nothing(
     with caplog.at_level(logging.WARNING):
         deliver(target, 3, epoch=2)
         deliver(target, 4, epoch=3)
-    told = "Pipeline orders, target public.target: public.low was removed from it since a run last looked"
+    told = "Pipeline orders, target public.target: public.low was removed since the last run"
     assert sum(record.getMessage().startswith(told) for record in caplog.records) == 1
 
 
@@ -168,7 +168,7 @@ def test_a_target_without_any_of_the_partitions_that_held_its_rows_is_told(targe
 
     execute(target.dsn, "DROP TABLE high")
 
-    assert "removed from it since a run last looked (public.low, public.high)" in (seen(target) or "")
+    assert "removed since the last run (public.low, public.high)" in (seen(target) or "")
 
 
 def test_partitions_may_be_emptied_and_dropped_where_the_pipeline_says_so(
@@ -191,7 +191,7 @@ def test_heirs_are_looked_at_like_partitions(postgres_database: str) -> None:
 
     execute(harness.dsn, "TRUNCATE heir", f"INSERT INTO heir {MORE}")
 
-    assert "public.heir of target public.target is in another file" in (seen(harness) or "")
+    assert "public.heir of target public.target is stored in another file" in (seen(harness) or "")
 
 
 def test_many_partitions_cost_one_query_and_a_witness_of_bounded_size(postgres_database: str) -> None:

@@ -76,7 +76,7 @@ def test_a_target_that_others_filled_again_is_set_back(harness: TargetHarness) -
     delivered(harness)
     execute(harness.dsn, "TRUNCATE target", "INSERT INTO target SELECT i FROM generate_series(500, 900) AS i")
 
-    assert "none of 20 rows that were looked at then is there" in (seen(harness) or "")
+    assert "none of 20 rows that were sampled then can be found" in (seen(harness) or "")
 
 
 LARGE = 100_300
@@ -98,7 +98,7 @@ def test_a_truncated_target_into_which_an_older_copy_is_put_back_is_set_back(
     )
 
     assert re.search(
-        r"(none|only \d+) of \d+ rows that were looked at then is there: it was truncated", seen(harness) or ""
+        r"(none|only \d+) of \d+ rows that were sampled then can be found: it was truncated", seen(harness) or ""
     )
 
 
@@ -159,7 +159,7 @@ def test_the_end_of_the_first_load_is_a_witness_of_it(harness: TargetHarness) ->
 
     execute(harness.dsn, "TRUNCATE target", "INSERT INTO target VALUES (7777)")
 
-    assert "none of 10 rows that were looked at then is there" in (seen(harness) or "")
+    assert "none of 10 rows that were sampled then can be found" in (seen(harness) or "")
 
 
 def test_what_comes_after_an_accepted_truncation_has_a_witness_too(harness: TargetHarness) -> None:
@@ -170,7 +170,7 @@ def test_what_comes_after_an_accepted_truncation_has_a_witness_too(harness: Targ
 
     execute(harness.dsn, "TRUNCATE target", "INSERT INTO target VALUES (7777)")
 
-    assert "was truncated and filled anew" in (seen(harness) or "")
+    assert "was truncated and filled again" in (seen(harness) or "")
 
 
 def test_a_run_that_was_fenced_out_leaves_the_witness_of_the_newer_one(harness: TargetHarness) -> None:

@@ -61,7 +61,7 @@ class Schema:
 
     @property
     def name(self) -> str:
-        """Of the database; roles belong to the server, so theirs begin with it."""
+        """Return the name of the database; the names of its roles begin with it, since roles belong to the server."""
         return self.owner.rsplit("/", 1)[1]
 
     def roles(self, actor: str, *pipelines: str) -> SinkRoles:
@@ -69,7 +69,7 @@ class Schema:
         return SinkRoles("public", f"{self.name}_{actor}", f"{self.name}_reader", ["target"], pipelines=pipelines)
 
     def dsn(self, actor: str) -> str:
-        """Of a role, which gets a password."""
+        """Set a password for a role and return the role's DSN."""
         execute(self.owner, f"ALTER ROLE {self.name}_{actor} PASSWORD '{PASSWORD}'")
         return self.server.database_dsn(self.name, f"{self.name}_{actor}", PASSWORD)
 

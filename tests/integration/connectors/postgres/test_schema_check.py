@@ -1,4 +1,4 @@
-"""What a PostgreSQL target refuses as a whole, before anything is sent, and what it leaves to each record."""
+"""Tests of the PostgreSQL targets that are refused before anything is sent, and of misfits found record by record."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_column_too_many_is_refused_with_those_there_are(postgres_database: st
 
 
 def test_a_column_that_the_target_demands_must_come(postgres_database: str) -> None:
-    with pytest.raises(ConfigError, match=r"demands id \(NOT NULL, no default\); the rows have at"):
+    with pytest.raises(ConfigError, match=r"requires id \(NOT NULL, no default\); the rows have at"):
         _judge(postgres_database, [("at", "timestamp")])
 
 

@@ -202,14 +202,14 @@ class TestBookkeeping:
     def test_it_is_created_once_by_many_at_the_same_time(self, harness: TargetHarness) -> None:
         failures: list[BaseException] = []
 
-        def check() -> None:
+        def create() -> None:
             with closing(harness.sink(SinkContext(LEDGER, "orders"))) as sink:
                 try:
-                    sink.check()
+                    sink.create_bookkeeping()
                 except SinkError as error:
                     failures.append(error)
 
-        threads = [threading.Thread(target=check) for _ in range(6)]
+        threads = [threading.Thread(target=create) for _ in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -282,11 +282,11 @@ class TestBookkeeping:
         narrow = connection(postgres_server.database_dsn(database, "narrow", "narrow"))
         with closing(PostgresSink(pipeline(), narrow, SinkContext(LEDGER, "orders"))) as sink:
             with pytest.raises(ConfigError, match="may not create the sink's bookkeeping") as caught:
-                sink.check()
+                sink.create_bookkeeping()
             assert "GRANT CREATE ON SCHEMA" in str(caught.value)
 
             execute(harness.dsn, "GRANT CREATE ON SCHEMA public TO narrow")
-            sink.check()
+            sink.create_bookkeeping()
             sink.fence(1)
         with closing(PostgresWriter(pipeline(), narrow, SinkContext(LEDGER, "orders", 1))) as writer:
             outcome = LaneWriter(writer, none_refused).deliver(task(0), content(0))

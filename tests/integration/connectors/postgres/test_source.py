@@ -622,7 +622,7 @@ class TestRefusals:
         )
         with (
             closing(PostgresSource(pipeline(), connection(postgres_database))) as source,
-            pytest.raises(SourceError, match="holds infinity or a time after the year 294246"),
+            pytest.raises(SourceError, match="contains infinity or a time after the year 294246"),
         ):
             source.plan(PlanRequest([RangeToPlan("public.source", 0)], 10, 10))
 

@@ -1,4 +1,4 @@
-"""What the postgres writer does with rows: types, casts, upserts, bad records, lost connections."""
+"""Tests of the postgres writer: types, casts, upserts, bad records, lost connections."""
 
 from __future__ import annotations
 

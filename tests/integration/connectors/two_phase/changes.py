@@ -1,4 +1,4 @@
-"""What other writers do to a table, and ways in which its newest receipts get lost while all rows are there."""
+"""Changes of a table by other writers, and ways in which its newest receipts are lost while all rows remain."""
 
 from __future__ import annotations
 

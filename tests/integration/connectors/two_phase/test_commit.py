@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.errors import ErrorAction, FencedError, default_action
+from airflow_provider_ckpt.core.error_policy import default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, FencedError
 from tests.integration.connectors.batches import expected
 from tests.integration.connectors.interruptions import Killed, after, kill, once
 from tests.integration.connectors.two_phase.formats import FORMATS
@@ -203,7 +204,7 @@ class TestLostAnswers:
 
         assert (outcome.outcome, len(asked)) == (AttemptOutcome.FAILED, 1)
         assert outcome.error is not None
-        assert "reported that a commit was done, and does not show it" in outcome.error.message
+        assert "reported that a commit succeeded, but its newest version does not contain" in outcome.error.message
         assert default_action(outcome.error) is ErrorAction.HALT
         assert table.ids() == expected(0)
 

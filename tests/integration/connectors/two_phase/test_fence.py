@@ -33,7 +33,7 @@ DEATHS = [
 
 
 def claimed(run: Run) -> Claims:
-    """What the sink holds, but for the table's own id."""
+    """Return the sink's claims without the table's own id."""
     return replace(run.sink.claims(), target=None)
 
 

@@ -113,7 +113,7 @@ class TestOthers:
         assert outcome.outcome is AttemptOutcome.FAILED
         assert outcome.error is not None
         assert (outcome.error.recoverable, outcome.error.is_outage) == (True, True)
-        with pytest.raises(SinkError, match="other writers took every version"):
+        with pytest.raises(SinkError, match="other writers committed first"):
             Run(table, epoch=2, time_budget="1s").fence()
 
     def test_any_number_of_lost_races_is_no_failure(self, table: TableHarness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import ErrorAction, ReceiptsUnreadableError, default_action
+from airflow_provider_ckpt.core.error_policy import default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, ReceiptsUnreadableError
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from tests.integration.connectors.batches import content, expected, task
 from tests.integration.connectors.two_phase.harness import Run, TableHarness

@@ -1,4 +1,4 @@
-"""What two-phase sinks refuse, and how they say so: misfits, full disks, missing receipts."""
+"""Tests of the refusals of two-phase sinks and their messages: misfits, full disks, missing receipts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_without_dead_letters_a_record_that_calls_for_one_halts_and_nothing_is_s
 
     assert outcome.error is not None
     assert (outcome.outcome, outcome.error.type) == (AttemptOutcome.FAILED, ErrorType.DEAD_LETTER_QUEUE)
-    assert outcome.error.message.startswith("position 0 calls for a dead letter (Sink: column id is NULL")
+    assert outcome.error.message.startswith("the record at position 0 cannot be delivered (Sink: column id is NULL")
     assert (table.dead_letter_lines(), table.files()) == ([], set())
 
 
@@ -95,7 +95,7 @@ def test_missing_receipts_are_an_error_and_never_read_as_none(table: TableHarnes
     (node,) = table.nodes
     node.unlink()
 
-    with pytest.raises(SinkError, match=r"missing or damaged: .*Restore that file"):
+    with pytest.raises(SinkError, match=r"missing or damaged: .*Restore the file"):
         list(Run(table).sink.receipts({}))
     assert Run(table).stage(0)[0].outcome is AttemptOutcome.FAILED
 

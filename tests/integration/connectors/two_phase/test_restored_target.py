@@ -8,7 +8,8 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import ErrorAction, SinkChangedError, default_action
+from airflow_provider_ckpt.core.error_policy import default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, SinkChangedError
 from tests.integration.connectors.batches import expected
 from tests.integration.connectors.interruptions import before, once
 from tests.integration.connectors.two_phase.formats import FORMATS
@@ -40,7 +41,7 @@ class TestRestore:
         claims = sink.claims()
 
         assert claims.loss_evidence is not None
-        assert f"has the content of its version {table.version_after(waves)} again" in claims.loss_evidence
+        assert f"rolled back to its version {table.version_after(waves)}," in claims.loss_evidence
         assert f"delivered rows up to version {table.version_after(3)}" in claims.loss_evidence
         assert [key.seq for key in sink.batches_without_receipt(KEYS)] == lost
 
@@ -80,7 +81,7 @@ class TestRestore:
 
         assert outcome.outcome is AttemptOutcome.FAILED
         assert outcome.error is not None
-        assert f"has the content of its version {table.version_after(2)} again" in outcome.error.message
+        assert f"rolled back to its version {table.version_after(2)}," in outcome.error.message
         assert default_action(outcome.error) is ErrorAction.HALT
         assert table.state == state
 
@@ -92,7 +93,7 @@ class TestRestore:
         step = table.steps["open to fence"]
         with monkeypatch.context() as patch:
             patch.setattr(*step, before(step.real, once(lambda: table.restore(1))))
-            with pytest.raises(SinkChangedError, match=f"version {table.version_after(1)} again"):
+            with pytest.raises(SinkChangedError, match=f"to its version {table.version_after(1)}, but"):
                 run.fence()
 
         assert Run(table, epoch=3).sink.claims().loss_evidence is not None
@@ -183,7 +184,7 @@ class TestLostReceipts:
     def test_nothing_is_sent_until_a_person_accepts(self, bare: TableHarness) -> None:
         run, state = Run(bare, epoch=2), bare.state
 
-        with pytest.raises(SinkChangedError, match=r"receipts .* are missing or damaged"):
+        with pytest.raises(SinkChangedError, match=r"receipts .* is missing or damaged"):
             run.fence()
 
         assert bare.state == state

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.dead_letter_store import DeadLettersRefusedError
+from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefusedError
 from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLetterStore
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey

@@ -1,4 +1,4 @@
-"""Where CSV records end: as Python's own csv module says, in blocks of any size, and a bare quote costs one record."""
+"""Records of CSV end where Python's csv module ends them, in blocks of any size; a bare quote costs one record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECES = st.sampled_from(['"', '""', ",", "\n", "a", '"a"', '"a\nb"', '"a,""b"',
 
 
 def ends(data: bytes, *, delimiter: bytes | None = b",", block: int = 8 << 20) -> list[int]:
-    """Where records end, as places in the data."""
+    """Return the offsets at which records end."""
     file = io.BytesIO(data)
     file.name = "test"
     found: list[int] = []
@@ -27,7 +27,7 @@ def ends(data: bytes, *, delimiter: bytes | None = b",", block: int = 8 << 20) -
 
 
 def python_says(text: str) -> list[int]:
-    """Where csv.reader is done with a record, of those that end with a newline."""
+    """Return the offsets at which csv.reader ends records; only records that end with a newline count."""
     lines = text.splitlines(keepends=True)
     reader = csv.reader(iter(lines))
     found = [reader.line_num for _ in reader]

@@ -1,4 +1,4 @@
-"""How an Airflow connection becomes the properties of an Iceberg catalog, and what of it no message may show."""
+"""Tests of the conversion of an Airflow connection to Iceberg catalog properties, and of secrets in messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 
 
 def address(login: str | None = None, password: str | None = None, **extra: Any) -> CatalogAddress:
-    """What a connection says."""
+    """Return the catalog's address from a connection."""
     return CatalogAddress.of(Connection("lake", "generic", login=login, password=password, extra=extra))
 
 

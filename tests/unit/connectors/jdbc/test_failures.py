@@ -8,7 +8,8 @@ import pytest
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, java_errors, missing_class, sql_error
-from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType, default_action
+from airflow_provider_ckpt.core.error_policy import default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType
 
 SQL = ("java.sql.SQLException", "java.lang.Exception", "java.lang.Throwable")
 
@@ -46,7 +47,7 @@ class Thrown:
 
 
 class FromJavaError(Exception):
-    """What Py4J raises."""
+    """The exception class that Py4J raises."""
 
     def __init__(self, thrown: Any) -> None:
         super().__init__("An error occurred while calling o1.collect")

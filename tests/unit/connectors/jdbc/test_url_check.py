@@ -1,4 +1,4 @@
-"""What a JDBC driver may be told: no secret in its URL, no code anywhere; and what of it no message shows."""
+"""Tests of JDBC URLs and properties: no secret in a URL, no code anywhere, no secret in a message."""
 
 from __future__ import annotations
 

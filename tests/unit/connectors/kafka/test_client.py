@@ -23,6 +23,7 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     require_connection,
     to_error_info,
 )
+from airflow_provider_ckpt.core.error_policy import default_action
 from airflow_provider_ckpt.core.errors import (
     ConfigError,
     ErrorAction,
@@ -30,7 +31,6 @@ from airflow_provider_ckpt.core.errors import (
     ErrorType,
     FencedError,
     KafkaConsumerError,
-    default_action,
 )
 
 SASL = {

@@ -1,4 +1,4 @@
-"""What the receipts topic's records say, read in any order that compaction and racing runs may leave."""
+"""Tests of the receipts topic's records, read in any order that compaction and racing runs may leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a ledger may be, and how its place is told without a secret."""
+"""Tests of the ledger's location, and of its display without secrets."""
 
 from __future__ import annotations
 

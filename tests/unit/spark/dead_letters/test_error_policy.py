@@ -1,4 +1,4 @@
-"""What ``error_policy`` says of single records, and that nothing is sent twice where at most once is asked for."""
+"""Tests of ``error_policy`` for single records; with at most once, nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.error_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark.dead_letters.error_policy import RecordError, without_skipped
 from airflow_provider_ckpt.spark.job import Job

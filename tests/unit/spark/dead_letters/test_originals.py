@@ -1,4 +1,4 @@
-"""What a dead letter carries of the record that the source held."""
+"""Tests of the original record in a dead letter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _rows(**columns: pa.Array) -> pa.Table:
 
 
 def _letters(records: pa.Table, errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-    """Of records in hand."""
+    """Return the dead letters of records at hand."""
     places = RecordPositions(records.column(POSITION))
     return originals.from_rows(ScriptedReader(Script()), _TASK, places, numbered(records), errors, raw=False)
 

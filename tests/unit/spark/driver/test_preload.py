@@ -1,4 +1,4 @@
-"""What a daemon imports before it forks."""
+"""Tests of the modules that a daemon imports before it forks."""
 
 from __future__ import annotations
 

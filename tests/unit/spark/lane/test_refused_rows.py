@@ -155,5 +155,5 @@ def test_an_error_that_fails_the_batch_ends_its_transaction(action: str) -> None
 
 
 def test_a_refusal_of_no_row_is_a_defect_of_the_writer() -> None:
-    with pytest.raises(ValueError, match="without a refused row"):
+    with pytest.raises(ValueError, match="at least one refused row"):
         Refused({})

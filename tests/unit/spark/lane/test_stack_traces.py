@@ -1,4 +1,4 @@
-"""What lanes ask of the driver, which batches are done again for it, and tracebacks without secrets."""
+"""Tests of deferred batches: the driver's evaluation, the retried wave, and tracebacks without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an expression depends on when or by whom it is evaluated is found in its text, and nothing else is."""
+"""Tests of the parts of an expression that depend on the time or place of its evaluation, found in its text."""
 
 from __future__ import annotations
 

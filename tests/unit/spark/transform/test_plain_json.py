@@ -1,4 +1,4 @@
-"""Which records are told at a glance: none that anything could be wrong with."""
+"""Tests of the records recognised as plain: only those in which nothing can be wrong."""
 
 from __future__ import annotations
 

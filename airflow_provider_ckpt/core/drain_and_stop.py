@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.tickets import Event, Phase
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
+from airflow_provider_ckpt.core.tickets import Event
 
 
 class PipelineState:

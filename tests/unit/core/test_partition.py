@@ -10,9 +10,10 @@ import pytest
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
-from airflow_provider_ckpt.core.tickets import InFlightTicket, Phase
+from airflow_provider_ckpt.core.tickets import InFlightTicket
 from tests.unit.core.machines import BROKEN, NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
 # plan

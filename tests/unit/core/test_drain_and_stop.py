@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.drain_and_stop import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.pipeline_phases import PipelineState
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, partition_of
 
 

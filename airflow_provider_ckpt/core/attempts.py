@@ -1,0 +1,110 @@
+"""Attempts of batches: begin one, and end it without a receipt (semantics, section 1).
+
+An attempt that was abandoned, fenced, cancelled or never executed does not count against ``max_attempts``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from airflow_provider_ckpt.core.acknowledgements import AcknowledgingPartition
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.errors import ErrorInfo, LedgerStateError
+from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
+
+
+class AttemptingPartition(AcknowledgingPartition):
+    """Partition that begins and ends attempts of its batches."""
+
+    def begin(
+        self,
+        ticket: PlannedTicket,
+        *,
+        epoch: int,
+        now: datetime,
+        at_most_once: bool = False,
+        advance: bool = True,
+    ) -> tuple[InFlightTicket, list[Event]]:
+        """Start a batch by opening its next attempt.
+
+        Starting a cancelled batch again removes its cancellation watermark, so the checkpoint may move.
+
+        :param ticket: ticket of the planned batch
+        :param epoch: the lease's epoch
+        :param now: the current time, UTC, which is compared with the batch's ``not_before``
+        :param at_most_once: whether the batch is resolved as ``sent`` at once, without a receipt
+        :param advance: whether to move the checkpoint
+        :return: ticket of the open attempt, and the events
+        :raises LedgerStateError: while draining or stopped, before ``not_before``, or if the batch is not planned
+        """
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        if not self.phase.accepts_work:
+            raise LedgerStateError(f"nothing is started while {self.phase.value}", batch=self._name(batch.key.seq))
+        if batch.not_before is not None and now < batch.not_before:
+            raise LedgerStateError(
+                f"not to be started before {batch.not_before.isoformat()}", batch=self._name(batch.key.seq)
+            )
+        state = BatchState.SENT if at_most_once else BatchState.IN_FLIGHT
+        self.batches[batch.key.seq] = replace(
+            batch, state=state, attempts=batch.attempts + 1, epoch=epoch, not_before=None, cancelled=False
+        )
+        events = [self._event("begun", batch.key.seq, attempt=batch.attempts + 1, epoch=epoch, state=state.value)]
+        if advance and (at_most_once or batch.cancelled):
+            events += self.advance()
+        return InFlightTicket(batch.key, batch.attempts + 1, epoch), events
+
+    def fail(
+        self,
+        ticket: InFlightTicket,
+        error: ErrorInfo,
+        *,
+        not_before: datetime | None,
+        next_round: bool = False,
+        counts: bool = True,
+    ) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt without a verdict: its result is unknown, so the batch is planned again.
+
+        :param ticket: ticket of the open attempt
+        :param error: the error that the lane reported
+        :param not_before: earliest start of the next attempt, UTC
+        :param next_round: whether this round's attempts are used up
+        :param counts: whether the failure counts against ``max_attempts``; an outage of the whole sink does not
+        :raises LedgerStateError: if the attempt is not the open one
+        """
+        batch = self._open_batch(ticket)
+        self.batches[batch.key.seq] = replace(
+            batch,
+            state=BatchState.PLANNED,
+            epoch=None,
+            error=error,
+            not_before=not_before,
+            failures=0 if next_round else batch.failures + counts,
+            finished=batch.finished + counts,
+            round=batch.round + next_round,
+        )
+        event = self._event("failed", batch.key.seq, error=error.to_json(), next_round=next_round)
+        return PlannedTicket(batch.key), [event]
+
+    def not_attempted(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt that its lane never executed; not counted against ``max_attempts``."""
+        return self._return_to_planned(ticket, "not_attempted")
+
+    def abandon(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt that a crash or a forced stop interrupted; not counted against ``max_attempts``."""
+        return self._return_to_planned(ticket, "abandoned")
+
+    def fence(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt that a run of an older epoch left open; not counted against ``max_attempts``."""
+        return self._return_to_planned(ticket, "fenced")
+
+    def cancel(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt that a user cancelled; the batch then sets the cancellation watermark."""
+        planned, events = self._return_to_planned(ticket, "cancelled")
+        self.batches[planned.key.seq] = replace(self.batches[planned.key.seq], cancelled=True)
+        return planned, events
+
+    def _return_to_planned(self, ticket: InFlightTicket, kind: str) -> tuple[PlannedTicket, list[Event]]:
+        batch = self._open_batch(ticket)
+        self.batches[batch.key.seq] = replace(batch, state=BatchState.PLANNED, epoch=None)
+        return PlannedTicket(batch.key), [self._event(kind, batch.key.seq, attempt=ticket.attempt)]

@@ -1,0 +1,130 @@
+"""The state machine of one partition: plan batches, and carry out what a policy or a user decides about them.
+
+Attempts and acknowledgements, the other transitions, are in ``attempts.py`` and ``acknowledgements.py``. Every
+transition returns the events that it caused. None does I/O, reads a clock or draws a random number. The table of
+transitions is in semantics, section 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider_ckpt.core.attempts import AttemptingPartition
+from airflow_provider_ckpt.core.batch import BLOCKING, Batch, BatchState, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.ranges import Range, position_text
+from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, PlannedTicket
+
+
+class Partition(AttemptingPartition):
+    """One partition in one generation, with the transitions of its batches.
+
+    Transitions that may move the checkpoint accept ``advance=False``: a caller that makes many of them calls
+    :meth:`advance` once at the end.
+    """
+
+    def plan(self, span: Range, *, records: int | None = None) -> list[Event]:
+        """Plan a new batch, at ``planned_end`` or inside a gap.
+
+        :param span: the batch's range
+        :param records: counted or estimated number of records, if known
+        :raises LedgerStateError: while draining or stopped, or if the range would leave a gap or overlap another batch
+        """
+        if not self.phase.accepts_work:
+            raise LedgerStateError(f"nothing is planned while {self.phase.value}", batch=self._name(self.next_seq))
+        if span.start != self.planned_end and not any(
+            gap.start <= span.start and span.end <= gap.end for gap in self.gaps()
+        ):
+            raise LedgerStateError(
+                f"range {span} does not continue what is planned, which ends at {position_text(self.planned_end)}",
+                batch=self._name(self.next_seq),
+                position=span.start,
+            )
+        if self.limit is not None and span.end > self.limit:
+            raise LedgerStateError(
+                f"range {span} reaches beyond {self.limit}, where this partition ends",
+                batch=self._name(self.next_seq),
+                position=self.limit,
+            )
+        key = BatchKey(self.generation, self.id, self.next_seq)
+        self.batches[key.seq] = Batch(key, span, records=records)
+        self.next_seq += 1
+        self.planned_end = max(self.planned_end, span.end)
+        return [self._event("planned", key.seq, range=[span.start, span.end], records=records)]
+
+    def died_alone(self, ticket: InFlightTicket, *, limit: int) -> list[Event]:
+        """End an attempt whose executor died while the batch ran alone; hold the batch after ``limit`` such deaths.
+
+        :param ticket: ticket of the open attempt
+        :param limit: number of deaths, over all attempts of the batch
+        """
+        planned, events = self._return_to_planned(ticket, "died_alone")
+        seq = planned.key.seq
+        self.batches[seq] = replace(self.batches[seq], deaths=self.batches[seq].deaths + 1, alone=True)
+        if self.batches[seq].deaths >= limit:
+            events += self.hold(planned, reason=f"its executor died {limit} times while it ran alone")[1]
+        return events
+
+    def run_alone(self, ticket: PlannedTicket) -> list[Event]:
+        """Make the next attempt run alone in its wave, because the batch may have caused the crash of its lane."""
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        self.batches[batch.key.seq] = replace(batch, alone=True)
+        return [self._event("run_alone", batch.key.seq)]
+
+    def instruct(self, ticket: PlannedTicket | InFlightTicket, instruction: Instruction, *, reason: str) -> list[Event]:
+        """Make the next attempt claim another verdict, because the policy or a user gives the batch up.
+
+        An open attempt continues, and if it gets a receipt first, that one is valid. Failures are counted from 0 again
+        for the attempts that claim the new verdict.
+
+        :param ticket: ticket of the batch
+        :param instruction: the instruction for the next attempt
+        :param reason: the reason, stored in the event
+        """
+        batch = self._batch_of_ticket(ticket)
+        self.batches[batch.key.seq] = replace(batch, instruction=instruction, failures=0, round=1, not_before=None)
+        return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
+
+    def hold(self, ticket: PlannedTicket | InFlightTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
+        """Hold a batch until a user decides about it; it continues to block the checkpoint.
+
+        An open attempt is closed but not undone: a receipt of it that arrives later still resolves the batch.
+
+        :param ticket: ticket of the batch
+        :param reason: the reason, stored in the event
+        """
+        batch = self._batch_of_ticket(ticket)
+        self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, epoch=None, not_before=None)
+        return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
+
+    def release(self, ticket: HeldTicket) -> tuple[PlannedTicket, list[Event]]:
+        """Return a held batch to ``planned``, with its counters reset, so that it gets all attempts once more."""
+        batch = self._expect(ticket.key.seq, BatchState.HELD)
+        self.batches[batch.key.seq] = replace(
+            batch, state=BatchState.PLANNED, failures=0, round=1, deaths=0, alone=False, not_before=None
+        )
+        return PlannedTicket(batch.key), [self._event("released", batch.key.seq)]
+
+    def skip(self, ticket: PlannedTicket, *, reason: str) -> list[Event]:
+        """Skip a batch in the ledger alone. A batch that was started must claim ``void`` in the sink instead.
+
+        :raises LedgerStateError: if the batch was ever started
+        """
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        if batch.started:
+            raise LedgerStateError("it was started, so only a receipt ends it", batch=self._name(batch.key.seq))
+        self.batches[batch.key.seq] = replace(batch, state=BatchState.SKIPPED, cancelled=False)
+        span = [batch.range.start, batch.range.end]
+        return [self._event("skipped", batch.key.seq, reason=reason, range=span), *self.advance()]
+
+    def supersede(self, seq: int) -> list[Event]:
+        """Mark an unresolved batch as superseded, because a rewind or an imported receipt replaces it.
+
+        :raises LedgerStateError: if the batch is resolved or unknown
+        """
+        batch = self.batches.get(seq)
+        if batch is None or batch.state not in BLOCKING:
+            raise LedgerStateError("only unresolved work can be superseded", batch=self._name(seq))
+        self.batches[seq] = replace(batch, state=BatchState.SUPERSEDED, cancelled=False, epoch=None)
+        return [self._event("superseded", seq)]

@@ -1,0 +1,18 @@
+"""Phases of a pipeline: no batch is planned or begun while it is draining or stopped (semantics, section 3)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """Phase of a pipeline; ``drain_and_stop.py`` decides how it changes."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+    @property
+    def accepts_work(self) -> bool:
+        """True if batches may be planned and begun."""
+        return self is Phase.RUNNING

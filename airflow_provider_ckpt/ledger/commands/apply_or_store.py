@@ -1,0 +1,54 @@
+"""Apply a user's action at once, or store it for the run that holds the lease (semantics, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.actions import NEED_RECEIPTS_READ, Action
+from airflow_provider_ckpt.core.errors import LeaseBusyError
+from airflow_provider_ckpt.ledger.commands import stored_actions
+from airflow_provider_ckpt.ledger.store import lease as lease_store
+from airflow_provider_ckpt.ledger.types import ActionResult
+from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
+
+ACTION_TTL = timedelta(seconds=60)
+"""TTL of an action's lease; an action is one transaction, which releases the lease at its end."""
+
+
+def apply_or_store(
+    connection: Connection,
+    pipeline: str,
+    action: Action,
+    *,
+    actor: str,
+    reason: str | None,
+    is_dead: Callable[[str], bool],
+) -> ActionResult:
+    """Apply an action, after the stored ones, if no run holds the lease; else store it.
+
+    An action that needs the sink's fence or receipts is always stored, for the next run.
+
+    :param connection: connection to the ledger, in a transaction
+    :param pipeline: name of the pipeline
+    :param action: the action
+    :param actor: the user who requests the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores
+    :param is_dead: function that returns whether the process of a lease owner has certainly ended
+    """
+    lease = None
+    if action.kind not in NEED_RECEIPTS_READ:
+        try:
+            lease, _, _ = lease_store.acquire(connection, pipeline, actor, ACTION_TTL, 0, is_dead, force=False)
+        except LeaseBusyError:
+            lease = None
+    if lease is None:
+        number = stored_actions.store_action(connection, pipeline, action, actor, reason, datetime.now(UTC))
+        return ActionResult(action, False, number)
+    work = UnitOfWork(connection, lease, datetime.now(UTC))
+    stored_actions.apply_stored_actions(work, skip=NEED_RECEIPTS_READ, keep_refused=True)
+    result = stored_actions.apply(work, action, actor=actor, reason=reason)
+    lease_store.release(connection, lease)
+    return result
