@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.actions import stored_actions
-from airflow_provider_ckpt.cli.dag_run import last_dag_run
+from airflow_provider_ckpt.cli.dag_run_disagreement import last_dag_run
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.runner import command
 

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.batch import BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
 from airflow_provider_ckpt.core.dead_letter_index import DeadLetters
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.drain_and_stop import PipelineState
+from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Phase of a pipeline; ``drain_and_stop.py`` decides how it changes."""
+    """Phase of a pipeline; ``drain_stop_resume.py`` decides how it changes."""
 
     RUNNING = "running"
     DRAINING = "draining"

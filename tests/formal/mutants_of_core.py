@@ -156,7 +156,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a stop is allowed while work is in flight",
-        "core/drain_and_stop.py",
+        "core/drain_stop_resume.py",
         "PipelineState.stop",
         "self.in_flight",
         "self.in_flight and self._phase is Phase.RUNNING",
@@ -165,7 +165,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forced stop moves the checkpoint",
-        "core/drain_and_stop.py",
+        "core/drain_stop_resume.py",
         "PipelineState.force_stop",
         "events += partition.abandon(partition.in_flight_ticket(seq))[1]",
         "events += partition.abandon(partition.in_flight_ticket(seq))[1]\n"
@@ -175,7 +175,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forced stop leaves attempts open",
-        "core/drain_and_stop.py",
+        "core/drain_stop_resume.py",
         "PipelineState.force_stop",
         "partition.in_flight",
         "sorted(partition.in_flight)[1:]",

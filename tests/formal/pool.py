@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core import actions
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.drain_and_stop import PipelineState
+from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.invariants import Violation, state_violations, step_violations
 from airflow_provider_ckpt.core.partition import Partition

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.commands import plan as plan_commands
 from airflow_provider_ckpt.ledger.commands import reconcile, settle
 from airflow_provider_ckpt.ledger.commands.begin import begin_attempts
-from airflow_provider_ckpt.ledger.commands.lost_wave import settle_lost_wave
+from airflow_provider_ckpt.ledger.commands.lost_executors import settle_lost_wave
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store

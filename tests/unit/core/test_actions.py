@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, Action, ActionKind, apply
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
-from airflow_provider_ckpt.core.drain_and_stop import PipelineState
+from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase

@@ -30,7 +30,7 @@ from airflow_provider_ckpt.core.dead_letter_selection import (
     select_numbers,
     take_first,
 )
-from airflow_provider_ckpt.core.drain_and_stop import PipelineState
+from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range

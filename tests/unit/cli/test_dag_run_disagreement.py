@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.cli.dag_run import contradiction
+from airflow_provider_ckpt.cli.dag_run_disagreement import contradiction
 from airflow_provider_ckpt.replication.owner import dag_run_of, of_task, of_this_process, task_of
 
 

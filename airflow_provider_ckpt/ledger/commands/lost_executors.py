@@ -1,4 +1,4 @@
-"""Settle a wave whose Spark was lost before it could report (semantics, section 7, isolation)."""
+"""Settle a wave whose executors or driver were lost; count deaths of batches that ran alone (semantics, section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the DAG run that worked on a pipeline last, and compare its state in Airflow with the ledger.
+"""Explain where the state of a DAG run in Airflow disagrees with the ledger, for ``airflow ckpt status``.
 
 Marking a run in Airflow does not change the ledger, so the two may disagree; the ledger is right then.
 """
