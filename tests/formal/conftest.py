@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import LedgerDriver
 
 
 @pytest.fixture
@@ -22,6 +22,6 @@ def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def acts(sqlite_ledger: Ledger) -> Acts:
+def driver(sqlite_ledger: Ledger) -> LedgerDriver:
     """A pipeline whose lease is held and whose partition ``t`` has started at 0."""
-    return Acts(sqlite_ledger).start("t")
+    return LedgerDriver(sqlite_ledger).start("t")

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.formal.traces import complaints, recording
-from tests.integration.ledger.ledger_driver import Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import LedgerDriver, delivered, failed
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def trace(tmp_path: Path, sqlite_ledger: Ledger) -> Path:
     """Two batches planned and begun, one delivered, one failed and begun again."""
     file = tmp_path / "trace.jsonl"
     with recording(file):
-        acts = Acts(sqlite_ledger).start("t")
-        first, second = acts.send(10, 20)
-        acts.settle(delivered(first), failed(second))
+        driver = LedgerDriver(sqlite_ledger).start("t")
+        first, second = driver.send(10, 20)
+        driver.settle(delivered(first), failed(second))
     return file
 
 

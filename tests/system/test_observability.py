@@ -53,7 +53,7 @@ with DAG("which", schedule=None):
 
 
 @dataclass
-class Scene:
+class Deployment:
     """An Airflow, and all that it tells.
 
     :param ledgers: the id of the ledger behind each connection
@@ -100,7 +100,7 @@ def made(url: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Scene]:
+def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Deployment]:
     """An Airflow that sends metrics to a UDP socket and lineage to a file, with a connection of each kind."""
     data, dags = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("dags")
     (data / "in").mkdir()
@@ -134,21 +134,21 @@ def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
         try:
             airflow.start()
             airflow.cli("connections", "add", "by_metadata", "--conn-uri", f"ckpt://{files['by_metadata']}")
-            yield Scene(airflow, data, statsd, ledgers, airflow.trigger("which"))
+            yield Deployment(airflow, data, statsd, ledgers, airflow.trigger("which"))
         finally:
             airflow.stop()
 
 
-def test_a_run_tells_its_numbers_its_lineage_and_a_person(scene: Scene) -> None:
+def test_a_run_tells_its_numbers_its_lineage_and_a_person(deployment: Deployment) -> None:
     lines = [json.dumps({"id": number}) for number in range(100)] + ['{"id": 1, "na'] * 3
-    (scene.data / "in" / "first.jsonl").write_text("\n".join(lines) + "\n")
+    (deployment.data / "in" / "first.jsonl").write_text("\n".join(lines) + "\n")
 
-    state, log = scene.run("people")
+    state, log = deployment.run("people")
 
     assert state == "success", log
     assert "103 records read, 90 delivered, 10 filtered, 3 dead-lettered" in log
 
-    samples = scene.statsd.samples(pipeline="people")
+    samples = deployment.statsd.samples(pipeline="people")
     assert {sample.name for sample in samples} == {metric.value for metric in Metric}
     totals: Counter[str] = Counter()
     newest: dict[str, float] = {}
@@ -161,41 +161,43 @@ def test_a_run_tells_its_numbers_its_lineage_and_a_person(scene: Scene) -> None:
     assert (newest[Metric.LAG], newest[Metric.IN_FLIGHT], newest[Metric.PARKED]) == (0, 0, 3)
     assert {sample.tags["partition"] for sample in samples if sample.name == Metric.LAG} == {"files"}
 
-    told = scene.completed_lineage()
+    told = deployment.completed_lineage()
     [source], [sink] = told["inputs"], told["outputs"]
-    assert (source["namespace"], source["name"]) == ("file", f"{scene.data}/in")
-    assert (sink["namespace"], sink["name"]) == ("file", f"{scene.data}/out")
+    assert (source["namespace"], source["name"]) == ("file", f"{deployment.data}/in")
+    assert (sink["namespace"], sink["name"]) == ("file", f"{deployment.data}/out")
     assert source["inputFacets"]["inputStatistics"]["rowCount"] == 103
     assert sink["outputFacets"]["outputStatistics"]["rowCount"] == 90
     assert told["run"]["facets"]["ckpt"]["deadLettered"] == 3
 
-    [[subject, text]] = scene.lines("notices.jsonl")
+    [[subject, text]] = deployment.lines("notices.jsonl")
     assert subject == "Pipeline people: 3 records dead-lettered"
-    assert f"3 MessageDeserialization. They are in the JSON lines under {scene.data}/out" in text
+    assert f"3 MessageDeserialization. They are in the JSON lines under {deployment.data}/out" in text
 
 
-def test_a_run_that_fails_tells_a_person_why(scene: Scene) -> None:
-    (scene.data / "in").rename(scene.data / "elsewhere")
+def test_a_run_that_fails_tells_a_person_why(deployment: Deployment) -> None:
+    (deployment.data / "in").rename(deployment.data / "elsewhere")
 
-    state, log = scene.run("people")
+    state, log = deployment.run("people")
 
     assert state == "failed", log
-    subject, text = scene.lines("notices.jsonl")[-1]
+    subject, text = deployment.lines("notices.jsonl")[-1]
     assert subject == "Pipeline people: failed"
     assert "It failed: [Source] pipeline people: " in text
-    assert f"{scene.data}/in. Create it" in text
-    events = [event for event in scene.lines("lineage.jsonl") if event["job"]["name"] == "people.replicate"]
+    assert f"{deployment.data}/in. Create it" in text
+    events = [event for event in deployment.lines("lineage.jsonl") if event["job"]["name"] == "people.replicate"]
     assert events[-1]["eventType"] == "FAIL"
-    assert str(scene.data) in events[-1]["run"]["facets"]["errorMessage"]["message"]
+    assert str(deployment.data) in events[-1]["run"]["facets"]["errorMessage"]["message"]
 
 
-def test_tasks_triggers_and_the_command_line_find_one_ledger_whatever_names_it(scene: Scene) -> None:
+def test_tasks_triggers_and_the_command_line_find_one_ledger_whatever_names_it(deployment: Deployment) -> None:
     # In the environment and in a backend test_ledger_ways.py looks, which takes less time.
-    checked = json.loads(scene.airflow.cli("ckpt", "db", "check", "--ledger", "by_metadata", "-o", "json").stdout)
-    state = scene.airflow.wait("which", scene.which)
+    checked = json.loads(deployment.airflow.cli("ckpt", "db", "check", "--ledger", "by_metadata", "-o", "json").stdout)
+    state = deployment.airflow.wait("which", deployment.which)
 
-    assert state == "success", "\n".join(scene.airflow.task_log("which", scene.which, way) for way in scene.ledgers)
-    found = {way: scene.airflow.xcom("which", scene.which, way) for way in scene.ledgers}
-    assert found == {way: {"task": known, "trigger": known} for way, known in scene.ledgers.items()}
-    assert checked["ledger"] == f"SQLite file {scene.data}/by_metadata.db"
+    assert state == "success", "\n".join(
+        deployment.airflow.task_log("which", deployment.which, way) for way in deployment.ledgers
+    )
+    found = {way: deployment.airflow.xcom("which", deployment.which, way) for way in deployment.ledgers}
+    assert found == {way: {"task": known, "trigger": known} for way, known in deployment.ledgers.items()}
+    assert checked["ledger"] == f"SQLite file {deployment.data}/by_metadata.db"
     assert checked["from"] == "connection by_metadata"

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from tests.integration.airflow.ckpt import Ckpt
 from tests.integration.airflow.users import People, filled
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import LedgerDriver
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +41,9 @@ def ckpt(ledger: Ledger, capfd: pytest.CaptureFixture[str]) -> Ckpt:
 
 
 @pytest.fixture
-def orders(ledger: Ledger) -> Acts:
+def orders(ledger: Ledger) -> LedgerDriver:
     """Pipeline ``orders``: its lease is held, and its partition ``t`` has started at 0."""
-    return Acts(ledger).start("t")
+    return LedgerDriver(ledger).start("t")
 
 
 @pytest.fixture

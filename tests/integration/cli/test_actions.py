@@ -12,17 +12,17 @@ import pytest
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.owner import of_this_process
 from tests.integration.airflow.ckpt import Ckpt
-from tests.integration.ledger.ledger_driver import Acts, delivered
+from tests.integration.ledger.ledger_driver import LedgerDriver, delivered
 
 ME = f"cli:{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
 
 
-def ended(orders: Acts) -> None:
+def ended(orders: LedgerDriver) -> None:
     """The run is over; nobody holds the lease."""
     orders.ledger.release(orders.lease)
 
 
-def test_a_batch_is_held_released_and_skipped_by_name(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_batch_is_held_released_and_skipped_by_name(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10, 20)
     ended(orders)
 
@@ -38,7 +38,7 @@ def test_a_batch_is_held_released_and_skipped_by_name(ckpt: Ckpt, orders: Acts) 
     assert orders.partition().committed == 10
 
 
-def test_the_audit_trail_names_the_person_and_the_reason(ckpt: Ckpt, orders: Acts) -> None:
+def test_the_audit_trail_names_the_person_and_the_reason(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10)
     ended(orders)
 
@@ -49,7 +49,7 @@ def test_the_audit_trail_names_the_person_and_the_reason(ckpt: Ckpt, orders: Act
     assert event["detail"]["reason"] == "wait for the fix"
 
 
-def test_a_person_sees_before_and_after(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_person_sees_before_and_after(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10)
     ended(orders)
 
@@ -59,7 +59,7 @@ def test_a_person_sees_before_and_after(ckpt: Ckpt, orders: Acts) -> None:
     assert shown.splitlines()[-2].split() == ["t#0", "planned", "held"]
 
 
-def test_an_act_waits_for_the_run_that_holds_the_lease(ckpt: Ckpt, orders: Acts) -> None:
+def test_an_act_waits_for_the_run_that_holds_the_lease(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10)
 
     stored = ckpt.json("hold", "orders", "t#0")
@@ -74,19 +74,19 @@ def test_an_act_waits_for_the_run_that_holds_the_lease(ckpt: Ckpt, orders: Acts)
 
 def test_a_dead_process_of_this_machine_keeps_nobody_waiting(ckpt: Ckpt, ledger: Ledger) -> None:
     host, start = socket.gethostname(), "1"
-    Acts(ledger, owner=f"cli:{host}:1:{start}").start("t").plan(10)
+    LedgerDriver(ledger, owner=f"cli:{host}:1:{start}").start("t").plan(10)
 
     assert ckpt.json("hold", "orders", "t#0")["applied"] is True
 
 
 def test_a_living_process_does(ckpt: Ckpt, ledger: Ledger) -> None:
-    Acts(ledger, owner=of_this_process()).start("t").plan(10)
+    LedgerDriver(ledger, owner=of_this_process()).start("t").plan(10)
 
     assert ckpt.json("hold", "orders", "t#0")["applied"] is False
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_dry_run_shows_the_same_and_stores_nothing(ckpt: Ckpt, orders: Acts, busy: bool) -> None:
+def test_a_dry_run_shows_the_same_and_stores_nothing(ckpt: Ckpt, orders: LedgerDriver, busy: bool) -> None:
     orders.plan(10)
     if not busy:
         ended(orders)
@@ -100,7 +100,7 @@ def test_a_dry_run_shows_the_same_and_stores_nothing(ckpt: Ckpt, orders: Acts, b
     assert orders.ledger.status("orders") == before
 
 
-def test_skipping_what_was_begun_says_who_carries_it_out(ckpt: Ckpt, orders: Acts) -> None:
+def test_skipping_what_was_begun_says_who_carries_it_out(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.send(10)
     orders.again()
     orders.reconcile()
@@ -113,7 +113,7 @@ def test_skipping_what_was_begun_says_who_carries_it_out(ckpt: Ckpt, orders: Act
     assert ckpt.json("inspect", "orders", "t#0")["instruction"] == "void"
 
 
-def test_what_does_not_fit_is_refused_as_a_whole(ckpt: Ckpt, orders: Acts) -> None:
+def test_what_does_not_fit_is_refused_as_a_whole(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10, 20)
     ended(orders)
 
@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused_as_a_whole(ckpt: Ckpt, orders: Acts) -> No
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_do(
-    ckpt: Ckpt, orders: Acts, arguments: tuple[str, ...], says: str
+    ckpt: Ckpt, orders: LedgerDriver, arguments: tuple[str, ...], says: str
 ) -> None:
     orders.plan(10)
     ended(orders)
@@ -147,14 +147,14 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
     assert says in ckpt.refused(*arguments)
 
 
-def test_a_missing_reason_is_a_mistake_in_the_call(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_missing_reason_is_a_mistake_in_the_call(ckpt: Ckpt, orders: LedgerDriver) -> None:
     done = ckpt.run("skip", "orders", "t#0")
 
     assert done.status == 2
     assert "--reason" in done.err
 
 
-def test_a_pipeline_drains_stops_and_resumes(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_pipeline_drains_stops_and_resumes(ckpt: Ckpt, orders: LedgerDriver) -> None:
     ended(orders)
 
     phases = [ckpt.json(action, "orders")["after"]["phase"] for action in ("drain", "stop", "resume")]
@@ -162,7 +162,7 @@ def test_a_pipeline_drains_stops_and_resumes(ckpt: Ckpt, orders: Acts) -> None:
     assert phases == ["draining", "stopped", "running"]
 
 
-def test_stop_drains_by_itself_where_nothing_is_in_flight(ckpt: Ckpt, orders: Acts) -> None:
+def test_stop_drains_by_itself_where_nothing_is_in_flight(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10)
     ended(orders)
 
@@ -175,7 +175,7 @@ def test_stop_drains_by_itself_where_nothing_is_in_flight(ckpt: Ckpt, orders: Ac
     assert ckpt.json("status", "orders")["batches"] == {"planned": 1}
 
 
-def test_stop_leaves_a_pipeline_draining_where_something_is_in_flight(ckpt: Ckpt, orders: Acts) -> None:
+def test_stop_leaves_a_pipeline_draining_where_something_is_in_flight(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.send(10)
     ended(orders)
 
@@ -189,7 +189,7 @@ def test_stop_leaves_a_pipeline_draining_where_something_is_in_flight(ckpt: Ckpt
     assert "1 batches are in flight" in ckpt.refused("stop", "orders")
 
 
-def test_stop_asks_the_run_that_holds_the_lease_to_drain_first(ckpt: Ckpt, orders: Acts) -> None:
+def test_stop_asks_the_run_that_holds_the_lease_to_drain_first(ckpt: Ckpt, orders: LedgerDriver) -> None:
     batches = orders.send(10)
 
     said = ckpt.json("stop", "orders")
@@ -200,7 +200,7 @@ def test_stop_asks_the_run_that_holds_the_lease_to_drain_first(ckpt: Ckpt, order
     assert [(result.action.kind.value, result.applied) for result in results] == [("drain", True), ("stop", True)]
 
 
-def test_a_dry_run_of_a_forced_stop_shows_what_is_abandoned(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_dry_run_of_a_forced_stop_shows_what_is_abandoned(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.send(10)
 
     said = ckpt.json("stop", "orders", "--force", "--reason", "disk full", "--dry-run")
@@ -214,7 +214,7 @@ def test_a_dry_run_of_a_forced_stop_shows_what_is_abandoned(ckpt: Ckpt, orders: 
     [(0, 0), (5, 0), (10, 10), (19, 10), (20, 20), (60, 30)],
 )
 def test_a_rewind_to_a_time_goes_to_where_the_checkpoint_stood(
-    ckpt: Ckpt, orders: Acts, minutes: int, position: int
+    ckpt: Ckpt, orders: LedgerDriver, minutes: int, position: int
 ) -> None:
     start = datetime.now(UTC)
     for number, batch in enumerate(orders.send(10, 20, 30), start=1):
@@ -238,14 +238,16 @@ def test_a_rewind_to_a_time_goes_to_where_the_checkpoint_stood(
         (("--from", "5", "--to", "6", "--partition", "u"), "there is no source partition 'u'. Known: t."),
     ],
 )
-def test_a_stretch_that_cannot_be_read_is_refused(ckpt: Ckpt, orders: Acts, span: tuple[str, ...], says: str) -> None:
+def test_a_stretch_that_cannot_be_read_is_refused(
+    ckpt: Ckpt, orders: LedgerDriver, span: tuple[str, ...], says: str
+) -> None:
     orders.settle(*(delivered(batch) for batch in orders.send(10, 20)))
     ended(orders)
 
     assert says in ckpt.refused("replay", "range", "orders", "--dry-run", *span)
 
 
-def test_of_several_partitions_one_must_be_named(ckpt: Ckpt, orders: Acts) -> None:
+def test_of_several_partitions_one_must_be_named(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.start("u")
     ended(orders)
 

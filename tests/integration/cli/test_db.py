@@ -7,11 +7,11 @@ import pytest
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from tests.integration.airflow.ckpt import Ckpt
-from tests.integration.ledger.ledger_driver import Acts, delivered
+from tests.integration.ledger.ledger_driver import LedgerDriver, delivered
 
 
 @pytest.fixture
-def settled(orders: Acts) -> Ledger:
+def settled(orders: LedgerDriver) -> Ledger:
     """A ledger with something in it, and nobody at work."""
     orders.settle(*(delivered(batch) for batch in orders.send(10)))
     orders.ledger.release(orders.lease)
@@ -54,5 +54,5 @@ def test_a_revision_that_was_never_there_is_refused_with_those_that_were(ckpt: C
     assert "0001, base" in said
 
 
-def test_no_ledger_is_taken_from_under_a_run(ckpt: Ckpt, orders: Acts) -> None:
+def test_no_ledger_is_taken_from_under_a_run(ckpt: Ckpt, orders: LedgerDriver) -> None:
     assert "a run holds the lease of orders" in ckpt.refused("db", "downgrade", "0001", "--yes")

@@ -6,18 +6,18 @@ import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.airflow.ckpt import Ckpt
-from tests.integration.ledger.ledger_driver import Acts, delivered
+from tests.integration.ledger.ledger_driver import LedgerDriver, delivered
 
 
 @pytest.fixture
-def old(ledger: Ledger) -> Acts:
+def old(ledger: Ledger) -> LedgerDriver:
     """Pipelines ``orders`` and ``people``, whose attempts and settlements happened months ago."""
     for name in ("people", "orders"):
-        acts = Acts(ledger, pipeline=name).start("t")
-        first, second = acts.send(10, 20)
-        acts.settle(delivered(second))
-        acts.settle(delivered(first))
-    return acts
+        driver = LedgerDriver(ledger, pipeline=name).start("t")
+        first, second = driver.send(10, 20)
+        driver.settle(delivered(second))
+        driver.settle(delivered(first))
+    return driver
 
 
 def kinds(ledger: Ledger, pipeline: str) -> list[str]:
@@ -25,7 +25,7 @@ def kinds(ledger: Ledger, pipeline: str) -> list[str]:
     return [event["kind"] for event in ledger.events(pipeline, limit=1000)]
 
 
-def test_a_dry_run_counts_and_deletes_nothing(ckpt: Ckpt, old: Acts) -> None:
+def test_a_dry_run_counts_and_deletes_nothing(ckpt: Ckpt, old: LedgerDriver) -> None:
     before = kinds(old.ledger, "orders")
 
     said = ckpt.json("gc", "orders", "--keep", "30d", "--dry-run")
@@ -35,7 +35,7 @@ def test_a_dry_run_counts_and_deletes_nothing(ckpt: Ckpt, old: Acts) -> None:
     assert kinds(old.ledger, "orders") == before
 
 
-def test_what_is_old_goes_and_the_checkpoint_stays(ckpt: Ckpt, old: Acts) -> None:
+def test_what_is_old_goes_and_the_checkpoint_stays(ckpt: Ckpt, old: LedgerDriver) -> None:
     dry = ckpt.json("gc", "orders", "--dry-run")
     wet = ckpt.json("gc", "orders", "--reason", "quarterly")
 
@@ -47,7 +47,7 @@ def test_what_is_old_goes_and_the_checkpoint_stays(ckpt: Ckpt, old: Acts) -> Non
     assert kinds(old.ledger, "people").count("settled") == 2
 
 
-def test_all_pipelines_are_collected_one_after_the_other(ckpt: Ckpt, old: Acts) -> None:
+def test_all_pipelines_are_collected_one_after_the_other(ckpt: Ckpt, old: LedgerDriver) -> None:
     done = ckpt.run("gc", "--all")
 
     assert done.status == 0
@@ -67,5 +67,7 @@ def test_all_pipelines_are_collected_one_after_the_other(ckpt: Ckpt, old: Acts) 
         (("ordres",), "the ledger knows no pipeline 'ordres'. Did you mean orders?"),
     ],
 )
-def test_what_to_collect_must_be_said_clearly(ckpt: Ckpt, old: Acts, arguments: tuple[str, ...], says: str) -> None:
+def test_what_to_collect_must_be_said_clearly(
+    ckpt: Ckpt, old: LedgerDriver, arguments: tuple[str, ...], says: str
+) -> None:
     assert says in ckpt.refused("gc", *arguments)

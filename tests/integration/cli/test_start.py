@@ -11,13 +11,13 @@ from airflow_provider_ckpt.core.ranges import START
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.integration.airflow.ckpt import Ckpt
-from tests.integration.ledger.ledger_driver import Acts, delivered
+from tests.integration.ledger.ledger_driver import LedgerDriver, delivered
 
 
 @pytest.fixture
-def orders(ledger: Ledger) -> Acts:
+def orders(ledger: Ledger) -> LedgerDriver:
     """Pipeline ``orders`` on a source with a cursor; its first batch is planned."""
-    return Acts(ledger).start("t", base=START)
+    return LedgerDriver(ledger).start("t", base=START)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def orders(ledger: Ledger) -> Acts:
         "pipeline show orders",
     ],
 )
-def test_no_table_shows_the_least_number(ckpt: Ckpt, orders: Acts, command: str) -> None:
+def test_no_table_shows_the_least_number(ckpt: Ckpt, orders: LedgerDriver, command: str) -> None:
     orders.plan(1000, records=10)
 
     shown = ckpt.table(*command.split())
@@ -40,11 +40,11 @@ def test_no_table_shows_the_least_number(ckpt: Ckpt, orders: Acts, command: str)
     assert "9223" not in shown.replace(",", "")
 
 
-def test_json_keeps_the_number(ckpt: Ckpt, orders: Acts) -> None:
+def test_json_keeps_the_number(ckpt: Ckpt, orders: LedgerDriver) -> None:
     assert ckpt.json("status", orders.lease.pipeline)["partitions"][0]["committed"] == START
 
 
-def test_a_rewind_to_it_is_shown_by_its_name(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_rewind_to_it_is_shown_by_its_name(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.settle(*map(delivered, orders.begin(orders.plan(2000, records=10))))
     orders.ledger.release(orders.lease)
 

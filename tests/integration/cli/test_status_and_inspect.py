@@ -6,10 +6,10 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.replication.owner import of_this_process
 from tests.integration.airflow.ckpt import Ckpt, damage
-from tests.integration.ledger.ledger_driver import UNNAMED, Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import UNNAMED, LedgerDriver, delivered, failed
 
 
-def test_status_is_the_same_document_in_json_and_yaml(ckpt: Ckpt, orders: Acts) -> None:
+def test_status_is_the_same_document_in_json_and_yaml(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.settle(*(delivered(batch) for batch in orders.send(10)))
 
     as_json, as_yaml = ckpt.json("status", "orders"), ckpt.yaml("status", "orders")
@@ -19,7 +19,7 @@ def test_status_is_the_same_document_in_json_and_yaml(ckpt: Ckpt, orders: Acts) 
     assert next(iter(as_yaml)) == "pipeline"
 
 
-def test_all_that_is_not_resolved_is_listed(ckpt: Ckpt, orders: Acts) -> None:
+def test_all_that_is_not_resolved_is_listed(ckpt: Ckpt, orders: LedgerDriver) -> None:
     first, second = orders.send(10, 20)
     orders.settle(failed(first, UNNAMED), delivered(second))
 
@@ -31,7 +31,7 @@ def test_all_that_is_not_resolved_is_listed(ckpt: Ckpt, orders: Acts) -> None:
     assert "nobody knows" in text
 
 
-def test_a_batch_shows_its_attempts_and_its_error(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_batch_shows_its_attempts_and_its_error(ckpt: Ckpt, orders: LedgerDriver) -> None:
     (batch,) = orders.send(10)
     orders.settle(failed(batch, UNNAMED))
 
@@ -45,7 +45,7 @@ def test_a_batch_shows_its_attempts_and_its_error(ckpt: Ckpt, orders: Acts) -> N
     assert "nobody knows" in ckpt.table("inspect", "orders", "t#0")
 
 
-def test_a_batch_that_waits_for_an_earlier_one_shows_its_receipt(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_batch_that_waits_for_an_earlier_one_shows_its_receipt(ckpt: Ckpt, orders: LedgerDriver) -> None:
     _, second = orders.send(10, 20)
     orders.settle(delivered(second, dead=2, dead_letters={"Serialization": 2}))
 
@@ -55,7 +55,7 @@ def test_a_batch_that_waits_for_an_earlier_one_shows_its_receipt(ckpt: Ckpt, ord
     assert shown["dead_letters"] == {"Serialization": 2}
 
 
-def test_a_batch_below_the_checkpoint_is_said_to_be_there(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_batch_below_the_checkpoint_is_said_to_be_there(ckpt: Ckpt, orders: LedgerDriver) -> None:
     (batch,) = orders.send(10)
     orders.settle(delivered(batch, dead=10))
 
@@ -66,7 +66,7 @@ def test_a_batch_below_the_checkpoint_is_said_to_be_there(ckpt: Ckpt, orders: Ac
     assert shown["dead_letters"] == {"unknown": 10}
 
 
-def test_a_partition_shows_its_generations_receipts_and_batches(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_partition_shows_its_generations_receipts_and_batches(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.settle(*(delivered(batch) for batch in orders.send(10, 20)))
     orders.plan(30)
 
@@ -79,13 +79,13 @@ def test_a_partition_shows_its_generations_receipts_and_batches(ckpt: Ckpt, orde
 
 
 def test_a_partition_may_be_named_like_a_batch(ckpt: Ckpt, ledger: Ledger) -> None:
-    Acts(ledger).start("topic#0").plan(10, name="topic#0")
+    LedgerDriver(ledger).start("topic#0").plan(10, name="topic#0")
 
     assert ckpt.json("inspect", "orders", "topic#0")["partition"] == "topic#0"
     assert ckpt.json("inspect", "orders", "topic#0#0")["batch"] == "topic#0#0"
 
 
-def test_what_is_not_there_is_one_line(ckpt: Ckpt, orders: Acts) -> None:
+def test_what_is_not_there_is_one_line(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10)
 
     assert "batch t#7: there is no such batch. The partition is in generation 1; 1 is the next number there." in (
@@ -96,12 +96,12 @@ def test_what_is_not_there_is_one_line(ckpt: Ckpt, orders: Acts) -> None:
     assert "there is no partition 'u'. Known: t." in ckpt.refused("inspect", "orders", "u#0")
 
 
-def test_every_command_names_the_nearest_pipelines(ckpt: Ckpt, orders: Acts) -> None:
+def test_every_command_names_the_nearest_pipelines(ckpt: Ckpt, orders: LedgerDriver) -> None:
     for command in ("status", "inspect", "audit", "lease", "drain", "stop", "resume"):
         assert "the ledger knows no pipeline 'ordres'. Did you mean orders?" in ckpt.refused(command, "ordres")
 
 
-def test_a_sound_ledger_passes_its_audit(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_sound_ledger_passes_its_audit(ckpt: Ckpt, orders: LedgerDriver) -> None:
     one, two, three = orders.send(10, 20, 30)
     orders.settle(delivered(one), delivered(two, dead=3, dead_letters={"Serialization": 3}), failed(three, UNNAMED))
 
@@ -112,7 +112,7 @@ def test_a_sound_ledger_passes_its_audit(ckpt: Ckpt, orders: Acts) -> None:
     assert "audit passed         yes" in ckpt.table("audit", "orders")
 
 
-def test_an_audit_fails_where_an_invariant_does_not_hold(ckpt: Ckpt, orders: Acts) -> None:
+def test_an_audit_fails_where_an_invariant_does_not_hold(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10)
     c = tables.partition.c
     damage(tables.partition.update().where(c.pipeline == "orders").values(committed=10))
@@ -128,7 +128,7 @@ def test_an_audit_fails_where_an_invariant_does_not_hold(ckpt: Ckpt, orders: Act
 
 
 def test_the_lease_says_who_holds_it(ckpt: Ckpt, ledger: Ledger) -> None:
-    mine = Acts(ledger, owner=of_this_process())
+    mine = LedgerDriver(ledger, owner=of_this_process())
 
     held = ckpt.json("lease", "orders")
     ledger.release(mine.lease)
@@ -139,7 +139,7 @@ def test_the_lease_says_who_holds_it(ckpt: Ckpt, ledger: Ledger) -> None:
     assert "lease      free" in ckpt.table("lease", "orders")
 
 
-def test_a_lease_is_broken_with_a_reason_and_its_owner_is_shut_out(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_lease_is_broken_with_a_reason_and_its_owner_is_shut_out(ckpt: Ckpt, orders: LedgerDriver) -> None:
     assert "lease --break needs a reason" in ckpt.refused("lease", "orders", "--break")
     dry = ckpt.json("lease", "orders", "--break", "--reason", "host is gone", "--dry-run")
     wet = ckpt.json("lease", "orders", "--break", "--reason", "host is gone")
@@ -151,10 +151,10 @@ def test_a_lease_is_broken_with_a_reason_and_its_owner_is_shut_out(ckpt: Ckpt, o
     assert "lease_broken" in {event["kind"] for event in orders.ledger.events("orders")}
 
 
-def test_pipelines_are_listed_shown_and_forgotten(ckpt: Ckpt, orders: Acts) -> None:
+def test_pipelines_are_listed_shown_and_forgotten(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.ledger.declare(orders.lease, {"name": "orders", "source": {"type": "files"}})
     orders.plan(10)
-    Acts(orders.ledger, pipeline="people")
+    LedgerDriver(orders.ledger, pipeline="people")
 
     listed = ckpt.json("pipeline", "list")
     shown = ckpt.json("pipeline", "show", "orders")
@@ -169,7 +169,7 @@ def test_pipelines_are_listed_shown_and_forgotten(ckpt: Ckpt, orders: Acts) -> N
     assert "It has no declaration" in ckpt.table("pipeline", "show", "people")
 
 
-def test_a_pipeline_is_forgotten_only_by_someone_who_is_sure(ckpt: Ckpt, orders: Acts) -> None:
+def test_a_pipeline_is_forgotten_only_by_someone_who_is_sure(ckpt: Ckpt, orders: LedgerDriver) -> None:
     orders.plan(10)
     reason = ("--reason", "moved to another ledger")
 

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import BatchTask
-from tests.integration.connectors.conformance_sink import StoredLetter
+from tests.integration.connectors.conformance_sink import StoredDeadLetter
 
 LEDGER = "5f0c0d52-8d2c-4a3e-9a35-0a7c3bb3a001"
 SIZE = 10
@@ -68,12 +68,12 @@ def dead_letter_lines(target: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in found for line in path.read_text().splitlines()]
 
 
-def stored_dead_letters(target: Path, receipts: Iterable[Receipt]) -> list[StoredLetter]:
+def stored_dead_letters(target: Path, receipts: Iterable[Receipt]) -> list[StoredDeadLetter]:
     """The dead letters beside a target directory that receipts name, by position."""
     counting = {(receipt.key.seq, receipt.epoch, receipt.attempt) for receipt in receipts}
     return sorted(
         (
-            StoredLetter(
+            StoredDeadLetter(
                 line["seq"],
                 line["position"],
                 base64.b64decode(line["key_base64"]),

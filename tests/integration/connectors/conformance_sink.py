@@ -43,7 +43,7 @@ BAD = ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, "not JSON: \x00")
 
 
 @dataclass(frozen=True)
-class StoredLetter:
+class StoredDeadLetter:
     """A dead letter, as someone who looks for it finds it."""
 
     seq: int
@@ -78,7 +78,7 @@ class SinkHarness(ABC):
         """The ids in the target, sorted, with repetitions."""
 
     @abstractmethod
-    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
         """The pipeline's dead letters that count, by position."""
 
 
@@ -300,8 +300,8 @@ class SinkConformance(ABC):
             run.take_over().send(task(3), content(3, rejected=2))
 
             assert harness.dead_letters(run.context) == [
-                StoredLetter(3, 30, b"k\x00", NOT_UTF8 + b"30", "MessageDeserialization"),
-                StoredLetter(3, 31, b"k\x00", NOT_UTF8 + b"31", "MessageDeserialization"),
+                StoredDeadLetter(3, 30, b"k\x00", NOT_UTF8 + b"30", "MessageDeserialization"),
+                StoredDeadLetter(3, 31, b"k\x00", NOT_UTF8 + b"31", "MessageDeserialization"),
             ]
 
     def test_dead_letters_are_read_back_by_the_attempts_that_receipts_name(self, harness: SinkHarness) -> None:

@@ -23,7 +23,7 @@ from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
 from tests.integration.docs.printed import elsewhere
 from tests.integration.docs.reader import Reader
-from tests.integration.ledger.ledger_driver import TTL, Acts
+from tests.integration.ledger.ledger_driver import TTL, LedgerDriver
 from tests.services.docs import ROOT, Block, every_block
 from tests.services.replication import connection_to
 from tests.services.tables import execute, scalar
@@ -185,7 +185,7 @@ def test_where_spark_runs(page: str, reader: Reader) -> None:
 def test_a_topic_that_lost_messages(page: str, reader: Reader) -> None:
     reader.airflow("ckpt db migrate")
     with reader.ledger() as ledger:
-        events = Acts(ledger, pipeline="events").start("events-0")
+        events = LedgerDriver(ledger, pipeline="events").start("events-0")
         events.plan(*range(10, 190, 10), name="events-0")
         ledger.release(events.lease)
 
@@ -199,7 +199,7 @@ def test_a_topic_that_lost_messages(page: str, reader: Reader) -> None:
 def test_what_the_audit_trail_keeps(page: str, reader: Reader) -> None:
     reader.airflow("ckpt db migrate")
     with reader.ledger() as ledger:
-        ledger.release(Acts(ledger).start("t").lease)
+        ledger.release(LedgerDriver(ledger).start("t").lease)
 
     reader.follow(page)
 

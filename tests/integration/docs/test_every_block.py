@@ -38,7 +38,7 @@ from tests.integration.airflow.ckpt import Ckpt
 from tests.integration.docs.printed import DRAWINGS, ELSEWHERE, TUTORIAL, elsewhere
 from tests.integration.docs.reader import EXAMPLES
 from tests.integration.docs.test_commands import FOLLOWED
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import LedgerDriver
 from tests.services.docs import PAGES, ROOT, Block, blocks_of, every_block
 
 BLOCKS = [block for block in every_block() if block.page != TUTORIAL]
@@ -227,7 +227,7 @@ READERS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 
 @each("json")
-def test_a_document_is_read_by_what_it_is_for(block: Block, ckpt: Ckpt, orders: Acts, tmp_path: Path) -> None:
+def test_a_document_is_read_by_what_it_is_for(block: Block, ckpt: Ckpt, orders: LedgerDriver, tmp_path: Path) -> None:
     document = json.loads(block.text)
     if "files" in document:
         (tmp_path / "orders.yaml").write_text("name: orders\nsource:\n  typ: files\nsink: {type: delta, path: /out}\n")

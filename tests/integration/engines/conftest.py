@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.engines.ground import CONNECTION, Ground, Kind
+from tests.integration.engines.engine_setup import CONNECTION, EngineSetup, Kind
 from tests.services.postgres import PostgresServer
 from tests.services.replication import make_ledger
 from tests.services.spark_cluster import SparkCluster
@@ -36,9 +36,9 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmSpark]:
 
 
 @pytest.fixture
-def ground(
+def engine_setup(
     request: pytest.FixtureRequest, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Ground]:
+) -> Iterator[EngineSetup]:
     """A ledger, a database, and the engine that the test's parameter names."""
     kind = Kind(getattr(request, "param", Kind.CONNECT))
     part: dict[str, Any] = {"engine": "submit"}
@@ -61,4 +61,4 @@ def ground(
             part = {"engine": "warm"}
             stack.enter_context(request.getfixturevalue("warm").found())
         ledger = stack.enter_context(make_ledger(ledger_dsn))
-        yield Ground(kind, part, ledger, ledger_dsn, postgres_server.new_database())
+        yield EngineSetup(kind, part, ledger, ledger_dsn, postgres_server.new_database())

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines import connect_server as addressed
 from airflow_provider_ckpt.engines.connect import ConnectEngine
-from tests.integration.engines.ground import CONNECTION, Ground, await_rows, delivered, expected, slow_orders
+from tests.integration.engines.engine_setup import CONNECTION, EngineSetup, await_rows, delivered, expected, slow_orders
 from tests.services.replication import orders_pipeline
 from tests.services.spark_connect import SparkConnectServer
 from tests.services.tables import add_rows, execute, make_source, scalar
@@ -38,52 +38,54 @@ class Telling(ConnectEngine):
 
 
 @pytest.fixture
-def document(ground: Ground) -> dict[str, Any]:
+def document(engine_setup: EngineSetup) -> dict[str, Any]:
     """Orders, none yet, into a table of ids."""
-    make_source(ground.dsn, "orders", 0)
-    execute(ground.dsn, "CREATE TABLE target (id bigint)")
+    make_source(engine_setup.dsn, "orders", 0)
+    execute(engine_setup.dsn, "CREATE TABLE target (id bigint)")
     return orders_pipeline() | {"transform": {"select": {"id": "id"}}}
 
 
-def deliver(ground: Ground, document: Mapping[str, Any]) -> str:
+def deliver(engine_setup: EngineSetup, document: Mapping[str, Any]) -> str:
     """Deliver a hundred new orders.
 
     :returns: the session's id
     """
-    start = scalar(ground.dsn, "SELECT coalesce(max(id), 0) + 1 FROM orders")
-    add_rows(ground.dsn, "orders", start, start + 100)
-    engine = Telling(ground.pipeline(document))
-    assert ground.run(document, engine=engine).records == Counts(100, 100, 0, 0)
+    start = scalar(engine_setup.dsn, "SELECT coalesce(max(id), 0) + 1 FROM orders")
+    add_rows(engine_setup.dsn, "orders", start, start + 100)
+    engine = Telling(engine_setup.pipeline(document))
+    assert engine_setup.run(document, engine=engine).records == Counts(100, 100, 0, 0)
     return engine.session
 
 
 def test_the_runs_of_a_pipeline_share_a_session_and_no_one_else_has_it(
-    ground: Ground, document: dict[str, Any]
+    engine_setup: EngineSetup, document: dict[str, Any]
 ) -> None:
-    first, second = deliver(ground, document), deliver(ground, document)
-    other = deliver(ground, document | {"run": {"conf": {"spark.sql.session.localRelationCacheThreshold": "1000"}}})
+    first, second = deliver(engine_setup, document), deliver(engine_setup, document)
+    other = deliver(
+        engine_setup, document | {"run": {"conf": {"spark.sql.session.localRelationCacheThreshold": "1000"}}}
+    )
 
     assert first == second
     assert first != other
 
 
 def test_a_session_that_the_server_closed_is_replaced(
-    ground: Ground, document: dict[str, Any], connect_server: SparkConnectServer
+    engine_setup: EngineSetup, document: dict[str, Any], connect_server: SparkConnectServer
 ) -> None:
-    closed = deliver(ground, document)
+    closed = deliver(engine_setup, document)
     SparkSession(f"sc://127.0.0.1:{connect_server.port}/;session_id={closed}").stop()
 
-    replaced = deliver(ground, document)
+    replaced = deliver(engine_setup, document)
 
     assert replaced != closed
-    assert deliver(ground, document) == replaced
+    assert deliver(engine_setup, document) == replaced
 
 
 def test_lanes_run_the_code_and_the_properties_of_the_worker_also_after_the_server_was_restarted(
-    ground: Ground, connect_server: SparkConnectServer
+    engine_setup: EngineSetup, connect_server: SparkConnectServer
 ) -> None:
-    make_source(ground.dsn, "orders", 1)
-    execute(ground.dsn, "CREATE TABLE target (zone text, path text)")
+    make_source(engine_setup.dsn, "orders", 1)
+    execute(engine_setup.dsn, "CREATE TABLE target (zone text, path text)")
     document = orders_pipeline() | {
         "transform": {
             "select": {"zone": "current_timezone()"},
@@ -97,29 +99,29 @@ def test_lanes_run_the_code_and_the_properties_of_the_worker_also_after_the_serv
         path = pa.array([airflow_provider_ckpt.core.__file__] * rows.num_rows)
         return pa.table({"zone": rows.column("zone"), "path": path})
 
-    ground.run(document, function=where)
+    engine_setup.run(document, function=where)
     connect_server.kill()
     connect_server.start()
-    add_rows(ground.dsn, "orders", 2, 3)
-    ground.run(document, function=where)
+    add_rows(engine_setup.dsn, "orders", 2, 3)
+    engine_setup.run(document, function=where)
 
-    found = execute(ground.dsn, "SELECT zone, path LIKE '%/airflow_provider_ckpt.zip/%' FROM target")
+    found = execute(engine_setup.dsn, "SELECT zone, path LIKE '%/airflow_provider_ckpt.zip/%' FROM target")
     assert found == [("Asia/Tokyo", True)] * 2
 
 
 def test_no_password_is_in_what_the_server_writes(
-    ground: Ground, document: dict[str, Any], connect_server: SparkConnectServer
+    engine_setup: EngineSetup, document: dict[str, Any], connect_server: SparkConnectServer
 ) -> None:
-    deliver(ground, document)
+    deliver(engine_setup, document)
 
     assert connect_server.log
     assert "ckpt-test" not in connect_server.log
 
 
 def test_a_server_that_is_not_there_is_told_by_its_address(
-    ground: Ground, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    engine_setup: EngineSetup, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_rows(ground.dsn, "orders", 1, 101)
+    add_rows(engine_setup.dsn, "orders", 1, 101)
     monkeypatch.setattr(addressed, "_WAIT_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -127,25 +129,25 @@ def test_a_server_that_is_not_there_is_told_by_its_address(
     monkeypatch.setenv(f"AIRFLOW_CONN_{CONNECTION.upper()}", json.dumps(nowhere))
 
     with pytest.raises(EngineError, match=rf"no Spark Connect server answers at 127\.0\.0\.1:{port}: .*run.connection"):
-        ground.run(document)
+        engine_setup.run(document)
 
 
 def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
-    ground: Ground, connect_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
+    engine_setup: EngineSetup, connect_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addressed, "_WAIT_SECONDS", 1.0)
-    document = slow_orders(ground, 4_000)
+    document = slow_orders(engine_setup, 4_000)
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ground.run, document)
-        await_rows(ground)
+        running = pool.submit(engine_setup.run, document)
+        await_rows(engine_setup)
         connect_server.kill()
         with pytest.raises(EngineError, match="no Spark Connect server answers"):
             running.result(60)
     connect_server.start()
-    ground.run(document)
+    engine_setup.run(document)
 
-    assert delivered(ground) == expected(ground)
+    assert delivered(engine_setup) == expected(engine_setup)
 
 
 @pytest.mark.parametrize(
@@ -160,26 +162,32 @@ def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
     ],
 )
 def test_a_connection_that_leads_to_no_server_is_refused(
-    ground: Ground, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: dict[str, str], said: str
+    engine_setup: EngineSetup,
+    document: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    connection: dict[str, str],
+    said: str,
 ) -> None:
-    add_rows(ground.dsn, "orders", 1, 101)
+    add_rows(engine_setup.dsn, "orders", 1, 101)
     monkeypatch.setenv(f"AIRFLOW_CONN_{CONNECTION.upper()}", json.dumps(connection))
 
     with pytest.raises(ConfigError, match=said):
-        ground.run(document)
+        engine_setup.run(document)
 
 
-def test_a_property_that_no_session_can_have_is_refused(ground: Ground, document: dict[str, Any]) -> None:
-    add_rows(ground.dsn, "orders", 1, 101)
+def test_a_property_that_no_session_can_have_is_refused(engine_setup: EngineSetup, document: dict[str, Any]) -> None:
+    add_rows(engine_setup.dsn, "orders", 1, 101)
 
     with pytest.raises(ConfigError, match=r"run\.conf: spark\.executor\.memory cannot be set: .*CANNOT_MODIFY_CONFIG"):
-        ground.run(document | {"run": {"conf": {"spark.executor.memory": "2g"}}})
+        engine_setup.run(document | {"run": {"conf": {"spark.executor.memory": "2g"}}})
 
 
-def test_an_engine_that_begins_cancels_what_an_earlier_one_left_running(ground: Ground, tmp_path: Path) -> None:
+def test_an_engine_that_begins_cancels_what_an_earlier_one_left_running(
+    engine_setup: EngineSetup, tmp_path: Path
+) -> None:
     started = tmp_path / "begun"
-    make_source(ground.dsn, "orders", 10)
-    execute(ground.dsn, "CREATE TABLE target (id bigint)")
+    make_source(engine_setup.dsn, "orders", 10)
+    execute(engine_setup.dsn, "CREATE TABLE target (id bigint)")
 
     def hang(rows: pa.Table) -> pa.Table:
         if not started.exists():
@@ -188,10 +196,10 @@ def test_an_engine_that_begins_cancels_what_an_earlier_one_left_running(ground: 
         return rows
 
     document = orders_pipeline() | {"transform": {"select": {"id": "id"}, "python": "task", "returns": "id bigint"}}
-    earlier, later = (ConnectEngine(ground.pipeline(document)) for _ in range(2))
+    earlier, later = (ConnectEngine(engine_setup.pipeline(document)) for _ in range(2))
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ground.run, document, engine=earlier, function=hang)
+        running = pool.submit(engine_setup.run, document, engine=earlier, function=hang)
         deadline = time.monotonic() + 60
         while not started.exists():
             assert time.monotonic() < deadline

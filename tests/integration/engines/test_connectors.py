@@ -11,7 +11,7 @@ from tests.integration.connectors.kafka.kafka_sink_support import stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION as KAFKA
 from tests.integration.connectors.kafka.kafka_support import connection_to as connection_to_kafka
 from tests.integration.connectors.kafka.kafka_support import put
-from tests.integration.engines.ground import Ground
+from tests.integration.engines.engine_setup import EngineSetup
 from tests.services.iceberg import IcebergService
 from tests.services.kafka import KafkaBroker
 
@@ -28,9 +28,9 @@ def kept(end: int) -> list[int]:
     return [2 * i for i in range(end) if i % 10 != 3]
 
 
-def test_messages_between_topics(ground: Ground, kafka_broker: KafkaBroker) -> None:
+def test_messages_between_topics(engine_setup: EngineSetup, kafka_broker: KafkaBroker) -> None:
     source, target = kafka_broker.new_topic(2), kafka_broker.new_topic(2)
-    ground.others[KAFKA] = connection_to_kafka(kafka_broker)
+    engine_setup.others[KAFKA] = connection_to_kafka(kafka_broker)
     document: dict[str, Any] = {
         "name": f"copy-{target}",
         "source": {"type": "kafka", "connection": KAFKA, "topic": source},
@@ -43,23 +43,23 @@ def test_messages_between_topics(ground: Ground, kafka_broker: KafkaBroker) -> N
     put(kafka_broker, source, records(0, 100, b"no JSON"), 0)
     put(kafka_broker, source, records(100, 200), 1)
 
-    first = ground.run(document)
+    first = engine_setup.run(document)
     put(kafka_broker, source, records(200, 300), 1)
-    second = ground.run(document)
+    second = engine_setup.run(document)
 
     assert first.records == Counts(201, 180, 20, 1)
     assert second.records == Counts(100, 90, 10, 0)
     delivered = [json.loads(record.value or b"")["id"] for record in stored(kafka_broker, target)]
     assert sorted(delivered) == kept(300)
     assert [record.value for record in stored(kafka_broker, f"letters-{target}")] == [b"no JSON"]
-    assert ground.ledger.audit(document["name"])["ok"]
+    assert engine_setup.ledger.audit(document["name"])["ok"]
 
 
-def test_files_into_an_iceberg_table(ground: Ground, tmp_path: Path) -> None:
+def test_files_into_an_iceberg_table(engine_setup: EngineSetup, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
-    lake = IcebergService(tmp_path / "lake", ground.dsn)
-    ground.others["lake"] = lake.connection
+    lake = IcebergService(tmp_path / "lake", engine_setup.dsn)
+    engine_setup.others["lake"] = lake.connection
     document = {
         "name": "lines",
         "source": {"type": "files", "path": str(source)},
@@ -70,11 +70,11 @@ def test_files_into_an_iceberg_table(ground: Ground, tmp_path: Path) -> None:
     }
     (source / "0.jsonl").write_bytes(b"\n".join(records(0, 100, b"no JSON")) + b"\n")
 
-    first = ground.run(document)
+    first = engine_setup.run(document)
     (source / "1.jsonl").write_bytes(b"\n".join(records(100, 200)) + b"\n")
-    second = ground.run(document)
+    second = engine_setup.run(document)
 
     assert first.records == Counts(101, 90, 10, 1)
     assert second.records == Counts(100, 90, 10, 0)
     assert sorted(lake.rows("air.lines")["id"].to_pylist()) == kept(200)
-    assert ground.ledger.audit("lines")["ok"]
+    assert engine_setup.ledger.audit("lines")["ok"]

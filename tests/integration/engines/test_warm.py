@@ -17,13 +17,13 @@ import pytest
 
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.engines.factory import make_engine
-from tests.integration.engines.ground import Ground, Kind, await_rows, delivered, expected, slow_orders
+from tests.integration.engines.engine_setup import EngineSetup, Kind, await_rows, delivered, expected, slow_orders
 from tests.services.postgres import PASSWORD
 from tests.services.replication import orders_pipeline
 from tests.services.tables import add_rows, execute, make_source, make_target, scalar
 from tests.services.warm_spark import WarmSpark, living
 
-pytestmark = pytest.mark.parametrize("ground", [Kind.WARM], indirect=True)
+pytestmark = pytest.mark.parametrize("engine_setup", [Kind.WARM], indirect=True)
 
 _OTHER_USER = 65534
 _CONNECT = """
@@ -41,16 +41,16 @@ except OSError as error:
 """
 
 
-def copy(ground: Ground, name: str, rows: int = 100, **parts: Any) -> dict[str, Any]:
+def copy(engine_setup: EngineSetup, name: str, rows: int = 100, **parts: Any) -> dict[str, Any]:
     """A pipeline with a source and a target of its own."""
-    make_source(ground.dsn, f"{name}_source", rows)
-    make_target(ground.dsn, f"{name}_target")
+    make_source(engine_setup.dsn, f"{name}_source", rows)
+    make_target(engine_setup.dsn, f"{name}_target")
     return orders_pipeline(name, source=f"{name}_source", target=f"{name}_target") | parts
 
 
-def count(ground: Ground, name: str) -> int:
+def count(engine_setup: EngineSetup, name: str) -> int:
     """Rows in the target of :func:`copy`."""
-    found: int = scalar(ground.dsn, f"SELECT count(*) FROM {name}_target")
+    found: int = scalar(engine_setup.dsn, f"SELECT count(*) FROM {name}_target")
     return found
 
 
@@ -61,44 +61,46 @@ def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def sleepy(ground: Ground, name: str, rows: int, seconds: float) -> dict[str, Any]:
+def sleepy(engine_setup: EngineSetup, name: str, rows: int, seconds: float) -> dict[str, Any]:
     """A pipeline whose target takes its time for every batch of 100."""
-    document = copy(ground, name, rows) | {"commit_strategy": {"commit_interval": 100}}
+    document = copy(engine_setup, name, rows) | {"commit_strategy": {"commit_interval": 100}}
     slow = f"BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END"
     execute(
-        ground.dsn,
+        engine_setup.dsn,
         f"CREATE FUNCTION {name}_slow() RETURNS trigger LANGUAGE plpgsql AS $$ {slow} $$",
         f"CREATE TRIGGER slow AFTER INSERT ON {name}_target FOR EACH STATEMENT EXECUTE FUNCTION {name}_slow()",
     )
     return document
 
 
-def test_runs_that_begin_together_start_one_spark_and_later_ones_find_it(ground: Ground, warm: WarmSpark) -> None:
+def test_runs_that_begin_together_start_one_spark_and_later_ones_find_it(
+    engine_setup: EngineSetup, warm: WarmSpark
+) -> None:
     warm.stop()
-    documents = [copy(ground, name) for name in ("a", "b", "c")]
+    documents = [copy(engine_setup, name) for name in ("a", "b", "c")]
 
     with ThreadPoolExecutor(3) as pool:
-        summaries = list(pool.map(ground.run, documents))
+        summaries = list(pool.map(engine_setup.run, documents))
     pid = warm.state()["pid"]
-    add_rows(ground.dsn, "a_source", 101, 201)
-    ground.run(documents[0])
+    add_rows(engine_setup.dsn, "a_source", 101, 201)
+    engine_setup.run(documents[0])
 
     assert [summary.records.delivered for summary in summaries] == [100, 100, 100]
     until(lambda: warm.state()["runs"] == [])
     told = warm.state()
-    assert (told["pid"], told["runs_served"], count(ground, "a")) == (pid, 4, 200)
+    assert (told["pid"], told["runs_served"], count(engine_setup, "a")) == (pid, 4, 200)
     assert told["sessions"] == 3  # the fourth run used the first one's
     assert told["memory_bytes"] > 100 << 20
 
 
 def test_nothing_of_a_run_shows_in_a_command_line_and_no_port_is_open_to_others(
-    ground: Ground, warm: WarmSpark
+    engine_setup: EngineSetup, warm: WarmSpark
 ) -> None:
-    document = sleepy(ground, "secret", 600, 0.3)
+    document = sleepy(engine_setup, "secret", 600, 0.3)
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ground.run, document)
-        until(lambda: count(ground, "secret") > 0)
+        running = pool.submit(engine_setup.run, document)
+        until(lambda: count(engine_setup, "secret") > 0)
         processes = warm.processes()
         lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes]
         assert len(processes) > 3
@@ -126,8 +128,8 @@ def listening(pid: int) -> set[str]:
     return found
 
 
-def test_another_user_gets_no_connection_and_no_answer(ground: Ground, warm: WarmSpark) -> None:
-    ground.run(copy(ground, "mine"))
+def test_another_user_gets_no_connection_and_no_answer(engine_setup: EngineSetup, warm: WarmSpark) -> None:
+    engine_setup.run(copy(engine_setup, "mine"))
     (path,) = warm.directory.glob("*/socket")
 
     def as_user(uid: int) -> str:
@@ -150,29 +152,29 @@ def test_another_user_gets_no_connection_and_no_answer(ground: Ground, warm: War
     assert int(as_user(0)) > 0
 
 
-def test_what_a_killed_spark_left_is_in_nobody_s_way(ground: Ground, warm: WarmSpark) -> None:
-    document = copy(ground, "stale")
-    ground.run(document)
+def test_what_a_killed_spark_left_is_in_nobody_s_way(engine_setup: EngineSetup, warm: WarmSpark) -> None:
+    document = copy(engine_setup, "stale")
+    engine_setup.run(document)
     (home,) = [path.parent for path in warm.directory.glob("*/socket")]
     warm.kill()
     assert (home / "socket").exists()
 
-    add_rows(ground.dsn, "stale_source", 101, 151)
-    summary = ground.run(document)
+    add_rows(engine_setup.dsn, "stale_source", 101, 151)
+    summary = engine_setup.run(document)
 
-    assert (summary.records.delivered, count(ground, "stale")) == (50, 150)
+    assert (summary.records.delivered, count(engine_setup, "stale")) == (50, 150)
     assert not home.exists()
     assert len(warm.states()) == 1
 
 
-def test_a_killed_run_ends_alone(ground: Ground, warm: WarmSpark) -> None:
-    victim, other = sleepy(ground, "victim", 3_000, 0.5), sleepy(ground, "other", 8_000, 0.2)
-    engine = make_engine(ground.pipeline(victim))
+def test_a_killed_run_ends_alone(engine_setup: EngineSetup, warm: WarmSpark) -> None:
+    victim, other = sleepy(engine_setup, "victim", 3_000, 0.5), sleepy(engine_setup, "other", 8_000, 0.2)
+    engine = make_engine(engine_setup.pipeline(victim))
 
     with ThreadPoolExecutor(2) as pool:
-        killed = pool.submit(ground.run, victim, engine=engine)
-        goes_on = pool.submit(ground.run, other)
-        until(lambda: count(ground, "victim") > 0 and count(ground, "other") > 0)
+        killed = pool.submit(engine_setup.run, victim, engine=engine)
+        goes_on = pool.submit(engine_setup.run, other)
+        until(lambda: count(engine_setup, "victim") > 0 and count(engine_setup, "other") > 0)
         pid = warm.state()["pid"]
         engine.kill()
         with pytest.raises(EngineError, match="Spark was stopped"):
@@ -182,55 +184,55 @@ def test_a_killed_run_ends_alone(ground: Ground, warm: WarmSpark) -> None:
 
     assert (summary.records.delivered, summary.errors) == (8_000, {})
     assert warm.state()["pid"] == pid
-    assert count(ground, "victim") < 3_000
-    ground.run(victim)
-    assert count(ground, "victim") == 3_000
+    assert count(engine_setup, "victim") < 3_000
+    engine_setup.run(victim)
+    assert count(engine_setup, "victim") == 3_000
 
 
-def test_a_worker_that_dies_costs_others_nothing(ground: Ground, warm: WarmSpark) -> None:
-    good = sleepy(ground, "good", 1_500, 0.2)
-    bad = copy(ground, "bad") | {
+def test_a_worker_that_dies_costs_others_nothing(engine_setup: EngineSetup, warm: WarmSpark) -> None:
+    good = sleepy(engine_setup, "good", 1_500, 0.2)
+    bad = copy(engine_setup, "bad") | {
         "transform": {"select": {"id": "id"}, "python": "task", "returns": "id bigint"},
         "retry": {"rounds": 1, "max_attempts": 1},
     }
-    execute(ground.dsn, "DROP TABLE bad_target", "CREATE TABLE bad_target (id bigint)")
+    execute(engine_setup.dsn, "DROP TABLE bad_target", "CREATE TABLE bad_target (id bigint)")
 
     def deadly(rows: Any) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
         return rows
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ground.run, good)
-        until(lambda: count(ground, "good") > 0)
-        lost = ground.run(bad, function=deadly)
+        running = pool.submit(engine_setup.run, good)
+        until(lambda: count(engine_setup, "good") > 0)
+        lost = engine_setup.run(bad, function=deadly)
         summary = running.result(120)
 
-    assert (lost.batches_by_state, count(ground, "bad")) == ({"held": 1}, 0)
+    assert (lost.batches_by_state, count(engine_setup, "bad")) == ({"held": 1}, 0)
     assert (summary.records.delivered, summary.errors) == (1_500, {})
 
 
 def test_it_is_lost_in_a_run_which_goes_on_cold_once(
-    ground: Ground, warm: WarmSpark, caplog: pytest.LogCaptureFixture
+    engine_setup: EngineSetup, warm: WarmSpark, caplog: pytest.LogCaptureFixture
 ) -> None:
-    document = slow_orders(ground, 2_000)
+    document = slow_orders(engine_setup, 2_000)
 
     with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.WARNING):
-        running = pool.submit(ground.run, document)
-        await_rows(ground)
+        running = pool.submit(engine_setup.run, document)
+        await_rows(engine_setup)
         warm.kill()
         summary = running.result(240)
 
-    assert delivered(ground) == expected(ground)
+    assert delivered(engine_setup) == expected(engine_setup)
     assert summary.route[-1] == "done"
     assert caplog.text.count("the standing Spark driver was lost, so this run continues with a Spark of its own") == 1
     assert warm.states() == []
-    assert ground.ledger.audit("orders")["ok"]
+    assert engine_setup.ledger.audit("orders")["ok"]
 
 
 def test_where_none_can_start_a_run_starts_its_own_and_says_why(
-    ground: Ground, warm: WarmSpark, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    engine_setup: EngineSetup, warm: WarmSpark, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    document = copy(ground, "cold")
+    document = copy(engine_setup, "cold")
     warm.stop()
     refused = tmp_path / "refused"
     refused.mkdir(mode=0o700)
@@ -238,17 +240,17 @@ def test_where_none_can_start_a_run_starts_its_own_and_says_why(
     (refused / "ckpt-spark").chmod(0o755)
 
     with warm.found({"XDG_RUNTIME_DIR": str(refused)}), caplog.at_level(logging.WARNING):
-        summary = ground.run(document)
+        summary = engine_setup.run(document)
 
     assert summary.records.delivered == 100
     assert "no standing Spark driver can be used, so this run starts a Spark of its own" in caplog.text
     assert "is not a directory of this user with mode 0700" in caplog.text
 
 
-def test_it_ends_when_nobody_needs_it(ground: Ground, warm: WarmSpark) -> None:
+def test_it_ends_when_nobody_needs_it(engine_setup: EngineSetup, warm: WarmSpark) -> None:
     warm.stop()
     with warm.found({"AIRFLOW__CKPT__WARM_SPARK_IDLE": "2"}):
-        ground.run(copy(ground, "idle"))
+        engine_setup.run(copy(engine_setup, "idle"))
         processes = warm.processes()
 
         assert len(processes) > 2
@@ -267,10 +269,10 @@ def write_function(folder: Path, factor: int) -> None:
 
 
 def test_a_function_that_was_changed_takes_effect_in_the_next_run(
-    ground: Ground, warm: WarmSpark, tmp_path: Path
+    engine_setup: EngineSetup, warm: WarmSpark, tmp_path: Path
 ) -> None:
-    make_source(ground.dsn, "numbers", 0)
-    execute(ground.dsn, "CREATE TABLE multiplied (id bigint)")
+    make_source(engine_setup.dsn, "numbers", 0)
+    execute(engine_setup.dsn, "CREATE TABLE multiplied (id bigint)")
     document = orders_pipeline("multiply", source="numbers", target="multiplied") | {
         "transform": {"select": {"id": "id"}, "python": "their_functions:multiply", "returns": "id bigint"},
     }
@@ -280,11 +282,11 @@ def test_a_function_that_was_changed_takes_effect_in_the_next_run(
         write_function(folder, factor)
 
     def run(folder: Path, at: int) -> list[int]:
-        add_rows(ground.dsn, "numbers", at, at + 1)
-        before = set(execute(ground.dsn, "SELECT id FROM multiplied"))
+        add_rows(engine_setup.dsn, "numbers", at, at + 1)
+        before = set(execute(engine_setup.dsn, "SELECT id FROM multiplied"))
         with warm.found({"PYTHONPATH": str(folder)}):
-            ground.run(document)
-        return [row[0] for row in set(execute(ground.dsn, "SELECT id FROM multiplied")) - before]
+            engine_setup.run(document)
+        return [row[0] for row in set(execute(engine_setup.dsn, "SELECT id FROM multiplied")) - before]
 
     assert set(run(first, 1)) == {2}
     write_function(first, 3)
@@ -295,21 +297,21 @@ def test_a_function_that_was_changed_takes_effect_in_the_next_run(
 
 
 def test_other_static_properties_need_another_spark_which_replaces_the_one_that_waits(
-    ground: Ground, warm: WarmSpark
+    engine_setup: EngineSetup, warm: WarmSpark
 ) -> None:
     def changed(name: str, conf: Mapping[str, str]) -> dict[str, Any]:
-        return copy(ground, name) | {"run": {"conf": dict(conf)}}
+        return copy(engine_setup, name) | {"run": {"conf": dict(conf)}}
 
     warm.stop()
     with warm.found({"AIRFLOW__CKPT__WARM_SPARK_SERVERS": "2"}):
-        ground.run(changed("plain", {}))
+        engine_setup.run(changed("plain", {}))
         plain = warm.state()["pid"]
-        ground.run(changed("of_session", {"spark.sql.execution.arrow.maxRecordsPerBatch": "5000"}))
+        engine_setup.run(changed("of_session", {"spark.sql.execution.arrow.maxRecordsPerBatch": "5000"}))
         assert warm.state()["pid"] == plain
-        ground.run(changed("one_core", {"spark.master": "local[1]"}))
+        engine_setup.run(changed("one_core", {"spark.master": "local[1]"}))
         assert len(warm.states()) == 2
-        ground.run(changed("two_cores", {"spark.master": "local[2]"}))
+        engine_setup.run(changed("two_cores", {"spark.master": "local[2]"}))
 
     assert len(warm.states()) == 2
     assert plain not in [told["pid"] for told in warm.states()]
-    assert [count(ground, name) for name in ("plain", "of_session", "one_core", "two_cores")] == [100] * 4
+    assert [count(engine_setup, name) for name in ("plain", "of_session", "one_core", "two_cores")] == [100] * 4

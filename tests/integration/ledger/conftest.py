@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import LedgerDriver
 from tests.services.postgres import PostgresServer
 
 BOTH = ["sqlite", "postgresql"]
@@ -67,6 +67,6 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def acts(ledger: Ledger) -> Acts:
+def driver(ledger: Ledger) -> LedgerDriver:
     """A pipeline whose lease is held and whose partition ``t`` has started at 0."""
-    return Acts(ledger).start("t")
+    return LedgerDriver(ledger).start("t")

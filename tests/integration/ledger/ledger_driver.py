@@ -52,7 +52,7 @@ def failed(batch: Batch, error: ErrorInfo = TRANSIENT) -> Outcome:
     return ended(batch, AttemptOutcome.FAILED, error)
 
 
-class Acts:
+class LedgerDriver:
     """A run of one pipeline, under a clock that only a test moves.
 
     :param owner: holds the lease from the start

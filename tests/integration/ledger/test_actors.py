@@ -6,43 +6,45 @@ import pytest
 
 from airflow_provider_ckpt.core.actions import NEED_REASON, Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import LedgerDriver
 
 
 @pytest.mark.parametrize("actor", ["", "  "])
 @pytest.mark.parametrize("kind", ActionKind)
-def test_an_action_without_an_actor_is_refused_and_says_so(acts: Acts, kind: ActionKind, actor: str) -> None:
+def test_an_action_without_an_actor_is_refused_and_says_so(driver: LedgerDriver, kind: ActionKind, actor: str) -> None:
     with pytest.raises(ConfigError, match="actor is missing"):
-        acts.ledger.action("orders", Action(kind), actor=actor, reason="because")
+        driver.ledger.action("orders", Action(kind), actor=actor, reason="because")
     with pytest.raises(ConfigError, match="actor is missing"):
-        acts.ledger.act_under_lease(acts.lease, Action(kind), actor=actor, reason="because")
-    assert acts.ledger.stored_actions("orders") == []
+        driver.ledger.act_under_lease(driver.lease, Action(kind), actor=actor, reason="because")
+    assert driver.ledger.stored_actions("orders") == []
 
 
 @pytest.mark.parametrize("reason", [None, "", " \t"])
 @pytest.mark.parametrize("kind", sorted(NEED_REASON))
-def test_an_action_that_needs_a_reason_is_refused_without_one(acts: Acts, kind: ActionKind, reason: str | None) -> None:
+def test_an_action_that_needs_a_reason_is_refused_without_one(
+    driver: LedgerDriver, kind: ActionKind, reason: str | None
+) -> None:
     with pytest.raises(ConfigError, match=f"{kind.value.replace('_', ' ')}: reason is missing"):
-        acts.ledger.action("orders", Action(kind), actor="ann", reason=reason)
+        driver.ledger.action("orders", Action(kind), actor="ann", reason=reason)
     with pytest.raises(ConfigError, match="reason is missing"):
-        acts.ledger.act_under_lease(acts.lease, Action(kind), actor="ann", reason=reason)
-    assert acts.ledger.stored_actions("orders") == []
+        driver.ledger.act_under_lease(driver.lease, Action(kind), actor="ann", reason=reason)
+    assert driver.ledger.stored_actions("orders") == []
 
 
-def test_what_takes_the_lease_or_the_history_needs_both(acts: Acts) -> None:
-    ledger = acts.ledger
+def test_what_takes_the_lease_or_the_history_needs_both(driver: LedgerDriver) -> None:
+    ledger = driver.ledger
     for actor, reason in (("", "because"), ("ann", "")):
         with pytest.raises(ConfigError, match="is missing"):
             ledger.break_lease("orders", actor=actor, reason=reason)
         with pytest.raises(ConfigError, match="is missing"):
-            ledger.adopt(acts.lease, "other", actor=actor, reason=reason)
+            ledger.adopt(driver.lease, "other", actor=actor, reason=reason)
         with pytest.raises(ConfigError, match="is missing"):
             ledger.delete_pipeline("orders", actor=actor, reason=reason)
-    ledger.renew(acts.lease)
+    ledger.renew(driver.lease)
 
 
-def test_an_action_of_the_sink_is_never_stored(acts: Acts) -> None:
+def test_an_action_of_the_sink_is_never_stored(driver: LedgerDriver) -> None:
     for kind in (ActionKind.RESEND_TO_SINK, ActionKind.KEEP_SINK, ActionKind.MOVE):
         with pytest.raises(LedgerStateError, match="not carried out by the ledger alone"):
-            acts.ledger.action("orders", Action(kind), actor="ann", reason="because")
-    assert acts.ledger.stored_actions("orders") == []
+            driver.ledger.action("orders", Action(kind), actor="ann", reason="because")
+    assert driver.ledger.stored_actions("orders") == []

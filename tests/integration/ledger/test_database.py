@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStat
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
-from tests.integration.ledger.ledger_driver import NOW, TTL, Acts
+from tests.integration.ledger.ledger_driver import NOW, TTL, LedgerDriver
 from tests.services.postgres import PostgresServer
 
 
@@ -96,36 +96,36 @@ def test_a_full_disk_is_one_clear_line_and_stores_nothing(tmp_path: Path, migrat
     path = tmp_path / "ledger.db"
     path.write_bytes(migrated_file.read_bytes())
     with Ledger.open(f"sqlite:///{path}") as ledger:
-        acts = Acts(ledger).start("t")
+        driver = LedgerDriver(ledger).start("t")
 
         @sa.event.listens_for(ledger._engine, "begin")
         def fill_the_disk(connection: sa.Connection) -> None:
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
 
         with pytest.raises(LedgerUnavailableError, match="Make room"):
-            acts.plan(*range(1, 5000))
-        assert acts.states() == {}
+            driver.plan(*range(1, 5000))
+        assert driver.states() == {}
 
 
 def test_a_position_beyond_64_bits_is_refused_and_nothing_is_stored(ledger: Ledger) -> None:
-    acts = Acts(ledger).start("t")
+    driver = LedgerDriver(ledger).start("t")
     with pytest.raises(LedgerStateError, match="cannot store"):
-        acts.plan(2**63)
-    assert acts.states() == {}
-    assert acts.plan(2**63 - 1)[0].range.end == 2**63 - 1
+        driver.plan(2**63)
+    assert driver.states() == {}
+    assert driver.plan(2**63 - 1)[0].range.end == 2**63 - 1
 
 
 def test_an_open_ledger_survives_the_loss_of_its_connections(postgres_server: PostgresServer) -> None:
     url = postgres_server.new_database()
     migrate.upgrade(url)
     with Ledger.open(url) as ledger:
-        acts = Acts(ledger).start("t")
+        driver = LedgerDriver(ledger).start("t")
         engine = sa.create_engine(parse_url(url))
         with engine.begin() as connection:
             kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ckpt-ledger'"
             connection.execute(sa.text(kill + " AND datname = current_database()"))
         engine.dispose()
-        assert acts.plan(10)[0].key.seq == 0
+        assert driver.plan(10)[0].key.seq == 0
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://h/db", "no address at all"])
@@ -154,8 +154,8 @@ def test_a_sqlite_ledger_is_durable_and_shared(tmp_path: Path, migrated_file: Pa
     path = tmp_path / "ledger.db"
     path.write_bytes(migrated_file.read_bytes())
     with Ledger.open(f"sqlite:///{path}") as ledger:
-        acts = Acts(ledger).start("t")
-        acts.ledger.cancel(acts.lease, now=NOW)
+        driver = LedgerDriver(ledger).start("t")
+        driver.ledger.cancel(driver.lease, now=NOW)
         with ledger._engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2

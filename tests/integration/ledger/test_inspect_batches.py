@@ -10,25 +10,25 @@ from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
-from tests.integration.ledger.ledger_driver import UNNAMED, Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import UNNAMED, LedgerDriver, delivered, failed
 
 
-def test_a_batch_is_seen_with_its_attempts_dead_letters_and_events(acts: Acts) -> None:
-    first, second = acts.send(10, 20)
-    acts.settle(failed(first, UNNAMED), delivered(second, dead=1, dead_letters={"Serialization": 1}))
+def test_a_batch_is_seen_with_its_attempts_dead_letters_and_events(driver: LedgerDriver) -> None:
+    first, second = driver.send(10, 20)
+    driver.settle(failed(first, UNNAMED), delivered(second, dead=1, dead_letters={"Serialization": 1}))
 
-    one, two = (acts.ledger.inspect("orders", batch.key) for batch in (first, second))
+    one, two = (driver.ledger.inspect("orders", batch.key) for batch in (first, second))
 
     assert (one["state"], one["error"]["type"], one["receipt"]) == ("planned", "Generic", None)
     assert [attempt["outcome"] for attempt in one["attempt_history"]] == ["failed"]
     assert (two["state"], two["receipt"]["range"], two["dead_letters"]) == ("delivered", [10, 20], {"Serialization": 1})
 
 
-def test_a_partition_is_seen_with_its_newest_receipts(acts: Acts) -> None:
-    acts.settle(*(delivered(batch) for batch in acts.send(*range(1, 300))))
-    acts.plan(400)
+def test_a_partition_is_seen_with_its_newest_receipts(driver: LedgerDriver) -> None:
+    driver.settle(*(delivered(batch) for batch in driver.send(*range(1, 300))))
+    driver.plan(400)
 
-    seen = acts.ledger.inspect("orders", "t")
+    seen = driver.ledger.inspect("orders", "t")
 
     assert (seen["checkpoint"], seen["records"]["batches"]) == (299, 299)
     assert seen["receipts"][-1]["to"] == 299
@@ -36,14 +36,14 @@ def test_a_partition_is_seen_with_its_newest_receipts(acts: Acts) -> None:
     assert [batch["range"] for batch in seen["batches"]] == [[299, 400]]
 
 
-def test_a_rewound_partition_is_seen_with_its_generations(acts: Acts) -> None:
-    acts.settle(*(delivered(batch) for batch in acts.send(10, 20)))
-    acts.ledger.act_under_lease(
-        acts.lease, Action(ActionKind.REWIND, positions={"t": 10}), actor="ann", reason="wrong rates"
+def test_a_rewound_partition_is_seen_with_its_generations(driver: LedgerDriver) -> None:
+    driver.settle(*(delivered(batch) for batch in driver.send(10, 20)))
+    driver.ledger.act_under_lease(
+        driver.lease, Action(ActionKind.REWIND, positions={"t": 10}), actor="ann", reason="wrong rates"
     )
 
-    seen = acts.ledger.inspect("orders", "t")
-    old = acts.ledger.inspect("orders", BatchKey(1, "t", 1))
+    seen = driver.ledger.inspect("orders", "t")
+    old = driver.ledger.inspect("orders", BatchKey(1, "t", 1))
 
     assert [(each["generation"], each["base"], each["checkpoint"]) for each in seen["generations"]] == [
         (1, 0, 20),
@@ -52,49 +52,49 @@ def test_a_rewound_partition_is_seen_with_its_generations(acts: Acts) -> None:
     assert (old["state"], old["remark"]) == (None, "its generation has ended; the partition is in 2 now")
 
 
-def test_a_gap_that_belongs_to_no_batch_is_seen(acts: Acts) -> None:
-    batches = acts.send(10, 20)
+def test_a_gap_that_belongs_to_no_batch_is_seen(driver: LedgerDriver) -> None:
+    batches = driver.send(10, 20)
     receipt = delivered(batches[0]).receipt
     assert receipt is not None
-    acts.again()
-    acts.reconcile(replace(receipt, range=Range(0, 5)))
+    driver.again()
+    driver.reconcile(replace(receipt, range=Range(0, 5)))
 
-    seen = acts.ledger.inspect("orders")
+    seen = driver.ledger.inspect("orders")
 
     assert seen["gaps"] == {"t": [[5, 10]]}
     assert [batch["batch"] for batch in seen["batches"]] == ["t#1"]
 
 
-def test_what_was_never_numbered_is_refused(acts: Acts) -> None:
-    acts.plan(10)
+def test_what_was_never_numbered_is_refused(driver: LedgerDriver) -> None:
+    driver.plan(10)
 
     for key in (BatchKey(1, "t", 1), BatchKey(2, "t", 0)):
         with pytest.raises(LedgerStateError, match="there is no such batch"):
-            acts.ledger.inspect("orders", key)
+            driver.ledger.inspect("orders", key)
     with pytest.raises(LedgerStateError, match=r"there is no partition 'u'\. Known: t\."):
-        acts.ledger.inspect("orders", "u")
+        driver.ledger.inspect("orders", "u")
 
 
 @pytest.mark.parametrize("kind", [ActionKind.DRAIN, ActionKind.FORCE_STOP, ActionKind.RELEASE])
-def test_a_dry_run_leaves_no_trace_whoever_holds_the_lease(acts: Acts, kind: ActionKind) -> None:
-    acts.send(10)
-    before = acts.ledger.status("orders")
+def test_a_dry_run_leaves_no_trace_whoever_holds_the_lease(driver: LedgerDriver, kind: ActionKind) -> None:
+    driver.send(10)
+    before = driver.ledger.status("orders")
 
-    result = acts.ledger.action("orders", Action(kind), actor="ann", dry_run=True)
+    result = driver.ledger.action("orders", Action(kind), actor="ann", dry_run=True)
 
     assert (result.applied, result.intent) == (False, None)
-    assert acts.ledger.status("orders") == before
-    acts.ledger.renew(acts.lease)
+    assert driver.ledger.status("orders") == before
+    driver.ledger.renew(driver.lease)
 
 
-def test_a_dry_run_says_what_would_be_after(acts: Acts) -> None:
-    acts.send(10)
+def test_a_dry_run_says_what_would_be_after(driver: LedgerDriver) -> None:
+    driver.send(10)
 
-    result = acts.ledger.action("orders", Action(ActionKind.FORCE_STOP), actor="ann", dry_run=True)
+    result = driver.ledger.action("orders", Action(ActionKind.FORCE_STOP), actor="ann", dry_run=True)
 
     assert (result.before["phase"], result.after["phase"]) == ("running", "stopped")
 
 
-def test_a_dry_run_refuses_what_does_not_fit(acts: Acts) -> None:
+def test_a_dry_run_refuses_what_does_not_fit(driver: LedgerDriver) -> None:
     with pytest.raises(LedgerStateError, match="it is running"):
-        acts.ledger.action("orders", Action(ActionKind.STOP), actor="ann", dry_run=True)
+        driver.ledger.action("orders", Action(ActionKind.STOP), actor="ann", dry_run=True)

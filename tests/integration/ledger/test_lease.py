@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
-from tests.integration.ledger.ledger_driver import NOW, TTL, Acts, delivered
+from tests.integration.ledger.ledger_driver import NOW, TTL, LedgerDriver, delivered
 
 COMMANDS: dict[str, Callable[[Ledger, Lease], object]] = {
     "declare": lambda ledger, lease: ledger.declare(lease, {"name": "orders"}),
@@ -134,30 +134,30 @@ def test_the_lease_lasts_its_ttl_by_the_databases_clock(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_of_an_older_epoch_is_refused_and_stores_nothing(acts: Acts, command: str) -> None:
-    acts.send(10, 20)
-    old = acts.lease
-    acts.again("second")
-    before = acts.ledger.status("orders")
+def test_every_command_of_an_older_epoch_is_refused_and_stores_nothing(driver: LedgerDriver, command: str) -> None:
+    driver.send(10, 20)
+    old = driver.lease
+    driver.again("second")
+    before = driver.ledger.status("orders")
     with pytest.raises(StaleEpochError) as caught:
-        COMMANDS[command](acts.ledger, old)
+        COMMANDS[command](driver.ledger, old)
     text = str(caught.value)
     assert "orders" in text
     assert "epoch 1" in text
     assert "epoch 2" in text
     assert "second" in text
-    assert acts.ledger.status("orders") == before
+    assert driver.ledger.status("orders") == before
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_refused_once_its_own_lease_was_released(acts: Acts, command: str) -> None:
-    acts.send(10, 20)
-    acts.ledger.release(acts.lease)
+def test_every_command_is_refused_once_its_own_lease_was_released(driver: LedgerDriver, command: str) -> None:
+    driver.send(10, 20)
+    driver.ledger.release(driver.lease)
     with pytest.raises(StaleEpochError, match="released"):
-        COMMANDS[command](acts.ledger, acts.lease)
+        COMMANDS[command](driver.ledger, driver.lease)
 
 
-def test_a_lease_of_a_ledger_that_was_replaced_is_refused(acts: Acts) -> None:
-    newer = Lease("orders", "first", 9, TTL, acts.lease.expires_at)
+def test_a_lease_of_a_ledger_that_was_replaced_is_refused(driver: LedgerDriver) -> None:
+    newer = Lease("orders", "first", 9, TTL, driver.lease.expires_at)
     with pytest.raises(StaleEpochError, match="restored"):
-        acts.ledger.cancel(newer, now=NOW)
+        driver.ledger.cancel(newer, now=NOW)

@@ -15,36 +15,36 @@ from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import bulk_sql, receipts, tables
 from airflow_provider_ckpt.ledger.types import Totals
-from tests.integration.ledger.ledger_driver import NOW, Acts, delivered, failed, receipt_of
+from tests.integration.ledger.ledger_driver import NOW, LedgerDriver, delivered, failed, receipt_of
 
 WINDOW = timedelta(hours=1)
 
 
 @pytest.fixture
-def windowed(acts: Acts) -> Acts:
+def windowed(driver: LedgerDriver) -> LedgerDriver:
     """The same, with a recovery window."""
-    acts.window = WINDOW
-    return acts
+    driver.window = WINDOW
+    return driver
 
 
-def low(acts: Acts, name: str = "t") -> int:
+def low(driver: LedgerDriver, name: str = "t") -> int:
     """The stored low watermark."""
-    return acts.record(name).low_watermark
+    return driver.record(name).low_watermark
 
 
-def test_without_a_window_it_is_the_checkpoint_and_receipts_are_one_range(acts: Acts) -> None:
-    acts.deliver(10, 20)
-    acts.deliver(30)
-    assert (low(acts), acts.receipts()) == (30, [(0, 30, 3, 30)])
+def test_without_a_window_it_is_the_checkpoint_and_receipts_are_one_range(driver: LedgerDriver) -> None:
+    driver.deliver(10, 20)
+    driver.deliver(30)
+    assert (low(driver), driver.receipts()) == (30, [(0, 30, 3, 30)])
 
 
-def test_within_the_window_receipts_stay_one_a_batch(windowed: Acts) -> None:
+def test_within_the_window_receipts_stay_one_a_batch(windowed: LedgerDriver) -> None:
     windowed.deliver(10, 20)
     windowed.wait(minutes=59).deliver(30)
     assert (low(windowed), windowed.ranges()) == (0, [(0, 10), (10, 20), (20, 30)])
 
 
-def test_it_goes_to_where_the_checkpoint_stood_a_window_ago_and_merges_below(windowed: Acts) -> None:
+def test_it_goes_to_where_the_checkpoint_stood_a_window_ago_and_merges_below(windowed: LedgerDriver) -> None:
     windowed.deliver(10, 20)
     windowed.wait(minutes=30).deliver(30)
     windowed.wait(minutes=40).deliver(40)
@@ -53,13 +53,13 @@ def test_it_goes_to_where_the_checkpoint_stood_a_window_ago_and_merges_below(win
     assert (low(windowed), windowed.ranges()) == (30, [(0, 30), (30, 40), (40, 50)])
 
 
-def test_a_run_that_finds_nothing_moves_it_too(windowed: Acts) -> None:
+def test_a_run_that_finds_nothing_moves_it_too(windowed: LedgerDriver) -> None:
     windowed.deliver(10, 20)
     windowed.wait(days=3).again().reconcile()
     assert (low(windowed), windowed.receipts()) == (20, [(0, 20, 2, 20)])
 
 
-def test_going_without_a_window_moves_it_to_the_checkpoint_and_it_never_comes_back(windowed: Acts) -> None:
+def test_going_without_a_window_moves_it_to_the_checkpoint_and_it_never_comes_back(windowed: LedgerDriver) -> None:
     windowed.deliver(10, 20, 30)
     windowed.window = None
     windowed.deliver(40)
@@ -69,14 +69,14 @@ def test_going_without_a_window_moves_it_to_the_checkpoint_and_it_never_comes_ba
     assert (low(windowed), windowed.ranges()) == (40, [(0, 40), (40, 50)])
 
 
-def test_commands_that_do_not_name_the_window_leave_it_where_it_is(windowed: Acts) -> None:
+def test_commands_that_do_not_name_the_window_leave_it_where_it_is(windowed: LedgerDriver) -> None:
     windowed.deliver(10)
     (batch,) = windowed.plan(20)
     windowed.action(ActionKind.SKIP, batch)
     assert (low(windowed), windowed.partition().committed, windowed.ranges()) == (0, 20, [(0, 10), (10, 20)])
 
 
-def test_what_stays_undone_for_longer_than_the_window_is_told_once_and_goes_on_blocking(windowed: Acts) -> None:
+def test_what_stays_undone_for_longer_than_the_window_is_told_once_and_goes_on_blocking(windowed: LedgerDriver) -> None:
     first, second = windowed.send(10, 20)
     windowed.settle(failed(first), delivered(second))
     for _ in range(3):
@@ -86,7 +86,7 @@ def test_what_stays_undone_for_longer_than_the_window_is_told_once_and_goes_on_b
     assert (event["partition"], event["seq"], event["detail"]) == ("t", 0, {"range": [0, 10]})
 
 
-def test_what_is_delivered_below_it_in_the_end_joins_the_merged_range(windowed: Acts) -> None:
+def test_what_is_delivered_below_it_in_the_end_joins_the_merged_range(windowed: LedgerDriver) -> None:
     windowed.deliver(10)
     first, second = windowed.send(20, 30)
     windowed.settle(failed(first), delivered(second))
@@ -96,7 +96,7 @@ def test_what_is_delivered_below_it_in_the_end_joins_the_merged_range(windowed: 
     assert windowed.receipts() == [(0, 30, 3, 30)]
 
 
-def test_a_rewind_starts_it_anew_and_keeps_the_sums_of_what_it_ends(windowed: Acts) -> None:
+def test_a_rewind_starts_it_anew_and_keeps_the_sums_of_what_it_ends(windowed: LedgerDriver) -> None:
     windowed.deliver(10, 20)
     windowed.wait(hours=2).deliver(30, 40)
     windowed.action(ActionKind.REWIND, positions={"t": 5})
@@ -111,47 +111,49 @@ def test_a_rewind_starts_it_anew_and_keeps_the_sums_of_what_it_ends(windowed: Ac
         assert [tuple(row) for row in rows] == [(1, 40, 4, 20), (2, None, None, None)]
 
 
-def test_two_intents_in_one_command_count_what_they_pass_once(acts: Acts) -> None:
-    batches = acts.plan(10, 20, 30)
+def test_two_intents_in_one_command_count_what_they_pass_once(driver: LedgerDriver) -> None:
+    batches = driver.plan(10, 20, 30)
     for batch in batches:
-        acts.ledger.action("orders", Action(ActionKind.SKIP, (batch.key,)), actor="ann", reason="not wanted")
-    acts.ledger.apply_stored_actions(acts.lease, now=NOW)
-    assert acts.record().totals == Totals(batches=3, skipped=3)
-    acts.deliver(40)
-    assert acts.receipts() == [(0, 40, 4, 10)]
+        driver.ledger.action("orders", Action(ActionKind.SKIP, (batch.key,)), actor="ann", reason="not wanted")
+    driver.ledger.apply_stored_actions(driver.lease, now=NOW)
+    assert driver.record().totals == Totals(batches=3, skipped=3)
+    driver.deliver(40)
+    assert driver.receipts() == [(0, 40, 4, 10)]
 
 
-def test_the_totals_are_the_sums_of_the_receipts_whatever_happens(acts: Acts) -> None:
+def test_the_totals_are_the_sums_of_the_receipts_whatever_happens(driver: LedgerDriver) -> None:
     chance = random.Random(7)
     for _ in range(60):
-        acts.window = chance.choice([None, WINDOW, WINDOW, timedelta(minutes=20)])
-        acts.wait(minutes=chance.choice([0, 1, 30]))
-        at = acts.partition().planned_end
+        driver.window = chance.choice([None, WINDOW, WINDOW, timedelta(minutes=20)])
+        driver.wait(minutes=chance.choice([0, 1, 30]))
+        at = driver.partition().planned_end
         step = chance.choice(["deliver", "mixed", "rewind", "skip", "at_most_once", "again"])
         if step == "deliver":
-            acts.deliver(*range(at + 5, at + 5 * chance.randint(2, 6), 5))
+            driver.deliver(*range(at + 5, at + 5 * chance.randint(2, 6), 5))
         elif step == "mixed":
-            outcomes = [failed(b) if chance.random() < 0.3 else delivered(b, dead=1) for b in acts.send(at + 3, at + 9)]
-            acts.settle(*outcomes)
+            outcomes = [
+                failed(b) if chance.random() < 0.3 else delivered(b, dead=1) for b in driver.send(at + 3, at + 9)
+            ]
+            driver.settle(*outcomes)
         elif step == "rewind":
-            part = acts.partition()
-            acts.action(ActionKind.REWIND, positions={"t": chance.randint(part.base, part.committed)})
+            part = driver.partition()
+            driver.action(ActionKind.REWIND, positions={"t": chance.randint(part.base, part.committed)})
         elif step == "skip":
-            acts.action(ActionKind.SKIP, *acts.plan(at + 2))
+            driver.action(ActionKind.SKIP, *driver.plan(at + 2))
         elif step == "at_most_once":
-            acts.begin(acts.plan(at + 4, at + 8), at_most_once=True)
+            driver.begin(driver.plan(at + 4, at + 8), at_most_once=True)
         else:
-            batches = [b for b in acts.partition().batches.values() if b.started and b.receipt is None]
-            acts.again().reconcile(*(receipt_of(b, chance.choice(list(Verdict)), epoch=1) for b in batches))
-            acts.settle(*map(delivered, acts.begin(b for b in acts.partition().blocking.values())))
-        check(acts)
+            batches = [b for b in driver.partition().batches.values() if b.started and b.receipt is None]
+            driver.again().reconcile(*(receipt_of(b, chance.choice(list(Verdict)), epoch=1) for b in batches))
+            driver.settle(*map(delivered, driver.begin(b for b in driver.partition().blocking.values())))
+        check(driver)
 
 
-def check(acts: Acts) -> None:
+def check(driver: LedgerDriver) -> None:
     """Totals are sums, receipts cover what was passed, and below the low watermark none touch."""
-    record = acts.record()
+    record = driver.record()
     part = record.partition
-    mine = [r for r in acts.ledger.receipts("orders") if r.generation == part.generation]
+    mine = [r for r in driver.ledger.receipts("orders") if r.generation == part.generation]
     assert Totals().plus(mine) == record.totals
     ranges = [r.range for r in mine]
     unconfirmed = [] if record.unconfirmed is None else [Range(record.unconfirmed, part.committed)]
@@ -160,7 +162,7 @@ def check(acts: Acts) -> None:
     below = [span for span in ranges if span.start < record.low_watermark]
     assert merge(below) == below
     assert part.base <= record.low_watermark
-    assert acts.ledger.audit("orders")["violations"] == []
+    assert driver.ledger.audit("orders")["violations"] == []
 
 
 @pytest.mark.parametrize("where", [0, 35, 50, 95])

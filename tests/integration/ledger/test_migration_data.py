@@ -16,7 +16,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from airflow_provider_ckpt.ledger.types import Totals
-from tests.integration.ledger.ledger_driver import Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import LedgerDriver, delivered, failed
 
 OLD = "0001"
 RENAMED_TABLES = {"ckpt_intent": "ckpt_stored_action", "ckpt_mark": "ckpt_partition_snapshot"}
@@ -56,19 +56,19 @@ def schema(url: str) -> dict[str, Any]:
     return found
 
 
-def fill(url: str) -> Acts:
+def fill(url: str) -> LedgerDriver:
     """A ledger with a bit of everything that both revisions know."""
     with Ledger.open(url) as ledger:
-        acts = Acts(ledger).start("t", "u")
-        acts.deliver(10, 20, name="u")
-        acts.deliver(10)
-        first, second, third = acts.send(20, 30, 40)
-        acts.settle(failed(first), delivered(second, dead=2, dead_letters={"Sink": 2}))
-        acts.action(ActionKind.HOLD, third)
-        acts.wait(hours=1).action(ActionKind.REWIND, positions={"u": 5})
-        acts.deliver(12, 15, name="u")
-        ledger.release(acts.lease)
-    return acts
+        driver = LedgerDriver(ledger).start("t", "u")
+        driver.deliver(10, 20, name="u")
+        driver.deliver(10)
+        first, second, third = driver.send(20, 30, 40)
+        driver.settle(failed(first), delivered(second, dead=2, dead_letters={"Sink": 2}))
+        driver.action(ActionKind.HOLD, third)
+        driver.wait(hours=1).action(ActionKind.REWIND, positions={"u": 5})
+        driver.deliver(12, 15, name="u")
+        ledger.release(driver.lease)
+    return driver
 
 
 def at_old_revision(url: str) -> None:
@@ -112,22 +112,22 @@ def test_an_upgraded_ledger_goes_on_where_it_stood(empty_url: str) -> None:
     at_old_revision(empty_url)
     migrate.upgrade(empty_url)
     with Ledger.open(empty_url) as ledger:
-        acts = Acts(ledger).wait(hours=2)
-        acts.reconcile()
-        acts.action(ActionKind.RELEASE)
-        acts.settle(*map(delivered, acts.begin(acts.partition().blocking.values())))
-        acts.deliver(50)
-        assert acts.partition().committed == 50
-        assert acts.ranges() == [(0, 50)]
+        driver = LedgerDriver(ledger).wait(hours=2)
+        driver.reconcile()
+        driver.action(ActionKind.RELEASE)
+        driver.settle(*map(delivered, driver.begin(driver.partition().blocking.values())))
+        driver.deliver(50)
+        assert driver.partition().committed == 50
+        assert driver.ranges() == [(0, 50)]
         assert ledger.audit("orders")["violations"] == []
 
 
 def test_receipts_that_were_single_are_there_after_going_down(empty_url: str) -> None:
     migrate.upgrade(empty_url, create=True)
     with Ledger.open(empty_url) as ledger:
-        acts = Acts(ledger).start("t")
-        acts.window = timedelta(days=1)
-        acts.deliver(10, 20, 30)
+        driver = LedgerDriver(ledger).start("t")
+        driver.window = timedelta(days=1)
+        driver.deliver(10, 20, 30)
     migrate.downgrade(empty_url, OLD)
     assert [(row["range_start"], row["range_end"]) for row in rows(empty_url)["ckpt_receipt"]] == [
         (0, 10),
@@ -136,22 +136,22 @@ def test_receipts_that_were_single_are_there_after_going_down(empty_url: str) ->
     ]
     migrate.upgrade(empty_url)
     with Ledger.open(empty_url) as ledger:
-        acts = Acts(ledger)
-        acts.deliver(40)
+        driver = LedgerDriver(ledger)
+        driver.deliver(40)
         assert ledger.audit("orders")["violations"] == []
-        assert acts.record().totals.batches == 4
+        assert driver.record().totals.batches == 4
 
 
 def test_a_side_partition_that_is_done_goes_when_going_down(empty_url: str) -> None:
     migrate.upgrade(empty_url, create=True)
     with Ledger.open(empty_url) as ledger:
-        acts = Acts(ledger).start("t")
-        acts.deliver(10)
-        acts.action(ActionKind.REPLAY, ranges=[("t", Range(0, 5))])
+        driver = LedgerDriver(ledger).start("t")
+        driver.deliver(10)
+        driver.action(ActionKind.REPLAY, ranges=[("t", Range(0, 5))])
         (side,) = [name for name in ledger.partitions("orders") if name != "t"]
         with pytest.raises(LedgerStateError, match="not done"):
             migrate.downgrade(empty_url, OLD)
-        acts.deliver(5, name=side)
+        driver.deliver(5, name=side)
     migrate.downgrade(empty_url, OLD)
     assert [row["partition"] for row in rows(empty_url)["ckpt_partition"]] == ["t"]
 
@@ -159,8 +159,8 @@ def test_a_side_partition_that_is_done_goes_when_going_down(empty_url: str) -> N
 def test_a_ledger_that_has_adopted_receipts_does_not_go_down(empty_url: str) -> None:
     migrate.upgrade(empty_url, create=True)
     with Ledger.open(empty_url) as ledger:
-        acts = Acts(ledger).start("t")
-        ledger.adopt(acts.lease, "another", actor="ann", reason="moved")
+        driver = LedgerDriver(ledger).start("t")
+        ledger.adopt(driver.lease, "another", actor="ann", reason="moved")
     with pytest.raises(LedgerStateError, match="adopted"):
         migrate.downgrade(empty_url, OLD)
     assert migrate.current_revision(empty_url) == migrate.head()

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import database
-from tests.integration.ledger.ledger_driver import TTL, Acts, delivered
+from tests.integration.ledger.ledger_driver import TTL, LedgerDriver, delivered
 
 PROCESSES = 4
 ROUNDS = 15
@@ -21,11 +21,11 @@ ROUNDS = 15
 def work(url: str, name: str) -> int:
     """Run a pipeline of its own, a batch at a time."""
     with Ledger.open(url) as ledger:
-        acts = Acts(ledger, owner=name, pipeline=name).start("t")
+        driver = LedgerDriver(ledger, owner=name, pipeline=name).start("t")
         for end in range(1, ROUNDS + 1):
-            acts.settle(*map(delivered, acts.send(end * 10)))
-            ledger.renew(acts.lease)
-        return acts.partition().committed
+            driver.settle(*map(delivered, driver.send(end * 10)))
+            ledger.renew(driver.lease)
+        return driver.partition().committed
 
 
 def grab(url: str, owner: str) -> list[int]:
@@ -62,8 +62,8 @@ def test_no_epoch_is_granted_twice(ledger_url: str) -> None:
 
 def test_a_read_does_not_wait_for_a_command_in_progress(ledger_url: str) -> None:
     with Ledger.open(ledger_url) as ledger, Ledger.open(ledger_url) as reader:
-        acts = Acts(ledger).start("t")
-        with ledger._command(acts.lease) as command:
+        driver = LedgerDriver(ledger).start("t")
+        with ledger._command(driver.lease) as command:
             command.write("pause", {})
             assert [event["kind"] for event in reader.events("orders")] == ["lease_acquired", "partitions_started"]
         assert reader.events("orders")[-1]["kind"] == "pause"
@@ -76,10 +76,10 @@ def test_a_process_frozen_inside_a_command_does_not_block_its_successor(
     impatient = database._POSTGRES_SESSION.replace("'15s'", "'300ms'")
     monkeypatch.setattr(database, "_POSTGRES_SESSION", impatient)
     with Ledger.open(migrated_database) as frozen, Ledger.open(migrated_database) as second:
-        acts = Acts(frozen, pipeline="frozen").start("t")
+        driver = LedgerDriver(frozen, pipeline="frozen").start("t")
 
         def freeze() -> None:
-            with frozen._command(acts.lease) as command:
+            with frozen._command(driver.lease) as command:
                 time.sleep(1)
                 command.write("too late", {})
 
@@ -89,5 +89,5 @@ def test_a_process_frozen_inside_a_command_does_not_block_its_successor(
             lease = second.acquire("frozen", "second", TTL, is_dead=lambda _: True)
         with pytest.raises(LedgerUnavailableError):
             thawed.result()
-        assert lease.epoch == acts.lease.epoch + 1
+        assert lease.epoch == driver.lease.epoch + 1
         assert second.events("frozen")[-1]["kind"] == "lease_taken_over"

@@ -21,14 +21,14 @@ from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, RangeReading, UnreadRecords
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from tests.integration.ledger.ledger_driver import TTL, Acts, delivered
+from tests.integration.ledger.ledger_driver import TTL, LedgerDriver, delivered
 
 LAG = timedelta(minutes=5)
 WINDOW = timedelta(hours=1)
 WRITERS = 4
 
 
-def plan(acts: Acts, late: dict[int, int] | None = None) -> list[MissingRange]:
+def plan(driver: LedgerDriver, late: dict[int, int] | None = None) -> list[MissingRange]:
     """The recovery plan, with a source that shows more records in ranges that begin at some positions."""
 
     def shown(partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
@@ -41,38 +41,40 @@ def plan(acts: Acts, late: dict[int, int] | None = None) -> list[MissingRange]:
             found.append(UnreadRecords(count, more) if more > 0 else None)
         return found
 
-    return acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, window=acts.window, shown=shown)
+    return driver.ledger.recovery_plan("orders", settle_lag=LAG, now=driver.now, window=driver.window, shown=shown)
 
 
 @pytest.fixture
-def windowed(acts: Acts) -> Acts:
+def windowed(driver: LedgerDriver) -> LedgerDriver:
     """The same, with a recovery window and three batches delivered."""
-    acts.window = WINDOW
-    acts.ledger.begin(acts.lease, [b.key for b in acts.plan(10, 20, 30)], now=acts.now, run="run 1")
-    batches = acts.partition().batches.values()
-    acts.settle(*(late_receipt(acts, delivered(batch)) for batch in batches))
-    return acts
+    driver.window = WINDOW
+    driver.ledger.begin(driver.lease, [b.key for b in driver.plan(10, 20, 30)], now=driver.now, run="run 1")
+    batches = driver.partition().batches.values()
+    driver.settle(*(late_receipt(driver, delivered(batch)) for batch in batches))
+    return driver
 
 
-def late_receipt(acts: Acts, outcome: Outcome) -> Outcome:
+def late_receipt(driver: LedgerDriver, outcome: Outcome) -> Outcome:
     """The outcome with a receipt that was claimed by the test's clock."""
     assert outcome.receipt is not None
-    return replace(outcome, receipt=replace(outcome.receipt, at=acts.now))
+    return replace(outcome, receipt=replace(outcome.receipt, at=driver.now))
 
 
-def test_late_records_are_located_by_batch_once_they_have_settled(windowed: Acts) -> None:
+def test_late_records_are_located_by_batch_once_they_have_settled(windowed: LedgerDriver) -> None:
     assert plan(windowed, {10: 2}) == []
     windowed.wait(minutes=6)
     assert plan(windowed, {10: 2}) == [MissingRange("t", Range(10, 20), MissingReason.LATE, 10, 12)]
 
 
-def test_what_the_window_has_passed_is_not_looked_at_even_before_a_run_moves_the_watermark(windowed: Acts) -> None:
+def test_what_the_window_has_passed_is_not_looked_at_even_before_a_run_moves_the_watermark(
+    windowed: LedgerDriver,
+) -> None:
     windowed.wait(hours=2)
     assert windowed.record().low_watermark == 0
     assert plan(windowed, {10: 2}) == []
 
 
-def test_what_an_import_left_uncovered_is_an_alarm_until_it_is_planned(windowed: Acts) -> None:
+def test_what_an_import_left_uncovered_is_an_alarm_until_it_is_planned(windowed: LedgerDriver) -> None:
     (first,) = windowed.plan(50)
     receipt = Receipt(first.key, Range(40, 50), Verdict.DELIVERED, 1, 1, Counts(10, 10), windowed.now)
     windowed.again().reconcile(receipt)
@@ -82,7 +84,7 @@ def test_what_an_import_left_uncovered_is_an_alarm_until_it_is_planned(windowed:
     assert plan(windowed) == []
 
 
-def test_a_replay_owns_its_stretch_and_then_stands_in_for_it(windowed: Acts) -> None:
+def test_a_replay_owns_its_stretch_and_then_stands_in_for_it(windowed: LedgerDriver) -> None:
     windowed.wait(minutes=10).action(ActionKind.REPLAY, ranges=[("t", Range(0, 20))])
     assert plan(windowed, {0: 1, 20: 1}) == [MissingRange("t", Range(20, 30), MissingReason.LATE, 10, 11)]
     (side,) = [name for name in windowed.ledger.partitions("orders") if name != "t"]
@@ -92,13 +94,13 @@ def test_a_replay_owns_its_stretch_and_then_stands_in_for_it(windowed: Acts) -> 
     assert plan(windowed, {0: 1}) == [MissingRange("t", Range(0, 20), MissingReason.LATE, 20, 21)]
 
 
-def test_nobody_asks_the_source_where_nothing_can_be_compared(acts: Acts) -> None:
-    acts.deliver(10)
+def test_nobody_asks_the_source_where_nothing_can_be_compared(driver: LedgerDriver) -> None:
+    driver.deliver(10)
 
     def shown(_partition: str, _readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
         raise AssertionError("asked")
 
-    assert acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, shown=shown) == []
+    assert driver.ledger.recovery_plan("orders", settle_lag=LAG, now=driver.now, shown=shown) == []
 
 
 def test_an_unknown_pipeline_has_no_plan(ledger: Ledger) -> None:
@@ -107,7 +109,7 @@ def test_an_unknown_pipeline_has_no_plan(ledger: Ledger) -> None:
             read()
 
 
-def test_a_subscription_tells_what_is_missing_and_then_what_is_new(windowed: Acts) -> None:
+def test_a_subscription_tells_what_is_missing_and_then_what_is_new(windowed: LedgerDriver) -> None:
     windowed.wait(minutes=6)
     reader = windowed.ledger.subscribe(
         "orders", settle_lag=LAG, now=windowed.now, shown=lambda _, readings: [UnreadRecords(99, 89)] * len(readings)
@@ -121,7 +123,7 @@ def test_a_subscription_tells_what_is_missing_and_then_what_is_new(windowed: Act
     assert list(reader) == []
 
 
-def test_a_subscription_goes_on_where_another_ended(windowed: Acts) -> None:
+def test_a_subscription_goes_on_where_another_ended(windowed: LedgerDriver) -> None:
     first = windowed.ledger.subscribe("orders")
     windowed.deliver(40)
     seen = first.poll(limit=2)
@@ -130,7 +132,7 @@ def test_a_subscription_goes_on_where_another_ended(windowed: Acts) -> None:
     assert [event["kind"] for event in second] == ["checkpoint", "settled"]
 
 
-def test_a_subscription_that_missed_collected_events_says_so(windowed: Acts) -> None:
+def test_a_subscription_that_missed_collected_events_says_so(windowed: LedgerDriver) -> None:
     before = windowed.ledger.subscribe("orders", 0)
     windowed.ledger.garbage_collect("orders", keep=timedelta(0), actor="ann", now=windowed.wait(days=900).now)
     with pytest.raises(LedgerStateError, match="Subscribe again"):
@@ -146,11 +148,11 @@ def write(url: str, name: str, rounds: int) -> int:
     with Ledger.open(url) as ledger:
         while done < rounds:
             try:
-                acts = Acts(ledger, owner=name)
-                at = acts.partition().planned_end
-                acts.deliver(at + 1)
-                acts.deliver(at + 2, at + 3)
-                ledger.release(acts.lease)
+                driver = LedgerDriver(ledger, owner=name)
+                at = driver.partition().planned_end
+                driver.deliver(at + 1)
+                driver.deliver(at + 2, at + 3)
+                ledger.release(driver.lease)
             except (LeaseBusyError, StaleEpochError):
                 time.sleep(0.002)
                 continue
@@ -161,7 +163,7 @@ def write(url: str, name: str, rounds: int) -> int:
 def hold(url: str, rounds: int) -> int:
     """A person who acts meanwhile, on a pipeline of its own and on this one."""
     with Ledger.open(url) as ledger:
-        other = Acts(ledger, owner="bob", pipeline="other").start("t")
+        other = LedgerDriver(ledger, owner="bob", pipeline="other").start("t")
         for end in range(1, rounds + 1):
             other.deliver(end)
             ledger.action("orders", Action(ActionKind.RELEASE), actor="bob")
@@ -169,7 +171,7 @@ def hold(url: str, rounds: int) -> int:
 
 
 def test_writers_that_commit_at_once_leave_no_gap_and_no_double(ledger: Ledger, ledger_url: str) -> None:
-    start = Acts(ledger).start("t")
+    start = LedgerDriver(ledger).start("t")
     ledger.release(start.lease)
     rounds = 12
     seen: list[dict[str, Any]] = []

@@ -33,7 +33,7 @@ from tests.integration.ledger.ledger_driver import (
     OUTAGE,
     TRANSIENT,
     UNNAMED,
-    Acts,
+    LedgerDriver,
     delivered,
     ended,
     failed,
@@ -43,115 +43,117 @@ from tests.integration.ledger.ledger_driver import (
 ONCE = RetryPolicy(max_attempts=1, rounds=1)
 
 
-def test_delivered_batches_move_the_checkpoint(acts: Acts) -> None:
-    settlement = acts.settle(*map(delivered, acts.send(10, 20)))
+def test_delivered_batches_move_the_checkpoint(driver: LedgerDriver) -> None:
+    settlement = driver.settle(*map(delivered, driver.send(10, 20)))
     assert settlement.checkpoint == {"t": 20}
-    assert (acts.partition().committed, acts.states(), acts.receipts()) == (20, {}, [(0, 20, 2, 20)])
+    assert (driver.partition().committed, driver.states(), driver.receipts()) == (20, {}, [(0, 20, 2, 20)])
 
 
-def test_a_receipt_beyond_a_gap_is_a_pending_acknowledgement(acts: Acts) -> None:
-    first, second = acts.send(10, 20)
-    acts.settle(delivered(second))
-    stored = acts.batch(second.key)
-    assert (acts.partition().committed, stored.state, stored.receipt) == (0, BatchState.DELIVERED, receipt_of(second))
-    acts.settle(delivered(first))
-    assert (acts.partition().committed, acts.states()) == (20, {})
+def test_a_receipt_beyond_a_gap_is_a_pending_acknowledgement(driver: LedgerDriver) -> None:
+    first, second = driver.send(10, 20)
+    driver.settle(delivered(second))
+    stored = driver.batch(second.key)
+    assert (driver.partition().committed, stored.state, stored.receipt) == (0, BatchState.DELIVERED, receipt_of(second))
+    driver.settle(delivered(first))
+    assert (driver.partition().committed, driver.states()) == (20, {})
 
 
-def test_a_second_report_changes_nothing(acts: Acts) -> None:
-    batches = acts.send(10, 20)
-    acts.settle(delivered(batches[0]))
-    assert acts.settle(delivered(batches[0])).acked == []
-    assert acts.receipts() == [(0, 10, 1, 10)]
+def test_a_second_report_changes_nothing(driver: LedgerDriver) -> None:
+    batches = driver.send(10, 20)
+    driver.settle(delivered(batches[0]))
+    assert driver.settle(delivered(batches[0])).acked == []
+    assert driver.receipts() == [(0, 10, 1, 10)]
 
 
-def test_receipts_merge_whatever_the_order_in_which_they_come(acts: Acts) -> None:
-    batches = acts.send(*range(10, 110, 10))
+def test_receipts_merge_whatever_the_order_in_which_they_come(driver: LedgerDriver) -> None:
+    batches = driver.send(*range(10, 110, 10))
     for index in (3, 9, 0, 5, 4, 8, 1, 7, 6):
-        acts.settle(delivered(batches[index]))
-    assert acts.receipts() == [(0, 20, 2, 20)]
-    acts.settle(delivered(batches[2]))
-    assert (acts.receipts(), acts.states()) == ([(0, 100, 10, 100)], {})
+        driver.settle(delivered(batches[index]))
+    assert driver.receipts() == [(0, 20, 2, 20)]
+    driver.settle(delivered(batches[2]))
+    assert (driver.receipts(), driver.states()) == ([(0, 100, 10, 100)], {})
 
 
-def test_a_failed_batch_waits_as_long_as_the_policy_says(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    settlement = acts.settle(failed(batch))
-    stored = acts.batch(batch.key)
+def test_a_failed_batch_waits_as_long_as_the_policy_says(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    settlement = driver.settle(failed(batch))
+    stored = driver.batch(batch.key)
     assert settlement.decisions == {batch.key: RetryBatch(NOW + timedelta(milliseconds=100))}
     assert (stored.state, stored.failures, stored.error) == (BatchState.PLANNED, 1, TRANSIENT)
     assert stored.not_before == NOW + timedelta(milliseconds=100)
 
 
-def test_a_rounds_last_failure_leaves_the_batch_to_the_next_round(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    acts.settle(failed(batch), policy=DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=2)))
-    stored = acts.batch(batch.key)
+def test_a_rounds_last_failure_leaves_the_batch_to_the_next_round(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    driver.settle(failed(batch), policy=DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=2)))
+    stored = driver.batch(batch.key)
     assert (stored.round, stored.failures, stored.finished) == (2, 0, 1)
 
 
-def test_an_exhausted_batch_is_told_to_claim_rejected(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    settlement = acts.settle(failed(batch), policy=DeliveryPolicy(ONCE))
-    stored = acts.batch(batch.key)
+def test_an_exhausted_batch_is_told_to_claim_rejected(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    settlement = driver.settle(failed(batch), policy=DeliveryPolicy(ONCE))
+    stored = driver.batch(batch.key)
     assert settlement.decisions == {batch.key: RejectBatch()}
     assert (stored.state, stored.instruction, stored.error) == (BatchState.PLANNED, Instruction.REJECT, TRANSIENT)
 
 
-def test_a_batch_that_is_to_be_rejected_after_its_last_attempt_has_attempts_of_its_own_for_that(acts: Acts) -> None:
+def test_a_batch_that_is_to_be_rejected_after_its_last_attempt_has_attempts_of_its_own_for_that(
+    driver: LedgerDriver,
+) -> None:
     policy = DeliveryPolicy(RetryPolicy(max_attempts=2, rounds=1))
-    (batch,) = acts.send(10)
-    acts.settle(failed(batch), policy=policy)
-    (again,) = acts.wait(seconds=60).begin([batch])
-    given_up = acts.settle(failed(again), policy=policy)
-    (rejecting,) = acts.begin([batch])
+    (batch,) = driver.send(10)
+    driver.settle(failed(batch), policy=policy)
+    (again,) = driver.wait(seconds=60).begin([batch])
+    given_up = driver.settle(failed(again), policy=policy)
+    (rejecting,) = driver.begin([batch])
 
-    first = acts.settle(failed(rejecting), policy=policy)
-    (rejecting,) = acts.wait(seconds=60).begin([batch])
-    second = acts.settle(failed(rejecting), policy=policy)
+    first = driver.settle(failed(rejecting), policy=policy)
+    (rejecting,) = driver.wait(seconds=60).begin([batch])
+    second = driver.settle(failed(rejecting), policy=policy)
 
     assert given_up.decisions == {batch.key: RejectBatch()}
     assert isinstance(first.decisions[batch.key], RetryBatch)
     assert second.decisions == {batch.key: HaltRun()}
 
 
-def test_a_batch_that_cannot_even_be_rejected_halts_the_run(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    acts.settle(failed(batch, BAD_DATA))
-    settlement = acts.settle(failed(acts.begin([batch])[0], BAD_DATA))
+def test_a_batch_that_cannot_even_be_rejected_halts_the_run(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    driver.settle(failed(batch, BAD_DATA))
+    settlement = driver.settle(failed(driver.begin([batch])[0], BAD_DATA))
     assert (settlement.decisions[batch.key], settlement.halted) == (HaltRun(), BAD_DATA)
 
 
-def test_an_exhausted_batch_is_held_where_the_policy_says_so(acts: Acts) -> None:
-    (batch,) = acts.send(10)
+def test_an_exhausted_batch_is_held_where_the_policy_says_so(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
     policy = DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=OnExhausted.HOLD))
-    assert acts.settle(failed(batch), policy=policy).decisions == {batch.key: HoldBatch()}
-    assert acts.states() == {0: BatchState.HELD}
-    assert acts.events("held")[0]["detail"] == {"reason": TRANSIENT.message}
+    assert driver.settle(failed(batch), policy=policy).decisions == {batch.key: HoldBatch()}
+    assert driver.states() == {0: BatchState.HELD}
+    assert driver.events("held")[0]["detail"] == {"reason": TRANSIENT.message}
 
 
-def test_an_outage_of_the_sink_fails_the_run_and_counts_against_no_batch(acts: Acts) -> None:
-    batches = acts.send(10, 20)
-    settlement = acts.settle(*(failed(batch, OUTAGE) for batch in batches), policy=DeliveryPolicy(ONCE))
+def test_an_outage_of_the_sink_fails_the_run_and_counts_against_no_batch(driver: LedgerDriver) -> None:
+    batches = driver.send(10, 20)
+    settlement = driver.settle(*(failed(batch, OUTAGE) for batch in batches), policy=DeliveryPolicy(ONCE))
     assert (settlement.failed, settlement.halted) == (OUTAGE, None)
     assert set(settlement.decisions.values()) == {FailRun()}
-    assert {(b.state, b.failures, b.finished) for b in acts.partition().batches.values()} == {
+    assert {(b.state, b.failures, b.finished) for b in driver.partition().batches.values()} == {
         (BatchState.PLANNED, 0, 0)
     }
 
 
-def test_an_error_that_no_rule_names_halts(acts: Acts) -> None:
-    first, second = acts.send(10, 20)
-    settlement = acts.settle(failed(first, UNNAMED), delivered(second))
+def test_an_error_that_no_rule_names_halts(driver: LedgerDriver) -> None:
+    first, second = driver.send(10, 20)
+    settlement = driver.settle(failed(first, UNNAMED), delivered(second))
     assert settlement.halted == UNNAMED
-    assert acts.states() == {0: BatchState.PLANNED, 1: BatchState.DELIVERED}
+    assert driver.states() == {0: BatchState.PLANNED, 1: BatchState.DELIVERED}
 
 
-def test_a_failure_without_a_reason_halts(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    settlement = acts.settle(ended(batch, AttemptOutcome.FAILED))
+def test_a_failure_without_a_reason_halts(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    settlement = driver.settle(ended(batch, AttemptOutcome.FAILED))
     assert settlement.halted is not None
-    assert acts.batch(batch.key).error == settlement.halted
+    assert driver.batch(batch.key).error == settlement.halted
 
 
 @pytest.mark.parametrize(
@@ -165,121 +167,128 @@ def test_a_failure_without_a_reason_halts(acts: Acts) -> None:
     ],
 )
 def test_what_ends_without_a_verdict_goes_back_and_counts_nothing(
-    acts: Acts, outcome: AttemptOutcome, event: str | None
+    driver: LedgerDriver, outcome: AttemptOutcome, event: str | None
 ) -> None:
-    (batch,) = acts.send(10)
-    settlement = acts.settle(ended(batch, outcome))
-    stored = acts.batch(batch.key)
+    (batch,) = driver.send(10)
+    settlement = driver.settle(ended(batch, outcome))
+    stored = driver.batch(batch.key)
     assert (stored.state, stored.failures, settlement.decisions) == (BatchState.PLANNED, 0, {})
-    assert [e["kind"] for e in acts.events("abandoned", "fenced", "cancelled")] == ([event] if event else [])
+    assert [e["kind"] for e in driver.events("abandoned", "fenced", "cancelled")] == ([event] if event else [])
 
 
-def test_an_outcome_of_an_attempt_that_is_not_open_is_ignored_and_told(acts: Acts) -> None:
-    (batch,) = acts.send(10)
+def test_an_outcome_of_an_attempt_that_is_not_open_is_ignored_and_told(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
     late = Outcome(batch.key, 7, AttemptOutcome.FAILED, error=TRANSIENT)
-    assert acts.settle(late).decisions == {}
-    assert acts.states() == {0: BatchState.IN_FLIGHT}
-    assert acts.events("outcome_ignored")[0]["detail"]["attempt"] == 7
+    assert driver.settle(late).decisions == {}
+    assert driver.states() == {0: BatchState.IN_FLIGHT}
+    assert driver.events("outcome_ignored")[0]["detail"]["attempt"] == 7
 
 
-def test_a_receipt_settles_a_batch_that_was_given_back_meanwhile(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    acts.settle(failed(batch))
-    assert len(acts.settle(delivered(batch)).acked) == 1
-    assert acts.partition().committed == 10
+def test_a_receipt_settles_a_batch_that_was_given_back_meanwhile(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    driver.settle(failed(batch))
+    assert len(driver.settle(delivered(batch)).acked) == 1
+    assert driver.partition().committed == 10
 
 
-def test_a_rejected_batch_is_resolved_and_its_dead_letters_are_indexed(acts: Acts) -> None:
-    (batch,) = acts.send(10)
+def test_a_rejected_batch_is_resolved_and_its_dead_letters_are_indexed(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
     receipt = receipt_of(batch, Verdict.REJECTED)
-    acts.settle(Outcome(batch.key, 1, AttemptOutcome.REJECTED, receipt, dead_letters={"Sink": 10}))
-    (found,) = acts.ledger.receipts("orders")
+    driver.settle(Outcome(batch.key, 1, AttemptOutcome.REJECTED, receipt, dead_letters={"Sink": 10}))
+    (found,) = driver.ledger.receipts("orders")
     assert (found.range, found.rejected, found.counts.dead_lettered) == (Range(0, 10), 1, 10)
-    assert acts.ledger.status("orders")["dead_letters"] == {"Sink": 10}
-    assert [event["seq"] for event in acts.events("rejected")] == [0]
+    assert driver.ledger.status("orders")["dead_letters"] == {"Sink": 10}
+    assert [event["seq"] for event in driver.events("rejected")] == [0]
 
 
-def test_a_void_batch_is_skipped(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    acts.settle(Outcome(batch.key, 1, AttemptOutcome.VOID, receipt_of(batch, Verdict.VOID)))
-    assert (acts.partition().committed, acts.ledger.receipts("orders")[0].skipped) == (10, 1)
+def test_a_void_batch_is_skipped(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    driver.settle(Outcome(batch.key, 1, AttemptOutcome.VOID, receipt_of(batch, Verdict.VOID)))
+    assert (driver.partition().committed, driver.ledger.receipts("orders")[0].skipped) == (10, 1)
 
 
-def test_dead_letters_whose_type_was_not_reported_are_indexed_as_unknown(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    acts.settle(delivered(batch, dead=3, dead_letters={"Serialization": 2}))
-    assert acts.ledger.status("orders")["dead_letters"] == {"Serialization": 2, "unknown": 1}
+def test_dead_letters_whose_type_was_not_reported_are_indexed_as_unknown(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    driver.settle(delivered(batch, dead=3, dead_letters={"Serialization": 2}))
+    assert driver.ledger.status("orders")["dead_letters"] == {"Serialization": 2, "unknown": 1}
 
 
-def test_an_error_that_quotes_bytes_no_database_takes_is_stored_without_them(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    acts.settle(failed(batch, ErrorInfo(ErrorType.SINK, "bad: \x00 \udcff", recoverable=True)))
-    error = acts.batch(batch.key).error
+def test_an_error_that_quotes_bytes_no_database_takes_is_stored_without_them(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    driver.settle(failed(batch, ErrorInfo(ErrorType.SINK, "bad: \x00 \udcff", recoverable=True)))
+    error = driver.batch(batch.key).error
     assert error is not None
     assert error.message == "bad: \ufffd ?"
 
 
-def test_receipts_of_one_settlement_move_several_partitions(acts: Acts) -> None:
-    acts.start("u", base=100)
-    batches = [*acts.send(10), *acts.send(110, 120, name="u")]
-    assert acts.settle(*map(delivered, batches)).checkpoint == {"t": 10, "u": 120}
-    assert [event["partition"] for event in acts.events("checkpoint")] == ["t", "u"]
+def test_receipts_of_one_settlement_move_several_partitions(driver: LedgerDriver) -> None:
+    driver.start("u", base=100)
+    batches = [*driver.send(10), *driver.send(110, 120, name="u")]
+    assert driver.settle(*map(delivered, batches)).checkpoint == {"t": 10, "u": 120}
+    assert [event["partition"] for event in driver.events("checkpoint")] == ["t", "u"]
 
 
-def test_a_lost_wave_keeps_what_has_a_receipt_and_suspects_the_first_of_each_lane(acts: Acts) -> None:
-    batches = acts.send(10, 20, 30, 40, 50)
-    settlement = acts.lost(batches[:3], batches[3:], receipts=[receipt_of(batches[0])])
+def test_a_lost_wave_keeps_what_has_a_receipt_and_suspects_the_first_of_each_lane(driver: LedgerDriver) -> None:
+    batches = driver.send(10, 20, 30, 40, 50)
+    settlement = driver.lost(batches[:3], batches[3:], receipts=[receipt_of(batches[0])])
     assert settlement.checkpoint == {"t": 10}
-    alone = {seq: batch.alone for seq, batch in acts.partition().batches.items()}
+    alone = {seq: batch.alone for seq, batch in driver.partition().batches.items()}
     assert alone == {1: True, 2: False, 3: True, 4: False}
-    assert set(acts.states().values()) == {BatchState.PLANNED}
+    assert set(driver.states().values()) == {BatchState.PLANNED}
 
 
-def test_a_batch_that_dies_alone_too_often_is_held(acts: Acts) -> None:
-    (batch,) = acts.send(10)
-    acts.lost([batch])
+def test_a_batch_that_dies_alone_too_often_is_held(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
+    driver.lost([batch])
     for death in (1, 2):
-        acts.begin([batch])
-        settlement = acts.lost([batch], alone=True, limit=2)
-        assert acts.batch(batch.key).deaths == death
+        driver.begin([batch])
+        settlement = driver.lost([batch], alone=True, limit=2)
+        assert driver.batch(batch.key).deaths == death
     assert settlement.decisions == {batch.key: HoldBatch()}
-    assert acts.states() == {0: BatchState.HELD}
+    assert driver.states() == {0: BatchState.HELD}
 
 
-def test_cancel_gives_back_every_open_attempt_and_sets_the_watermark(acts: Acts) -> None:
-    batches = acts.send(10, 20, 30)
-    acts.settle(delivered(batches[1]))
-    assert acts.ledger.cancel(acts.lease, now=NOW) == [batches[0].key, batches[2].key]
-    assert acts.partition().cancellation_watermark == 0
-    assert acts.ledger.cancel(acts.lease, now=NOW) == []
+def test_cancel_gives_back_every_open_attempt_and_sets_the_watermark(driver: LedgerDriver) -> None:
+    batches = driver.send(10, 20, 30)
+    driver.settle(delivered(batches[1]))
+    assert driver.ledger.cancel(driver.lease, now=NOW) == [batches[0].key, batches[2].key]
+    assert driver.partition().cancellation_watermark == 0
+    assert driver.ledger.cancel(driver.lease, now=NOW) == []
 
 
-def test_the_cancellation_watermark_survives_a_takeover(acts: Acts) -> None:
-    batches = acts.send(10, 20)
-    acts.ledger.cancel(acts.lease, now=NOW)
-    acts.again("second").reconcile(receipt_of(batches[1]))
-    assert (acts.partition().committed, acts.partition().cancellation_watermark) == (0, 0)
-    acts.settle(delivered(acts.begin([batches[0]])[0]))
-    assert acts.partition().committed == 20
+def test_the_cancellation_watermark_survives_a_takeover(driver: LedgerDriver) -> None:
+    batches = driver.send(10, 20)
+    driver.ledger.cancel(driver.lease, now=NOW)
+    driver.again("second").reconcile(receipt_of(batches[1]))
+    assert (driver.partition().committed, driver.partition().cancellation_watermark) == (0, 0)
+    driver.settle(delivered(driver.begin([batches[0]])[0]))
+    assert driver.partition().committed == 20
 
 
-def test_a_batch_that_the_policy_drops_is_to_be_voided_in_the_sink(acts: Acts) -> None:
-    (batch,) = acts.send(10)
+def test_a_batch_that_the_policy_drops_is_to_be_voided_in_the_sink(driver: LedgerDriver) -> None:
+    (batch,) = driver.send(10)
     policy = DeliveryPolicy(overrides={ErrorType.IO: ErrorAction.SKIP_AND_LOG})
 
-    settlement = acts.settle(failed(batch, ErrorInfo(ErrorType.IO, "it is gone")), policy=policy)
+    settlement = driver.settle(failed(batch, ErrorInfo(ErrorType.IO, "it is gone")), policy=policy)
 
     assert settlement.decisions == {batch.key: SkipBatch()}
-    stored = acts.batch(batch.key)
+    stored = driver.batch(batch.key)
     assert (stored.state, stored.instruction) == (BatchState.PLANNED, Instruction.VOID)
-    assert acts.partition().committed == 0
+    assert driver.partition().committed == 0
 
 
-def test_a_settlement_waits_no_longer_for_another_command_than_it_is_told_to(acts: Acts, ledger_url: str) -> None:
-    (batch,) = acts.send(10)
+def test_a_settlement_waits_no_longer_for_another_command_than_it_is_told_to(
+    driver: LedgerDriver, ledger_url: str
+) -> None:
+    (batch,) = driver.send(10)
     other = create_engine(parse_url(ledger_url))
     settle = partial(
-        acts.ledger.settle, acts.lease, [delivered(batch)], now=acts.now, policy=DeliveryPolicy(), deviation=lambda: 0.0
+        driver.ledger.settle,
+        driver.lease,
+        [delivered(batch)],
+        now=driver.now,
+        policy=DeliveryPolicy(),
+        deviation=lambda: 0.0,
     )
 
     with closing(other.connect()) as connection, connection.begin():

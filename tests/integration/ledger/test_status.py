@@ -9,16 +9,16 @@ import pytest
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, OnExhausted, RetryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from tests.integration.ledger.ledger_driver import NOW, TTL, Acts, delivered, failed
+from tests.integration.ledger.ledger_driver import NOW, TTL, LedgerDriver, delivered, failed
 
 
-def test_status_tells_all_and_is_json(acts: Acts) -> None:
-    batches = acts.send(10, 20, 30, 40)
+def test_status_tells_all_and_is_json(driver: LedgerDriver) -> None:
+    batches = driver.send(10, 20, 30, 40)
     hold = DeliveryPolicy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=OnExhausted.HOLD))
-    acts.settle(delivered(batches[0], dead=2, dead_letters={"Sink": 2}), failed(batches[1]), delivered(batches[2]))
-    acts.settle(failed(batches[3]), policy=hold)
-    status = json.loads(json.dumps(acts.ledger.status("orders")))
-    assert status["ledger"] == acts.ledger.id
+    driver.settle(delivered(batches[0], dead=2, dead_letters={"Sink": 2}), failed(batches[1]), delivered(batches[2]))
+    driver.settle(failed(batches[3]), policy=hold)
+    status = json.loads(json.dumps(driver.ledger.status("orders")))
+    assert status["ledger"] == driver.ledger.id
     assert (status["phase"], status["generation"]) == ("running", 1)
     assert (status["lease"]["owner"], status["lease"]["epoch"], status["lease"]["held"]) == ("first", 1, True)
     (partition,) = status["partitions"]
@@ -38,9 +38,9 @@ def test_status_of_a_pipeline_that_only_acquired_is_shown(ledger: Ledger) -> Non
     assert (status["partitions"], status["lease"]["held"], status["lease"]["owner"]) == ([], False, None)
 
 
-def test_an_unknown_pipeline_names_the_nearest(acts: Acts) -> None:
+def test_an_unknown_pipeline_names_the_nearest(driver: LedgerDriver) -> None:
     with pytest.raises(ConfigError, match="Did you mean orders"):
-        acts.ledger.status("order")
+        driver.ledger.status("order")
 
 
 def test_an_unknown_pipeline_in_an_empty_ledger_says_that_there_is_none(ledger: Ledger) -> None:
@@ -59,17 +59,17 @@ def test_pipelines_are_listed_in_order(ledger: Ledger) -> None:
     assert ledger.pipelines() == ["a", "b", "c"]
 
 
-def test_pipelines_do_not_see_each_other(acts: Acts) -> None:
-    acts.settle(*map(delivered, acts.send(10)))
-    other = Acts(acts.ledger, pipeline="invoices").start("t")
+def test_pipelines_do_not_see_each_other(driver: LedgerDriver) -> None:
+    driver.settle(*map(delivered, driver.send(10)))
+    other = LedgerDriver(driver.ledger, pipeline="invoices").start("t")
     other.send(5)
-    assert (acts.partition().committed, other.partition().committed) == (10, 0)
-    assert acts.ledger.status("invoices")["receipts"] == {}
+    assert (driver.partition().committed, other.partition().committed) == (10, 0)
+    assert driver.ledger.status("invoices")["receipts"] == {}
 
 
-def test_the_trail_says_who_did_what_under_which_epoch(acts: Acts) -> None:
-    acts.settle(*map(delivered, acts.send(10, 20)))
-    events = acts.ledger.events("orders")
+def test_the_trail_says_who_did_what_under_which_epoch(driver: LedgerDriver) -> None:
+    driver.settle(*map(delivered, driver.send(10, 20)))
+    events = driver.ledger.events("orders")
     kinds = [event["kind"] for event in events]
     assert kinds == ["lease_acquired", "partitions_started", "planned", "begun", "checkpoint", "settled"]
     assert {(event["actor"], event["epoch"]) for event in events} == {("first", 1)}
@@ -79,6 +79,6 @@ def test_the_trail_says_who_did_what_under_which_epoch(acts: Acts) -> None:
     assert events[5]["at"] == NOW.isoformat()
 
 
-def test_only_the_newest_events_are_shown_when_asked_for_a_few(acts: Acts) -> None:
-    acts.send(10)
-    assert [event["kind"] for event in acts.ledger.events("orders", limit=2)] == ["planned", "begun"]
+def test_only_the_newest_events_are_shown_when_asked_for_a_few(driver: LedgerDriver) -> None:
+    driver.send(10)
+    assert [event["kind"] for event in driver.ledger.events("orders", limit=2)] == ["planned", "begun"]

@@ -1,28 +1,28 @@
-"""Acts that wait for the holder of the lease keep their order."""
+"""LedgerDriver that wait for the holder of the lease keep their order."""
 
 from __future__ import annotations
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import LedgerDriver
 
 
-def test_an_act_does_not_overtake_one_that_waits(acts: Acts) -> None:
-    acts.ledger.action("orders", Action(ActionKind.DRAIN), actor="ann", reason="maintenance")
-    acts.ledger.release(acts.lease)
+def test_an_act_does_not_overtake_one_that_waits(driver: LedgerDriver) -> None:
+    driver.ledger.action("orders", Action(ActionKind.DRAIN), actor="ann", reason="maintenance")
+    driver.ledger.release(driver.lease)
 
-    result = acts.ledger.action("orders", Action(ActionKind.RESUME), actor="ben", reason="over")
+    result = driver.ledger.action("orders", Action(ActionKind.RESUME), actor="ben", reason="over")
 
     assert (result.before["phase"], result.after["phase"]) == ("draining", "running")
-    assert acts.ledger.stored_actions("orders") == []
+    assert driver.ledger.stored_actions("orders") == []
 
 
-def test_a_stop_that_a_dead_run_stands_in_the_way_of_goes_on_waiting(acts: Acts) -> None:
-    [batch] = acts.plan(10)
-    acts.begin([batch])
+def test_a_stop_that_a_dead_run_stands_in_the_way_of_goes_on_waiting(driver: LedgerDriver) -> None:
+    [batch] = driver.plan(10)
+    driver.begin([batch])
     for kind in (ActionKind.DRAIN, ActionKind.STOP):
-        acts.ledger.action("orders", Action(kind), actor="ann", reason="maintenance")
-    acts.ledger.release(acts.lease)
+        driver.ledger.action("orders", Action(kind), actor="ann", reason="maintenance")
+    driver.ledger.release(driver.lease)
 
-    acts.ledger.action("orders", Action(ActionKind.HOLD, (batch.key,)), actor="ben", reason="look at it first")
+    driver.ledger.action("orders", Action(ActionKind.HOLD, (batch.key,)), actor="ben", reason="look at it first")
 
-    assert [intent.action.kind for intent in acts.ledger.stored_actions("orders")] == [ActionKind.STOP]
+    assert [intent.action.kind for intent in driver.ledger.stored_actions("orders")] == [ActionKind.STOP]

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.notifications.ckpt import CkptNotifier
 from airflow_provider_ckpt.operators.phases import CkptDrainOperator
 from airflow_provider_ckpt.replication.run.summary import RunSummary
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import LedgerDriver
 
 DECLARATION = {
     "name": "orders",
@@ -64,13 +64,13 @@ def context(document: Any = None, exception: BaseException | None = None, map_in
 
 
 @pytest.fixture
-def declared(orders: Acts) -> Acts:
+def declared(orders: LedgerDriver) -> LedgerDriver:
     """Pipeline ``orders`` as a run has declared it."""
     orders.ledger.declare(orders.lease, DECLARATION)
     return orders
 
 
-def test_a_run_that_needs_nobody_tells_nobody(declared: Acts) -> None:
+def test_a_run_that_needs_nobody_tells_nobody(declared: LedgerDriver) -> None:
     channel = Letter()
 
     CkptNotifier(channel)(context(summary(records=Counts(10, 10, 0, 0), batches=1)))
@@ -80,7 +80,7 @@ def test_a_run_that_needs_nobody_tells_nobody(declared: Acts) -> None:
     assert channel.sent == []
 
 
-def test_dead_letters_are_told_with_their_types_and_their_place(declared: Acts) -> None:
+def test_dead_letters_are_told_with_their_types_and_their_place(declared: LedgerDriver) -> None:
     channel = Letter()
 
     CkptNotifier(channel)(context(summary(records=Counts(10, 7, 0, 3), errors={"Sink": 3})))
@@ -91,7 +91,7 @@ def test_dead_letters_are_told_with_their_types_and_their_place(declared: Acts) 
     assert "airflow ckpt dlq replay orders" in body
 
 
-def test_held_batches_are_named_by_the_ledger(declared: Acts) -> None:
+def test_held_batches_are_named_by_the_ledger(declared: LedgerDriver) -> None:
     [batch] = declared.plan(10)
     declared.action(ActionKind.HOLD, batch)
     channel = Letter()
@@ -104,7 +104,7 @@ def test_held_batches_are_named_by_the_ledger(declared: Acts) -> None:
     assert "Held: t#0: a user held it" in body
 
 
-def test_expired_ranges_are_told(declared: Acts) -> None:
+def test_expired_ranges_are_told(declared: LedgerDriver) -> None:
     channel = Letter(body="{{ ckpt.expired[0].partition }}")
 
     CkptNotifier(channel)(context(summary(expired=[{"partition": "t", "range": [3, 9]}])))
@@ -112,7 +112,7 @@ def test_expired_ranges_are_told(declared: Acts) -> None:
     assert channel.sent == [("Pipeline orders: 1 ranges expired without a receipt", "t")]
 
 
-def test_a_failure_is_told_in_our_own_words_and_in_nobody_elses(declared: Acts) -> None:
+def test_a_failure_is_told_in_our_own_words_and_in_nobody_elses(declared: LedgerDriver) -> None:
     ours, foreign = Letter(), Letter()
     error = AirflowException("wrapped")
     error.__cause__ = SinkError("no route to host", pipeline="orders")
@@ -125,7 +125,7 @@ def test_a_failure_is_told_in_our_own_words_and_in_nobody_elses(declared: Acts) 
     assert "s3cret" not in foreign.sent[0][1]
 
 
-def test_the_failure_of_a_task_that_was_given_a_name_is_told_of_that_pipeline(declared: Acts) -> None:
+def test_the_failure_of_a_task_that_was_given_a_name_is_told_of_that_pipeline(declared: LedgerDriver) -> None:
     channel = Letter()
     failed = context(None, RuntimeError("lost"))
     failed["task"] = CkptDrainOperator(task_id="replicate", pipeline="orders")
@@ -135,7 +135,7 @@ def test_the_failure_of_a_task_that_was_given_a_name_is_told_of_that_pipeline(de
     assert channel.sent[0][0] == "Pipeline orders: failed"
 
 
-def test_what_data_says_is_no_template(declared: Acts) -> None:
+def test_what_data_says_is_no_template(declared: LedgerDriver) -> None:
     channel = Letter()
     evil = {"partition": "{{ 7 * 7 }}{% raw %}", "range": [0, 1]}
 
@@ -144,7 +144,7 @@ def test_what_data_says_is_no_template(declared: Acts) -> None:
     assert "{{ 7 * 7 }}{% raw %}" in channel.sent[0][1]
 
 
-def test_only_what_was_asked_for_is_told(declared: Acts) -> None:
+def test_only_what_was_asked_for_is_told(declared: LedgerDriver) -> None:
     channel = Letter()
 
     CkptNotifier(channel, reasons=["held"])(context(summary(records=Counts(1, 0, 0, 1))))
@@ -152,7 +152,7 @@ def test_only_what_was_asked_for_is_told(declared: Acts) -> None:
     assert channel.sent == []
 
 
-def test_of_a_task_group_the_latest_task_that_handed_something_over_counts(declared: Acts) -> None:
+def test_of_a_task_group_the_latest_task_that_handed_something_over_counts(declared: LedgerDriver) -> None:
     channel = Letter()
     handed = {"epoch": 1, "planned": 1, "summary": summary(records=Counts(5, 3, 0, 2))}
 
@@ -161,7 +161,7 @@ def test_of_a_task_group_the_latest_task_that_handed_something_over_counts(decla
     assert channel.sent[0][0] == "Pipeline orders: 2 records dead-lettered"
 
 
-def test_each_member_of_a_mapped_task_tells_its_own_story(declared: Acts) -> None:
+def test_each_member_of_a_mapped_task_tells_its_own_story(declared: LedgerDriver) -> None:
     first, third = Letter(), Letter()
     handed = {0: summary(records=Counts(5, 3, 0, 2)), 1: summary(records=Counts(5, 5, 0, 0))}
 
@@ -173,7 +173,7 @@ def test_each_member_of_a_mapped_task_tells_its_own_story(declared: Acts) -> Non
     assert "(task replicate[2] of shop, run manual)" in third.sent[0][1]
 
 
-def test_every_channel_is_called_even_if_one_fails(declared: Acts) -> None:
+def test_every_channel_is_called_even_if_one_fails(declared: LedgerDriver) -> None:
     first, last = Letter(), Letter()
 
     def broken(_: Any) -> None:
@@ -185,7 +185,7 @@ def test_every_channel_is_called_even_if_one_fails(declared: Acts) -> None:
     assert len(first.sent) == len(last.sent) == 1
 
 
-def test_without_a_channel_it_is_logged(declared: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_channel_it_is_logged(declared: LedgerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     notifier = CkptNotifier()
     told: list[str] = []
     monkeypatch.setattr(notifier.log, "warning", lambda message, *parts: told.append(message % parts))

@@ -23,7 +23,7 @@ from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 
 
-class Scene:
+class Deployment:
     """A task of a pipeline with one file to deliver, and the ledger that it uses."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,16 +62,16 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     """The ledger is the one that the default connection names."""
-    found = Scene(tmp_path)
+    found = Deployment(tmp_path)
     monkeypatch.setenv("AIRFLOW_CONN_CKPT_DEFAULT", f"ckpt://{found.file}")
     return found
 
 
-def work(task: CkptOperator, scene: Scene, action: Callable[[PipelineContext, Run], None]) -> None:
+def work(task: CkptOperator, deployment: Deployment, action: Callable[[PipelineContext, Run], None]) -> None:
     """As an operator's ``execute`` does."""
-    with task.setup_run(scene.context) as setup, acquire(setup) as run:
+    with task.setup_run(deployment.context) as setup, acquire(setup) as run:
         action(setup, run)
 
 
@@ -86,28 +86,28 @@ def begin(run: Run) -> None:
 
 
 def test_spark_is_stopped_first_then_the_attempts_are_cancelled_and_the_lease_is_free(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    task = scene.task()
+    task = deployment.task()
 
     def action(setup: PipelineContext, run: Run) -> None:
         send(run)
-        monkeypatch.setattr(task.make_engine(setup.pipeline), "kill", lambda: seen.append(scene.states()))
+        monkeypatch.setattr(task.make_engine(setup.pipeline), "kill", lambda: seen.append(deployment.states()))
         task.on_kill()
-        seen.append(scene.states())
-        seen.append(scene.holder())
+        seen.append(deployment.states())
+        seen.append(deployment.holder())
         begin(run)
 
     with pytest.raises(AirflowException, match="The task was killed") as raised:
-        work(task, scene, action)
+        work(task, deployment, action)
 
     assert seen == [[(BatchState.IN_FLIGHT, False)], [(BatchState.PLANNED, True)], None]
     assert not isinstance(raised.value, AirflowFailException)
 
 
-def test_the_next_run_waits_for_nobody_and_begins_the_cancelled_batches_again(scene: Scene) -> None:
-    killed = scene.task()
+def test_the_next_run_waits_for_nobody_and_begins_the_cancelled_batches_again(deployment: Deployment) -> None:
+    killed = deployment.task()
 
     def action(setup: PipelineContext, run: Run) -> None:
         send(run)
@@ -115,44 +115,44 @@ def test_the_next_run_waits_for_nobody_and_begins_the_cancelled_batches_again(sc
         run.plan()
 
     with pytest.raises(AirflowException):
-        work(killed, scene, action)
-    assert scene.partition().cancellation_watermark == 0
+        work(killed, deployment, action)
+    assert deployment.partition().cancellation_watermark == 0
 
     def again(setup: PipelineContext, run: Run) -> None:
         begin(run)
-        assert scene.states() == [(BatchState.IN_FLIGHT, False)]
-        assert scene.partition().cancellation_watermark is None
+        assert deployment.states() == [(BatchState.IN_FLIGHT, False)]
+        assert deployment.partition().cancellation_watermark is None
 
-    scene.context["dag_run"].run_id = "two"
-    work(scene.task("next"), scene, again)
+    deployment.context["dag_run"].run_id = "two"
+    work(deployment.task("next"), deployment, again)
 
 
-def test_a_ledger_that_does_not_answer_holds_nobody_up(scene: Scene) -> None:
-    task = scene.task()
+def test_a_ledger_that_does_not_answer_holds_nobody_up(deployment: Deployment) -> None:
+    task = deployment.task()
 
     def action(setup: PipelineContext, run: Run) -> None:
         send(run)
-        busy = sqlite3.connect(scene.file, isolation_level=None)
+        busy = sqlite3.connect(deployment.file, isolation_level=None)
         busy.execute("BEGIN IMMEDIATE")
 
         started = time.monotonic()
         task.on_kill()
         took = time.monotonic() - started
-        states = scene.states()
+        states = deployment.states()
         busy.rollback()
         busy.close()
 
         assert 1.5 < took < 3
         assert states == [(BatchState.IN_FLIGHT, False)]
 
-    work(task, scene, action)
+    work(task, deployment, action)
 
 
-def test_a_task_that_lost_its_lease_cancels_nothing_of_its_successor(scene: Scene) -> None:
-    zombie = scene.task()
+def test_a_task_that_lost_its_lease_cancels_nothing_of_its_successor(deployment: Deployment) -> None:
+    zombie = deployment.task()
 
     def action(setup: PipelineContext, run: Run) -> None:
-        work(scene.task(), scene, succeed)
+        work(deployment.task(), deployment, succeed)
         run.plan()
 
     def succeed(setup: PipelineContext, run: Run) -> None:
@@ -160,42 +160,42 @@ def test_a_task_that_lost_its_lease_cancels_nothing_of_its_successor(scene: Scen
 
         zombie.on_kill()
 
-        assert scene.states() == [(BatchState.IN_FLIGHT, False)]
-        assert scene.holder() == setup.owner
+        assert deployment.states() == [(BatchState.IN_FLIGHT, False)]
+        assert deployment.holder() == setup.owner
 
     with pytest.raises(AirflowException, match="The task was killed"):
-        work(zombie, scene, action)
+        work(zombie, deployment, action)
 
 
 @pytest.mark.parametrize(("name", "map_index"), [("other", -1), ("t", 1)])
-def test_two_tasks_of_one_dag_run_do_not_shut_each_other_out(scene: Scene, name: str, map_index: int) -> None:
+def test_two_tasks_of_one_dag_run_do_not_shut_each_other_out(deployment: Deployment, name: str, map_index: int) -> None:
     def action(setup: PipelineContext, run: Run) -> None:
-        scene.context["ti"].map_index = map_index
+        deployment.context["ti"].map_index = map_index
         with pytest.raises(AirflowException, match="another run holds the lease: dag:replication/one/people/t,"):
-            work(scene.task(name), scene, lambda setup, run: None)
+            work(deployment.task(name), deployment, lambda setup, run: None)
         send(run)
 
-    work(scene.task("t"), scene, action)
+    work(deployment.task("t"), deployment, action)
 
 
-def test_a_task_group_s_tasks_hold_one_lease(scene: Scene) -> None:
+def test_a_task_group_s_tasks_hold_one_lease(deployment: Deployment) -> None:
     with DAG("replication", schedule=None) as dag:
-        CkptReplicationTaskGroup("people", pipeline=scene.pipeline)
-    scene.context["ti"].map_index = 2
+        CkptReplicationTaskGroup("people", pipeline=deployment.pipeline)
+    deployment.context["ti"].map_index = 2
     held = []
     for name in ("plan", "retry"):
-        with cast("CkptOperator", dag.get_task(f"people.{name}")).setup_run(scene.context) as setup:
+        with cast("CkptOperator", dag.get_task(f"people.{name}")).setup_run(deployment.context) as setup:
             held.append(setup.owner)
 
     assert held == ["dag:replication/one/people/people[2]"] * 2
 
 
-def test_a_task_that_is_over_leaves_the_lease_to_the_task_that_carries_it_on(scene: Scene) -> None:
-    over = scene.task()
-    work(over, scene, lambda setup, run: None)
-    holder = scene.holder()
+def test_a_task_that_is_over_leaves_the_lease_to_the_task_that_carries_it_on(deployment: Deployment) -> None:
+    over = deployment.task()
+    work(over, deployment, lambda setup, run: None)
+    holder = deployment.holder()
 
     over.on_kill()
 
     assert holder is not None
-    assert scene.holder() == holder
+    assert deployment.holder() == holder

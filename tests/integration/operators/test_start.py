@@ -18,13 +18,13 @@ from airflow_provider_ckpt.operators.carry_out import CkptReportOperator
 from airflow_provider_ckpt.replication.actions.actions import ActionContext
 from airflow_provider_ckpt.replication.actions.proposals import preview
 from airflow_provider_ckpt.sensors.checkpoint import CkptCheckpointSensor
-from tests.integration.ledger.ledger_driver import Acts, delivered
+from tests.integration.ledger.ledger_driver import LedgerDriver, delivered
 
 
 @pytest.fixture
-def orders(ledger: Ledger) -> Acts:
+def orders(ledger: Ledger) -> LedgerDriver:
     """Pipeline ``orders`` on a source with a cursor; nothing is planned."""
-    return Acts(ledger).start("t", base=START)
+    return LedgerDriver(ledger).start("t", base=START)
 
 
 def execute(task: BaseOperator, method: str = "execute") -> Any:
@@ -32,7 +32,7 @@ def execute(task: BaseOperator, method: str = "execute") -> Any:
     return getattr(task, method)(context)
 
 
-def test_a_preview_of_a_rewind_to_it_names_it(orders: Acts) -> None:
+def test_a_preview_of_a_rewind_to_it_names_it(orders: LedgerDriver) -> None:
     orders.settle(*map(delivered, orders.begin(orders.plan(2000, records=10))))
     orders.ledger.release(orders.lease)
     action = Action(ActionKind.REWIND, positions={"t": START})
@@ -46,7 +46,7 @@ def test_a_preview_of_a_rewind_to_it_names_it(orders: Acts) -> None:
     assert "| checkpoint of t | 2000 \\(generation 1\\) | start \\(generation 2\\) |" in body
 
 
-def test_the_report_and_the_sensor_log_it_and_return_the_number(orders: Acts) -> None:
+def test_the_report_and_the_sensor_log_it_and_return_the_number(orders: LedgerDriver) -> None:
     assert orders.partition("t").committed == START
     with DAG("care", schedule=None):
         report = CkptReportOperator(task_id="report", pipeline="orders", preview="preview")

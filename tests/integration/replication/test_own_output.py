@@ -38,7 +38,7 @@ EVENTS: dict[str, Any] = {
 }
 
 
-class Bench:
+class Setup:
     """A ledger, connections and a directory of a test's own."""
 
     def __init__(self, here: Path, ledger: Ledger) -> None:
@@ -62,13 +62,13 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def setup(tmp_path: Path) -> Iterator[Setup]:
     url = f"sqlite:///{tmp_path}/ledger.db"
     migrate.upgrade(url, create=True)
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.jsonl").write_text('{"id": 1}\n')
     with Ledger.open(url) as ledger:
-        yield Bench(tmp_path, ledger)
+        yield Setup(tmp_path, ledger)
 
 
 FILES: dict[str, tuple[dict[str, Any], str]] = {
@@ -102,22 +102,22 @@ FILES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("changes", "said"), FILES.values(), ids=FILES)
 def test_a_directory_that_is_written_under_the_source_is_refused(
-    bench: Bench, changes: dict[str, Any], said: str
+    setup: Setup, changes: dict[str, Any], said: str
 ) -> None:
-    (bench.here / "link").symlink_to(bench.here / "d")
-    before = sorted(bench.here.rglob("*"))
+    (setup.here / "link").symlink_to(setup.here / "d")
+    before = sorted(setup.here.rglob("*"))
 
-    line = bench.refused({**EVENTS, **changes})
+    line = setup.refused({**EVENTS, **changes})
 
-    assert said.replace("{here}", str(bench.here)) in line
+    assert said.replace("{here}", str(setup.here)) in line
     assert "source.path: " in line
-    assert sorted(bench.here.rglob("*")) == before
+    assert sorted(setup.here.rglob("*")) == before
 
 
-def test_an_iceberg_table_below_the_source_is_refused_though_it_is_new(bench: Bench, spark: SparkSession) -> None:
-    lake = IcebergService(bench.here / "d")
-    bench.connections["lake"] = lake.connection
-    (bench.here / "d" / "warehouse").mkdir()
+def test_an_iceberg_table_below_the_source_is_refused_though_it_is_new(setup: Setup, spark: SparkSession) -> None:
+    lake = IcebergService(setup.here / "d")
+    setup.connections["lake"] = lake.connection
+    (setup.here / "d" / "warehouse").mkdir()
     pattern = "{here}/d/**/*.parquet"
     document = {
         "name": "events",
@@ -126,31 +126,31 @@ def test_an_iceberg_table_below_the_source_is_refused_though_it_is_new(bench: Be
         "sink": {"type": "iceberg", "connection": "lake", "table": "air.flights"},
     }
 
-    assert "sink.table (" in bench.refused(document, spark, validated=False)
-    assert "sink.table (" in bench.refused(document)
-    assert bench.ledger.status("events")["batches"] == {}
+    assert "sink.table (" in setup.refused(document, spark, validated=False)
+    assert "sink.table (" in setup.refused(document)
+    assert setup.ledger.status("events")["batches"] == {}
 
 
 @pytest.fixture
-def topic(bench: Bench, kafka_broker: KafkaBroker) -> str:
+def topic(setup: Setup, kafka_broker: KafkaBroker) -> str:
     """A topic that two connections lead to."""
-    bench.connections["one"] = replace(connection_to_kafka(kafka_broker), id="one")
-    bench.connections["other"] = replace(connection_to_kafka(kafka_broker), id="other")
+    setup.connections["one"] = replace(connection_to_kafka(kafka_broker), id="one")
+    setup.connections["other"] = replace(connection_to_kafka(kafka_broker), id="other")
     return kafka_broker.new_topic(1)
 
 
-def test_a_topic_that_is_its_own_target_through_another_connection_is_refused(bench: Bench, topic: str) -> None:
+def test_a_topic_that_is_its_own_target_through_another_connection_is_refused(setup: Setup, topic: str) -> None:
     document = {
         "name": "events",
         "source": {"type": "kafka", "connection": "one", "topic": topic},
         "sink": {"type": "kafka", "connection": "other", "topic": topic},
     }
 
-    assert f"sink.topic ({topic})" in bench.refused(document)
+    assert f"sink.topic ({topic})" in setup.refused(document)
 
 
 def test_a_topic_that_takes_its_own_dead_letters_is_refused(
-    bench: Bench, topic: str, kafka_broker: KafkaBroker
+    setup: Setup, topic: str, kafka_broker: KafkaBroker
 ) -> None:
     document = {
         "name": "events",
@@ -159,43 +159,43 @@ def test_a_topic_that_takes_its_own_dead_letters_is_refused(
         "dead_letter_queue": {"topic": topic},
     }
 
-    assert f"dead_letter_queue.topic ({topic})" in bench.refused(document)
+    assert f"dead_letter_queue.topic ({topic})" in setup.refused(document)
 
 
 @pytest.fixture
-def table(bench: Bench, postgres_database: str) -> str:
+def table(setup: Setup, postgres_database: str) -> str:
     """A database with orders, to which two connections lead."""
-    bench.connections["one"] = connection_to(postgres_database, "one")
-    bench.connections["other"] = connection_to(postgres_database, "other")
+    setup.connections["one"] = connection_to(postgres_database, "one")
+    setup.connections["other"] = connection_to(postgres_database, "other")
     make_source(postgres_database, "orders", 10)
     return postgres_database
 
 
-def test_a_table_that_is_its_own_target_is_refused(bench: Bench, table: str) -> None:
+def test_a_table_that_is_its_own_target_is_refused(setup: Setup, table: str) -> None:
     document = {
         "name": "orders",
         "source": {"type": "postgres", "connection": "one", "table": "orders", "cursor": "id"},
         "sink": {"type": "postgres", "connection": "other", "table": "public.orders"},
     }
 
-    assert "source.table: orders reads what this pipeline writes to sink.table (public.orders)" in bench.refused(
+    assert "source.table: orders reads what this pipeline writes to sink.table (public.orders)" in setup.refused(
         document
     )
     assert scalar(table, "SELECT count(*) FROM orders") == 10
 
 
-def test_a_table_that_is_read_by_jdbc_and_its_own_target_is_refused(bench: Bench, table: str) -> None:
-    bench.connections["jdbc"] = replace(to_postgres(table), id="jdbc")
+def test_a_table_that_is_read_by_jdbc_and_its_own_target_is_refused(setup: Setup, table: str) -> None:
+    setup.connections["jdbc"] = replace(to_postgres(table), id="jdbc")
     document = {
         "name": "orders",
         "source": {"type": "jdbc", "connection": "jdbc", "table": "public.orders", "cursor": "id", "jars": drivers()},
         "sink": {"type": "postgres", "connection": "other", "table": "orders"},
     }
 
-    assert "sink.table (public.orders)" in bench.refused(document)
+    assert "sink.table (public.orders)" in setup.refused(document)
 
 
-def test_a_target_that_is_a_partition_of_the_source_is_refused(bench: Bench, table: str) -> None:
+def test_a_target_that_is_a_partition_of_the_source_is_refused(setup: Setup, table: str) -> None:
     execute(
         table,
         "CREATE TABLE parted (id bigint PRIMARY KEY) PARTITION BY RANGE (id)",
@@ -207,4 +207,4 @@ def test_a_target_that_is_a_partition_of_the_source_is_refused(bench: Bench, tab
         "sink": {"type": "postgres", "connection": "other", "table": "low"},
     }
 
-    assert "sink.table (public.low)" in bench.refused(document)
+    assert "sink.table (public.low)" in setup.refused(document)

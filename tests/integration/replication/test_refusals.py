@@ -64,7 +64,7 @@ class NoSpark:
 
 
 @dataclass
-class Bench:
+class Setup:
     """A ledger, some connections and a directory of a test's own."""
 
     here: Path
@@ -121,8 +121,8 @@ def database(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
-def bench(database: str, tmp_path: Path) -> Iterator[Bench]:
-    """A bench with good and bad connections."""
+def setup(database: str, tmp_path: Path) -> Iterator[Setup]:
+    """A setup with good and bad connections."""
     shop = connection_to(database, "shop")
     connections = {
         "shop": shop,
@@ -136,7 +136,7 @@ def bench(database: str, tmp_path: Path) -> Iterator[Bench]:
     migrate.upgrade(url, create=True)
     (tmp_path / "in").mkdir()
     with Ledger.open(url) as ledger:
-        yield Bench(tmp_path, ledger, connections)
+        yield Setup(tmp_path, ledger, connections)
 
 
 def varied(document: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
@@ -171,8 +171,8 @@ DATABASE_REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "said"), DATABASE_REFUSALS.values(), ids=DATABASE_REFUSALS)
-def test_what_a_database_lacks_is_refused_before_spark_starts(bench: Bench, changes: dict[str, Any], said: str) -> None:
-    assert said in bench.refused(varied(ORDERS, **changes))
+def test_what_a_database_lacks_is_refused_before_spark_starts(setup: Setup, changes: dict[str, Any], said: str) -> None:
+    assert said in setup.refused(varied(ORDERS, **changes))
 
 
 FILE_REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
@@ -190,16 +190,16 @@ FILE_REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("changes", "said"), FILE_REFUSALS.values(), ids=FILE_REFUSALS)
 def test_what_a_directory_lacks_is_refused_before_spark_starts(
-    bench: Bench, changes: dict[str, Any], said: str
+    setup: Setup, changes: dict[str, Any], said: str
 ) -> None:
-    (bench.here / "file").write_text("x")
-    (bench.here / "other").mkdir()
-    (bench.here / "other" / "notes.txt").write_text("x")
-    assert said.replace("{here}", str(bench.here)) in bench.refused(varied(EVENTS, **changes))
+    (setup.here / "file").write_text("x")
+    (setup.here / "other").mkdir()
+    (setup.here / "other" / "notes.txt").write_text("x")
+    assert said.replace("{here}", str(setup.here)) in setup.refused(varied(EVENTS, **changes))
 
 
-def test_an_empty_directory_is_a_run_with_nothing_to_do(bench: Bench) -> None:
-    summary = bench.run(EVENTS)
+def test_an_empty_directory_is_a_run_with_nothing_to_do(setup: Setup) -> None:
+    summary = setup.run(EVENTS)
     assert (summary.batches, summary.route, summary.spark_started) == (0, ["done"], False)
 
 
@@ -234,38 +234,38 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("document", "said"), UNFIT.values(), ids=UNFIT)
 def test_a_schema_that_does_not_fit_is_refused_and_the_corrected_pipeline_delivers_once(
-    bench: Bench, spark: SparkSession, database: str, document: dict[str, Any], said: str
+    setup: Setup, spark: SparkSession, database: str, document: dict[str, Any], said: str
 ) -> None:
     name = f"orders-{list(UNFIT.values()).index((document, said))}"  # each test has a ledger of its own
     execute(database, "TRUNCATE target")
-    assert said in bench.refused({**document, "name": name}, spark)
+    assert said in setup.refused({**document, "name": name}, spark)
     good = {**ORDERS, "name": name}
-    assert bench.run(good, spark).records.delivered == ROWS
-    assert bench.run(good).records.read == 0
+    assert setup.run(good, spark).records.delivered == ROWS
+    assert setup.run(good).records.read == 0
     assert scalar(database, "SELECT count(*) FROM target") == ROWS
 
 
-def test_a_delta_table_of_another_schema_is_refused_and_stays_as_it_is(bench: Bench, spark: SparkSession) -> None:
-    (bench.here / "in" / "a.jsonl").write_text('{"id": 1, "note": "x"}\n{"id": 2, "note": "y"}\n')
-    assert bench.run(EVENTS, spark).target_rows == 2
-    (bench.here / "in" / "b.jsonl").write_text('{"id": 3, "note": "z"}\n')
-    line = bench.refused(varied(EVENTS, transform={"select": {"id": "cast(id as string)", "note": "note"}}), spark)
+def test_a_delta_table_of_another_schema_is_refused_and_stays_as_it_is(setup: Setup, spark: SparkSession) -> None:
+    (setup.here / "in" / "a.jsonl").write_text('{"id": 1, "note": "x"}\n{"id": 2, "note": "y"}\n')
+    assert setup.run(EVENTS, spark).target_rows == 2
+    (setup.here / "in" / "b.jsonl").write_text('{"id": 3, "note": "z"}\n')
+    line = setup.refused(varied(EVENTS, transform={"select": {"id": "cast(id as string)", "note": "note"}}), spark)
     assert "id is string, the table's is long" in line
-    line = bench.refused(varied(EVENTS, transform={"select": {"id": "id", "extra": "note"}}), spark)
+    line = setup.refused(varied(EVENTS, transform={"select": {"id": "id", "extra": "note"}}), spark)
     assert "has no column extra; it has id, note" in line
-    summary = bench.run(EVENTS, spark)
+    summary = setup.run(EVENTS, spark)
     assert (summary.records.read, summary.records.delivered, summary.target_rows) == (1, 1, 3)
 
 
 def test_a_file_that_changed_after_it_was_planned_is_refused_until_it_is_put_back(
-    bench: Bench, spark: SparkSession
+    setup: Setup, spark: SparkSession
 ) -> None:
-    first = bench.here / "in" / "a.jsonl"
+    first = setup.here / "in" / "a.jsonl"
     first.write_text('{"id": 1, "note": "x"}\n')
-    bench.refused(varied(EVENTS, transform={"where": "nosuch"}), spark)
-    first.rename(bench.here / "aside")
-    assert f"{first} is gone" in bench.refused(EVENTS, spark)
+    setup.refused(varied(EVENTS, transform={"where": "nosuch"}), spark)
+    first.rename(setup.here / "aside")
+    assert f"{first} is gone" in setup.refused(EVENTS, spark)
     first.write_text('{"id": 1, "note": "y"}\n{"id": 2, "note": "y"}\n')
-    assert f"{first} changed after it was discovered" in bench.refused(EVENTS, spark)
-    (bench.here / "aside").rename(first)
-    assert bench.run(EVENTS, spark).records.delivered == 1
+    assert f"{first} changed after it was discovered" in setup.refused(EVENTS, spark)
+    (setup.here / "aside").rename(first)
+    assert setup.run(EVENTS, spark).records.delivered == 1

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
 from airflow_provider_ckpt.ledger.store.tables import VERSION_TABLE
-from tests.integration.ledger.ledger_driver import Acts
+from tests.integration.ledger.ledger_driver import LedgerDriver
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.replication import Replication, orders_pipeline
 from tests.services.tables import execute, make_source, make_target, scalar
@@ -114,9 +114,9 @@ def test_a_pipeline_runs_under_roles_that_may_create_nothing(
 
 def test_the_runtime_role_works_on_the_ledger_and_has_no_ddl(ledger: tuple[Ledger, LedgerRoles], place: Place) -> None:
     opened, roles = ledger
-    Acts(opened).start("t").deliver(10, 20)
+    LedgerDriver(opened).start("t").deliver(10, 20)
 
-    assert Acts(opened, "first").partition().committed == 20
+    assert LedgerDriver(opened, "first").partition().committed == 20
     place.refused(
         roles.runtime,
         "CREATE TABLE mine (id int)",
@@ -133,7 +133,7 @@ def test_the_runtime_role_works_on_the_ledger_and_has_no_ddl(ledger: tuple[Ledge
 
 def test_what_the_runtime_role_may_not_do_is_said_with_who_may(ledger: tuple[Ledger, LedgerRoles]) -> None:
     opened, _ = ledger
-    Acts(opened).start("t").deliver(10)
+    LedgerDriver(opened).start("t").deliver(10)
 
     with pytest.raises(
         LedgerUnavailableError, match=r"permission denied.*Only the owner may migrate the ledger and delete history"
@@ -143,7 +143,7 @@ def test_what_the_runtime_role_may_not_do_is_said_with_who_may(ledger: tuple[Led
 
 def test_the_reader_sees_everything_and_changes_nothing(ledger: tuple[Ledger, LedgerRoles], place: Place) -> None:
     opened, roles = ledger
-    Acts(opened).start("t").deliver(10)
+    LedgerDriver(opened).start("t").deliver(10)
 
     with Ledger.open(sqlalchemy_url(place.dsn_of(roles.reader))) as seen:
         assert seen.status("orders")["records"]["delivered"] == 10
@@ -200,7 +200,7 @@ def test_time_and_database_user_of_an_event_come_from_the_database_alone(
     ledger: tuple[Ledger, LedgerRoles], place: Place
 ) -> None:
     opened, roles = ledger
-    Acts(opened).start("t").deliver(10)
+    LedgerDriver(opened).start("t").deliver(10)
     event = "pipeline, at, kind, actor, detail"
     values = "'orders', timestamptz '2000-01-01Z', 'skip', 'somebody else', '{}'"
 
@@ -222,7 +222,7 @@ def test_a_script_that_is_run_again_takes_back_what_an_older_one_granted(
     ledger: tuple[Ledger, LedgerRoles], place: Place
 ) -> None:
     opened, roles = ledger
-    Acts(opened).start("t")
+    LedgerDriver(opened).start("t")
     execute(place.dsn, f'GRANT INSERT, UPDATE ON "led ger".ckpt_event TO "{roles.runtime}"')
 
     execute(place.dsn, roles.sql)

@@ -12,7 +12,7 @@ import pytest
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.warm_spark import WarmSpark
-from tests.system.airflow.scene import Declared, Kind, Scene
+from tests.system.airflow.deployment import Declared, Deployment, Kind
 
 USERS = {"ada": "admin", "oscar": "user", "vera": "viewer"}
 PIPELINES = [
@@ -50,7 +50,7 @@ _QUICK = {
 
 
 @pytest.fixture(scope="package")
-def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Scene]:
+def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Deployment]:
     """Metadata, ledger and targets are databases of one server; the ledger is named by the configuration."""
     home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
     (home / "plugins").mkdir()
@@ -73,7 +73,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
         metadata=sqlalchemy_url(metadata),
         users=USERS,
     )
-    made = Scene(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
+    made = Deployment(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
     made.declare(PIPELINES)
     with warm, airflow:
         yield made

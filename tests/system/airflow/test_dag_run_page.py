@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.services.browser import page_of
-from tests.system.airflow.scene import Scene
+from tests.system.airflow.deployment import Deployment
 
 STATES = {
     "plan": "success",
@@ -28,17 +28,17 @@ AT_REST = """() => {
 }"""
 
 
-def test_the_graph_of_a_run_shows_which_tasks_ran(scene: Scene, pictures: Path) -> None:
+def test_the_graph_of_a_run_shows_which_tasks_ran(deployment: Deployment, pictures: Path) -> None:
     """Records are damaged, and the target is busy at the first attempt."""
-    scene.write("visits", range(80), damaged=3)
-    scene.refuse("visits", whether=True)
-    run_id = scene.begin("visits")
-    scene.reaches("visits", run_id, "replicate.submit", "success")
-    scene.refuse("visits", whether=False)
-    scene.succeeds("visits", run_id)
+    deployment.write("visits", range(80), damaged=3)
+    deployment.refuse("visits", whether=True)
+    run_id = deployment.begin("visits")
+    deployment.reaches("visits", run_id, "replicate.submit", "success")
+    deployment.refuse("visits", whether=False)
+    deployment.succeeds("visits", run_id)
 
-    ada = scene.airflow.passwords["ada"]
-    with page_of(scene.airflow.url, "ada", ada, size=(1280, 680), scale=1.5) as page:
+    ada = deployment.airflow.passwords["ada"]
+    with page_of(deployment.airflow.url, "ada", ada, size=(1280, 680), scale=1.5) as page:
         page.goto(f"/dags/visits/runs/{run_id}")
         page.get_by_label("Show Graph (Press g)").click()
         page.get_by_test_id("expand-all-button").click()

@@ -13,35 +13,35 @@ from urllib.parse import quote
 import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from tests.system.airflow.scene import Scene
+from tests.system.airflow.deployment import Deployment
 
 DAG, PIPELINE = "guarded_recovery", "guarded"
 ENDED = {"success", "failed", "upstream_failed", "skipped"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def delivered(scene: Scene) -> Scene:
+def delivered(deployment: Deployment) -> Deployment:
     """The pipeline has delivered something that a rewind would read again."""
-    scene.write(PIPELINE, range(40))
-    scene.run(PIPELINE)
-    return scene
+    deployment.write(PIPELINE, range(40))
+    deployment.run(PIPELINE)
+    return deployment
 
 
 @pytest.fixture(autouse=True)
-def running(scene: Scene) -> Iterator[None]:
+def running(deployment: Deployment) -> Iterator[None]:
     """Every test leaves the pipeline running, whatever an attack has done to it."""
     yield
-    with scene.ledger() as ledger:
+    with deployment.ledger() as ledger:
         if ledger.status(PIPELINE)["phase"] != "running":
             ledger.action(PIPELINE, Action(ActionKind.RESUME), actor="test", reason="after an attack")
 
 
-def ask(scene: Scene, action: str = "rewind", **params: Any) -> str:
+def ask(deployment: Deployment, action: str = "rewind", **params: Any) -> str:
     """Oscar triggers the recovery; the run's id, once the question stands."""
     wanted = {"to_position": 0} if action == "rewind" else {}
     conf = {"pipeline": PIPELINE, "action": action, "reason": "just because", **wanted, **params}
-    run_id = scene.airflow.trigger(DAG, conf, user="oscar")
-    scene.asks(DAG, run_id, "approve")
+    run_id = deployment.airflow.trigger(DAG, conf, user="oscar")
+    deployment.asks(DAG, run_id, "approve")
     return run_id
 
 
@@ -49,50 +49,50 @@ def path(run_id: str, task: str, rest: str = "") -> str:
     return f"/dags/{DAG}/dagRuns/{quote(run_id)}/taskInstances/{task}{rest}"
 
 
-def answer(scene: Scene, run_id: str, option: str = "Approve", user: str = "ada") -> None:
+def answer(deployment: Deployment, run_id: str, option: str = "Approve", user: str = "ada") -> None:
     body = {"chosen_options": [option], "params_input": {}}
-    scene.airflow.api("PATCH", path(run_id, "approve", "/-1/hitlDetails"), body, user=user)
+    deployment.airflow.api("PATCH", path(run_id, "approve", "/-1/hitlDetails"), body, user=user)
 
 
-def forge(scene: Scene, run_id: str, task: str, key: str, value: Any) -> None:
+def forge(deployment: Deployment, run_id: str, task: str, key: str, value: Any) -> None:
     """Oscar writes an XCom, whether it is there or not."""
     entry = {"value": value, "map_index": -1}
     codes = [
-        status(scene, "POST", path(run_id, task, "/xcomEntries"), {"key": key, **entry}),
-        status(scene, "PATCH", path(run_id, task, f"/xcomEntries/{key}"), entry),
+        status(deployment, "POST", path(run_id, task, "/xcomEntries"), {"key": key, **entry}),
+        status(deployment, "PATCH", path(run_id, task, f"/xcomEntries/{key}"), entry),
     ]
     assert 200 in codes, codes
 
 
-def status(scene: Scene, method: str, where: str, body: Mapping[str, Any]) -> int:
+def status(deployment: Deployment, method: str, where: str, body: Mapping[str, Any]) -> int:
     """With which status Oscar's call of the API is answered."""
     try:
-        scene.airflow.api(method, where, body, user="oscar")
+        deployment.airflow.api(method, where, body, user="oscar")
     except HTTPError as error:
         return error.code
     return 200
 
 
-def mark_success(scene: Scene, run_id: str, task: str) -> None:
-    scene.airflow.api("PATCH", path(run_id, task), {"new_state": "success"}, user="oscar")
+def mark_success(deployment: Deployment, run_id: str, task: str) -> None:
+    deployment.airflow.api("PATCH", path(run_id, task), {"new_state": "success"}, user="oscar")
 
 
-def clear(scene: Scene, run_id: str, *tasks: str) -> None:
+def clear(deployment: Deployment, run_id: str, *tasks: str) -> None:
     body = {"dry_run": False, "dag_run_id": run_id, "task_ids": list(tasks), "only_failed": False}
-    scene.airflow.api("POST", f"/dags/{DAG}/clearTaskInstances", body, user="oscar")
+    deployment.airflow.api("POST", f"/dags/{DAG}/clearTaskInstances", body, user="oscar")
 
 
-def settled(scene: Scene, run_id: str, task: str = "carry_out") -> str:
+def settled(deployment: Deployment, run_id: str, task: str = "carry_out") -> str:
     """The state in which a task ended, once the run has ended."""
-    scene.airflow.wait(DAG, run_id, 180)
-    state = str(scene.task(DAG, run_id, task)["state"])
+    deployment.airflow.wait(DAG, run_id, 180)
+    state = str(deployment.task(DAG, run_id, task)["state"])
     assert state in ENDED
     return state
 
 
-def done(scene: Scene) -> list[tuple[str, str]]:
+def done(deployment: Deployment) -> list[tuple[str, str]]:
     """Return the pipeline's actions so far, in order, each with its actor."""
-    with scene.ledger() as ledger:
+    with deployment.ledger() as ledger:
         events = ledger.events(PIPELINE, 1000)
     return [(event["kind"], event["actor"]) for event in events if event["kind"] in KINDS]
 
@@ -101,87 +101,91 @@ KINDS = {"rewind", "force_stop", "skip", "release", "recover", "replay_dead_lett
 FORGED = {"approved": True, "user": "ada"}
 
 
-def test_an_answer_written_as_an_xcom_and_a_task_marked_success_approve_nothing(scene: Scene) -> None:
-    before = done(scene)
-    run_id = ask(scene, "force_stop")
+def test_an_answer_written_as_an_xcom_and_a_task_marked_success_approve_nothing(deployment: Deployment) -> None:
+    before = done(deployment)
+    run_id = ask(deployment, "force_stop")
     with pytest.raises(HTTPError) as refusal:
-        answer(scene, run_id, user="oscar")
+        answer(deployment, run_id, user="oscar")
     assert refusal.value.code == 403
 
-    forge(scene, run_id, "approve", "answer", FORGED)
-    forge(scene, run_id, "approve", "return_value", {"chosen_options": ["Approve"], **FORGED})
-    mark_success(scene, run_id, "approve")
+    forge(deployment, run_id, "approve", "answer", FORGED)
+    forge(deployment, run_id, "approve", "return_value", {"chosen_options": ["Approve"], **FORGED})
+    mark_success(deployment, run_id, "approve")
 
-    assert settled(scene, run_id) == "failed"
-    assert done(scene) == before
-
-
-def test_an_approval_is_used_once_however_often_its_tasks_are_cleared(scene: Scene) -> None:
-    before = done(scene)
-    run_id = ask(scene)
-    answer(scene, run_id)
-    assert settled(scene, run_id) == "success"
-    assert done(scene) == [*before, ("rewind", "airflow:ada")]
-
-    clear(scene, run_id, "carry_out")
-    assert settled(scene, run_id) == "failed"
-    clear(scene, run_id, "approve", "carry_out")
-    assert settled(scene, run_id, "approve") == "failed"
-    mark_success(scene, run_id, "approve")
-    clear(scene, run_id, "carry_out")
-    assert settled(scene, run_id) == "failed"
-
-    assert done(scene) == [*before, ("rewind", "airflow:ada")]
+    assert settled(deployment, run_id) == "failed"
+    assert done(deployment) == before
 
 
-def test_a_preview_that_is_rewritten_while_the_question_stands_changes_nothing_of_what_is_done(scene: Scene) -> None:
-    before = done(scene)
-    run_id = ask(scene)
-    seen = scene.airflow.xcom(DAG, run_id, "preview")
+def test_an_approval_is_used_once_however_often_its_tasks_are_cleared(deployment: Deployment) -> None:
+    before = done(deployment)
+    run_id = ask(deployment)
+    answer(deployment, run_id)
+    assert settled(deployment, run_id) == "success"
+    assert done(deployment) == [*before, ("rewind", "airflow:ada")]
+
+    clear(deployment, run_id, "carry_out")
+    assert settled(deployment, run_id) == "failed"
+    clear(deployment, run_id, "approve", "carry_out")
+    assert settled(deployment, run_id, "approve") == "failed"
+    mark_success(deployment, run_id, "approve")
+    clear(deployment, run_id, "carry_out")
+    assert settled(deployment, run_id) == "failed"
+
+    assert done(deployment) == [*before, ("rewind", "airflow:ada")]
+
+
+def test_a_preview_that_is_rewritten_while_the_question_stands_changes_nothing_of_what_is_done(
+    deployment: Deployment,
+) -> None:
+    before = done(deployment)
+    run_id = ask(deployment)
+    seen = deployment.airflow.xcom(DAG, run_id, "preview")
 
     other = {"proposal": Action(ActionKind.FORCE_STOP).to_json(), "act": "force_stop", "actor": "airflow:eve"}
-    forge(scene, run_id, "preview", "return_value", {**seen, **other})
-    answer(scene, run_id)
+    forge(deployment, run_id, "preview", "return_value", {**seen, **other})
+    answer(deployment, run_id)
 
-    assert settled(scene, run_id) == "success"
-    assert done(scene) == [*before, ("rewind", "airflow:ada")]
-    assert "requested by airflow:oscar" in scene.events(PIPELINE, "rewind")[-1]["detail"]["reason"]
-
-
-def test_a_preview_that_runs_again_while_the_question_stands_voids_what_the_question_shows(scene: Scene) -> None:
-    before = done(scene)
-    run_id = ask(scene)
-
-    clear(scene, run_id, "preview")
-    scene.reaches(DAG, run_id, "preview", "success")
-    answer(scene, run_id)
-
-    assert settled(scene, run_id) in {"failed", "upstream_failed"}
-    assert done(scene) == before
+    assert settled(deployment, run_id) == "success"
+    assert done(deployment) == [*before, ("rewind", "airflow:ada")]
+    assert "requested by airflow:oscar" in deployment.events(PIPELINE, "rewind")[-1]["detail"]["reason"]
 
 
-def test_a_rejection_cannot_be_turned_into_an_approval(scene: Scene) -> None:
-    before = done(scene)
-    run_id = ask(scene)
-    answer(scene, run_id, "Reject")
-    assert settled(scene, run_id) == "skipped"
+def test_a_preview_that_runs_again_while_the_question_stands_voids_what_the_question_shows(
+    deployment: Deployment,
+) -> None:
+    before = done(deployment)
+    run_id = ask(deployment)
 
-    forge(scene, run_id, "approve", "answer", FORGED)
-    forge(scene, run_id, "approve", "skipmixin_key", {"followed": ["carry_out"]})
-    clear(scene, run_id, "carry_out")
+    clear(deployment, run_id, "preview")
+    deployment.reaches(DAG, run_id, "preview", "success")
+    answer(deployment, run_id)
 
-    assert settled(scene, run_id) in {"failed", "skipped"}
-    assert done(scene) == before
+    assert settled(deployment, run_id) in {"failed", "upstream_failed"}
+    assert done(deployment) == before
 
 
-def test_a_question_that_an_older_preview_left_behind_is_not_asked_for_a_newer_one(scene: Scene) -> None:
-    before = done(scene)
-    run_id = ask(scene)
+def test_a_rejection_cannot_be_turned_into_an_approval(deployment: Deployment) -> None:
+    before = done(deployment)
+    run_id = ask(deployment)
+    answer(deployment, run_id, "Reject")
+    assert settled(deployment, run_id) == "skipped"
 
-    clear(scene, run_id, "preview", "approve", "carry_out", "report")
+    forge(deployment, run_id, "approve", "answer", FORGED)
+    forge(deployment, run_id, "approve", "skipmixin_key", {"followed": ["carry_out"]})
+    clear(deployment, run_id, "carry_out")
 
-    assert settled(scene, run_id, "approve") == "failed"
-    assert "Airflow still shows the question that this task asked earlier" in scene.airflow.task_log(
+    assert settled(deployment, run_id) in {"failed", "skipped"}
+    assert done(deployment) == before
+
+
+def test_a_question_that_an_older_preview_left_behind_is_not_asked_for_a_newer_one(deployment: Deployment) -> None:
+    before = done(deployment)
+    run_id = ask(deployment)
+
+    clear(deployment, run_id, "preview", "approve", "carry_out", "report")
+
+    assert settled(deployment, run_id, "approve") == "failed"
+    assert "Airflow still shows the question that this task asked earlier" in deployment.airflow.task_log(
         DAG, run_id, "approve"
     )
-    assert done(scene) == before
+    assert done(deployment) == before

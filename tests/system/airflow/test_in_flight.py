@@ -5,68 +5,73 @@ from __future__ import annotations
 import signal
 
 from tests.services import processes
-from tests.system.airflow.scene import Scene
+from tests.system.airflow.deployment import Deployment
 
 
-def test_a_running_run_that_is_cleared_stops_spark_and_its_next_try_reconciles_first(scene: Scene) -> None:
-    scene.write("killed", range(80))
-    with scene.closed("killed"):
-        run_id = scene.begin("killed")
-        scene.at_gate("killed")
-        spark = processes.below(scene.worker("killed", run_id, "replicate")[0].pid)
-        scene.clear("killed", run_id)
-        scene.airflow.until(lambda: not processes.alive(spark), 60, "Spark lives on")
+def test_a_running_run_that_is_cleared_stops_spark_and_its_next_try_reconciles_first(deployment: Deployment) -> None:
+    deployment.write("killed", range(80))
+    with deployment.closed("killed"):
+        run_id = deployment.begin("killed")
+        deployment.at_gate("killed")
+        spark = processes.below(deployment.worker("killed", run_id, "replicate")[0].pid)
+        deployment.clear("killed", run_id)
+        deployment.airflow.until(lambda: not processes.alive(spark), 60, "Spark lives on")
 
-    scene.succeeds("killed", run_id)
+    deployment.succeeds("killed", run_id)
 
-    seen = scene.trace("killed")
+    seen = deployment.trace("killed")
     assert seen.ids == list(range(80))
     assert not seen.held
     assert seen.events.count("cancelled") == 1
     assert seen.events.index("cancelled") < len(seen.events) - 1 - seen.events[::-1].index("lease_acquired")
-    assert "open attempts are cancelled, the lease is released" in scene.airflow.task_log("killed", run_id, "replicate")
+    assert "open attempts are cancelled, the lease is released" in deployment.airflow.task_log(
+        "killed", run_id, "replicate"
+    )
 
 
-def test_of_two_runs_at_once_the_second_waits_or_fails_fast_as_configured(scene: Scene) -> None:
-    scene.write("doubled", range(80))
-    declaration = scene.declarations["doubled"].read_text()
-    with scene.closed("doubled"):
-        first = scene.begin("doubled")
-        scene.at_gate("doubled")
-        waiting = scene.begin("doubled")
-        scene.airflow.until(
-            lambda: "Waiting for the lease" in scene.airflow.task_log("doubled", waiting, "replicate.plan"),
+def test_of_two_runs_at_once_the_second_waits_or_fails_fast_as_configured(deployment: Deployment) -> None:
+    deployment.write("doubled", range(80))
+    declaration = deployment.declarations["doubled"].read_text()
+    with deployment.closed("doubled"):
+        first = deployment.begin("doubled")
+        deployment.at_gate("doubled")
+        waiting = deployment.begin("doubled")
+        deployment.airflow.until(
+            lambda: "Waiting for the lease" in deployment.airflow.task_log("doubled", waiting, "replicate.plan"),
             60,
             "the second run does not wait",
         )
-        scene.declarations["doubled"].write_text(declaration.replace("on_busy: wait", "on_busy: fail"))
-        hasty = scene.begin("doubled")
-        assert scene.airflow.wait("doubled", hasty, 60) == "failed"
-        assert first in scene.airflow.task_log("doubled", hasty, "replicate.plan")
-        assert scene.airflow.state("doubled", waiting) == "running"
+        deployment.declarations["doubled"].write_text(declaration.replace("on_busy: wait", "on_busy: fail"))
+        hasty = deployment.begin("doubled")
+        assert deployment.airflow.wait("doubled", hasty, 60) == "failed"
+        assert first in deployment.airflow.task_log("doubled", hasty, "replicate.plan")
+        assert deployment.airflow.state("doubled", waiting) == "running"
 
-    scene.succeeds("doubled", first)
-    scene.succeeds("doubled", waiting)
+    deployment.succeeds("doubled", first)
+    deployment.succeeds("doubled", waiting)
 
-    seen = scene.trace("doubled")
+    seen = deployment.trace("doubled")
     assert seen.ids == list(range(80))
     assert not seen.held
     assert seen.epoch == 2
-    assert [event["actor"].split("/")[1] for event in scene.events("doubled", "lease_acquired")] == [first, waiting]
+    assert [event["actor"].split("/")[1] for event in deployment.events("doubled", "lease_acquired")] == [
+        first,
+        waiting,
+    ]
 
 
-def test_past_an_expired_lease_status_tells_of_the_first_run_and_the_second_fences_it(scene: Scene) -> None:
-    scene.write("expired", range(80))
-    with scene.closed("expired"):
-        frozen = scene.begin("expired")
-        scene.at_gate("expired")
-        hosts = processes.below(scene.worker("expired", frozen, "replicate")[0].pid)
+def test_past_an_expired_lease_status_tells_of_the_first_run_and_the_second_fences_it(deployment: Deployment) -> None:
+    deployment.write("expired", range(80))
+    with deployment.closed("expired"):
+        frozen = deployment.begin("expired")
+        deployment.at_gate("expired")
+        hosts = processes.below(deployment.worker("expired", frozen, "replicate")[0].pid)
         processes.kill(hosts, signal.SIGSTOP)
         try:
-            scene.let_go("expired")
-            seen_while_frozen = scene.status("expired")
-            second = scene.begin("expired")
-            scene.happens("expired", "fenced")
+            deployment.let_go("expired")
+            seen_while_frozen = deployment.status("expired")
+            second = deployment.begin("expired")
+            deployment.happens("expired", "fenced")
         finally:
             processes.kill(hosts, signal.SIGCONT)
 
@@ -75,13 +80,13 @@ def test_past_an_expired_lease_status_tells_of_the_first_run_and_the_second_fenc
     assert (told["dag_id"], told["run_id"], told["state"]) == ("expired", frozen, "running")
     assert "Airflow shows replicate as running, but nobody holds the lease" in (told["disagrees"] or "")
 
-    scene.succeeds("expired", second)
-    assert scene.status("expired")["dag_run"]["run_id"] == second
+    deployment.succeeds("expired", second)
+    assert deployment.status("expired")["dag_run"]["run_id"] == second
 
-    assert scene.airflow.wait("expired", frozen, 60) == "failed"
-    seen = scene.trace("expired")
+    assert deployment.airflow.wait("expired", frozen, 60) == "failed"
+    seen = deployment.trace("expired")
     assert seen.ids == list(range(80))
     assert not seen.held
     assert "lease_taken_over" in seen.events
     assert seen.events.count("fenced") == 1
-    assert scene.task("expired", frozen, "replicate")["try_number"] == 1
+    assert deployment.task("expired", frozen, "replicate")["try_number"] == 1

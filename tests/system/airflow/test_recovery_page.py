@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.services.browser import page_of
-from tests.system.airflow.scene import Scene
+from tests.system.airflow.deployment import Deployment
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
 @pytest.fixture(scope="module")
-def stuck(scene: Scene) -> Scene:
+def stuck(deployment: Deployment) -> Deployment:
     """Pipeline ``stuck`` has a held batch: its target was busy in both rounds."""
-    scene.write("stuck", range(80))
-    scene.refuse("stuck", whether=True)
-    assert scene.airflow.wait("stuck", scene.begin("stuck"), 240) == "failed"
-    scene.refuse("stuck", whether=False)
-    with scene.ledger() as ledger:
+    deployment.write("stuck", range(80))
+    deployment.refuse("stuck", whether=True)
+    assert deployment.airflow.wait("stuck", deployment.begin("stuck"), 240) == "failed"
+    deployment.refuse("stuck", whether=False)
+    with deployment.ledger() as ledger:
         assert ledger.status("stuck")["batches"] == {"held": 1}
-    return scene
+    return deployment
 
 
 def fill(page: Page) -> None:
@@ -44,7 +44,7 @@ def choose(page: Page, field: str, text: str) -> None:
     page.get_by_role("option", name=text, exact=True).click()
 
 
-def test_held_batches_are_released_in_the_browser(stuck: Scene, pictures: Path) -> None:
+def test_held_batches_are_released_in_the_browser(stuck: Deployment, pictures: Path) -> None:
     with page_of(stuck.airflow.url, "ada", stuck.airflow.passwords["ada"]) as page:
         fill(page)
         page.screenshot(path=pictures / "recovery-form.png")
@@ -67,7 +67,7 @@ def test_held_batches_are_released_in_the_browser(stuck: Scene, pictures: Path) 
         page.screenshot(path=pictures / "recovery-result.png")
 
 
-def test_a_viewer_is_refused_on_the_page_as_well(stuck: Scene, pictures: Path) -> None:
+def test_a_viewer_is_refused_on_the_page_as_well(stuck: Deployment, pictures: Path) -> None:
     before = runs(stuck)
     with page_of(stuck.airflow.url, "vera", stuck.airflow.passwords["vera"]) as page:
         fill(page)
@@ -78,7 +78,7 @@ def test_a_viewer_is_refused_on_the_page_as_well(stuck: Scene, pictures: Path) -
     assert runs(stuck) == before
 
 
-def runs(scene: Scene) -> list[str]:
+def runs(deployment: Deployment) -> list[str]:
     """The ids of the recovery DAG's runs for pipeline ``stuck``."""
-    found = scene.airflow.api("GET", "/dags/recovery/dagRuns?limit=100")["dag_runs"]
+    found = deployment.airflow.api("GET", "/dags/recovery/dagRuns?limit=100")["dag_runs"]
     return [run["dag_run_id"] for run in found if run["conf"].get("pipeline") == "stuck"]

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.services.airflow import AirflowServices
-from tests.system.airflow.scene import Scene
+from tests.system.airflow.deployment import Deployment
 
 _PIPELINE = """
 name: {name}
@@ -111,12 +111,12 @@ class Surface:
     :param data: a folder for each pipeline's input, and ``out``
     """
 
-    scene: Scene
+    deployment: Deployment
     data: Path
 
     @property
     def airflow(self) -> AirflowServices:
-        return self.scene.airflow
+        return self.deployment.airflow
 
     def bring(self, name: str, ids: range, damaged: int = 0) -> None:
         """A file of JSON lines that appears all at once."""
@@ -139,7 +139,7 @@ class Surface:
         """Wait until a DAG has run so many times, and to the end of the newest; its id."""
         self.airflow.until(lambda: len(self.runs(dag_id)) >= times, 120, f"{dag_id} did not run {times} times")
         run_id: str = self.runs(dag_id)[-1]["dag_run_id"]
-        self.scene.succeeds(dag_id, run_id)
+        self.deployment.succeeds(dag_id, run_id)
         return run_id
 
     def instances(self, run_id: str, task: str) -> list[dict[str, Any]]:
@@ -161,10 +161,10 @@ class Surface:
 
 
 @pytest.fixture(scope="module")
-def surface(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Surface:
+def surface(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Surface:
     """Brings the DAGs into the folder that Airflow watches."""
     data = tmp_path_factory.mktemp("surface")
-    folder = scene.dags / "surface"  # one level deeper than the declarations that `replication.py` makes DAGs of
+    folder = deployment.dags / "surface"  # one level deeper than the declarations that `replication.py` makes DAGs of
     (folder / "pipelines").mkdir(parents=True)
     for name, (transform, more) in _PIPELINES.items():
         (data / name).mkdir()
@@ -172,13 +172,13 @@ def surface(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Surface:
         (folder / "pipelines" / f"{name}.yaml").write_text(text)
     (folder / "pipelines" / "damaged.yaml").write_text("name: damaged\ndag: {schedule: '@daily'}\nsinks: 1\n")
     (folder / "surface.py").write_text(_DAGS)
-    return Surface(scene, data)
+    return Surface(deployment, data)
 
 
 def test_each_member_of_an_expanded_group_goes_its_own_way(surface: Surface) -> None:
     surface.bring("orders", range(5), damaged=1)
 
-    run_id = surface.scene.run("fleet")
+    run_id = surface.deployment.run("fleet")
 
     expected = {
         "plan": ("success", "success"),
@@ -203,7 +203,7 @@ def test_each_member_of_an_expanded_group_goes_its_own_way(surface: Surface) -> 
     shown = [plan["rendered_fields"]["declaration"]["document"]["name"] for plan in plans]
     assert shown == ["empty", "orders"]
     assert [line["id"] for line in surface.written("orders")] == [0, 1, 2, 3, 4]
-    with surface.scene.ledger() as ledger:
+    with surface.deployment.ledger() as ledger:
         assert not any(ledger.status(name)["lease"]["held"] for name in ("empty", "orders"))
 
 
@@ -211,7 +211,7 @@ def test_a_function_of_the_dag_file_transforms_and_a_follower_hears_of_it_once(s
     surface.known("follower")
     surface.bring("own", range(8))
 
-    run_id = surface.scene.run("own")
+    run_id = surface.deployment.run("own")
 
     assert surface.written("own") == [{"id": n, "double": 2 * n} for n in (0, 1, 2, 4, 6, 7)]
     summary = surface.airflow.xcom("own", run_id, "double")
@@ -229,16 +229,16 @@ def test_a_function_of_the_dag_file_transforms_and_a_follower_hears_of_it_once(s
         name: summary[name] for name in ("pipeline", "epoch", "generation", "run", "checkpoint")
     }
 
-    again = surface.scene.run("own")
+    again = surface.deployment.run("own")
     assert surface.airflow.xcom("own", again, "double")["spark_started"] is False
     assert len(surface.airflow.api("GET", "/assets/events?source_dag_id=own")["asset_events"]) == 1
 
-    cared = surface.scene.run("care")
+    cared = surface.deployment.run("care")
     assert surface.airflow.xcom("care", cared, "parked")["dead_letters"] == {"Processing": 1}
     replay = surface.airflow.xcom("care", cared, "replay")
     assert (replay["applied"], replay["dry_run"], replay["records"]) == (False, True, 1)
     user = surface.runs("care")[0]["triggering_user_name"]
-    ((drain,), (resume,)) = surface.scene.events("own", "drain"), surface.scene.events("own", "resume")
+    ((drain,), (resume,)) = surface.deployment.events("own", "drain"), surface.deployment.events("own", "resume")
     assert user
     assert drain["actor"] == resume["actor"] == f"airflow:{user}"
     assert drain["detail"]["reason"] == "a look at own"
@@ -258,7 +258,7 @@ def test_a_pipeline_runs_when_there_is_enough_to_do_and_not_again(surface: Surfa
 
 def test_a_damaged_declaration_fails_under_its_own_name_and_nobody_elses(surface: Surface) -> None:
     surface.known("watched")
-    run_id = surface.scene.begin("damaged")
+    run_id = surface.deployment.begin("damaged")
 
     assert surface.airflow.wait("damaged", run_id) == "failed"
 
@@ -271,19 +271,19 @@ def test_a_damaged_declaration_fails_under_its_own_name_and_nobody_elses(surface
 
 
 def test_a_sensor_waits_in_the_triggerer_until_there_is_work(surface: Surface) -> None:
-    run_id = surface.scene.begin("patient")
-    surface.scene.reaches("patient", run_id, "work", "deferred")
+    run_id = surface.deployment.begin("patient")
+    surface.deployment.reaches("patient", run_id, "work", "deferred")
 
     surface.bring("later", range(2))
 
-    surface.scene.succeeds("patient", run_id)
+    surface.deployment.succeeds("patient", run_id)
     assert surface.airflow.xcom("patient", run_id, "work")["total"] == 20
 
 
 def test_all_tasks_make_the_ids_of_spark_connect_sessions_with_the_same_key_so_that_runs_share_one(
     surface: Surface,
 ) -> None:
-    keys = [surface.airflow.xcom("warm", surface.scene.run("warm"), "key") for _ in range(2)]
+    keys = [surface.airflow.xcom("warm", surface.deployment.run("warm"), "key") for _ in range(2)]
 
     assert keys[0]["process"] != keys[1]["process"]
     assert keys[0]["digest"] == keys[1]["digest"]

@@ -10,7 +10,7 @@ from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
 from tests.integration.connectors.batches import stored_dead_letters
-from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredLetter
+from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredDeadLetter
 from tests.integration.connectors.files.files_sink_support import ids, pipeline
 
 
@@ -30,7 +30,7 @@ class FilesHarness(SinkHarness):
     def target(self) -> list[int]:
         return ids(self._directory)
 
-    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
         return stored_dead_letters(self._directory, self.sink(context).receipts({}))
 
 

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
-from tests.integration.connectors.conformance_sink import SinkHarness, StoredLetter
+from tests.integration.connectors.conformance_sink import SinkHarness, StoredDeadLetter
 from tests.integration.connectors.kafka.kafka_support import connection_to
 from tests.services.kafka import KafkaBroker
 
@@ -135,7 +135,7 @@ class TopicHarness(SinkHarness):
         """See :class:`SinkHarness`."""
         return sorted(int((record.value or b"")[6:-1]) for record in stored(self.broker, self.topic))
 
-    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
         """See :class:`SinkHarness`."""
         own = self.own(context)
         found = [
@@ -144,7 +144,7 @@ class TopicHarness(SinkHarness):
         ]
         return sorted(
             (
-                StoredLetter(said["batch"][2], said["position"], record.key, record.value, said["error_type"])
+                StoredDeadLetter(said["batch"][2], said["position"], record.key, record.value, said["error_type"])
                 for said, record in found
                 if said["pipeline"] == own.pipeline
             ),

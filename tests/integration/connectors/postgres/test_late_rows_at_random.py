@@ -238,10 +238,10 @@ def test_every_row_is_delivered_told_or_found_and_none_comes_twice_by_recovery(
     postgres_database: str, seed: int, partitioned: bool
 ) -> None:
     world = World(postgres_database, Random(seed), partitioned)
-    acts, weights = zip(*world.happens, strict=True)
+    driver, weights = zip(*world.happens, strict=True)
     rewound = False
     for _ in range(STEPS):
-        (action,) = world.random.choices(acts, weights)
+        (action,) = world.random.choices(driver, weights)
         world.history.append(action.__name__)
         action()
         if world.random.random() < 0.5 and not world.run():

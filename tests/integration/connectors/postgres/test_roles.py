@@ -20,7 +20,7 @@ from tests.integration.connectors.conformance_sink import (
     Run,
     SinkConformance,
     SinkHarness,
-    StoredLetter,
+    StoredDeadLetter,
     all_rejected,
     content,
     ids,
@@ -46,7 +46,7 @@ class RoleHarness(TargetHarness):
     def target(self) -> list[int]:
         return [row[0] for row in execute(self.owner, "SELECT id FROM target ORDER BY id")]
 
-    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
         seen = TargetHarness.__new__(TargetHarness)
         seen.dsn = self.owner
         return seen.dead_letters(context)

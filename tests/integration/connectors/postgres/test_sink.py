@@ -25,7 +25,7 @@ from tests.integration.connectors.conformance_sink import (
     RefusingSinkConformance,
     Run,
     SinkHarness,
-    StoredLetter,
+    StoredDeadLetter,
     content,
     ids,
     task,
@@ -60,10 +60,10 @@ class TargetHarness(SinkHarness):
     def target(self) -> list[int]:
         return [row[0] for row in execute(self.dsn, "SELECT id FROM target ORDER BY id")]
 
-    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
         found = execute(self.dsn, LETTERS, parameters=[context.ledger, context.pipeline])
         return [
-            StoredLetter(seq, position, key and bytes(key), value and bytes(value), error)
+            StoredDeadLetter(seq, position, key and bytes(key), value and bytes(value), error)
             for seq, position, key, value, error in found
         ]
 

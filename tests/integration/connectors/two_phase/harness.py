@@ -23,7 +23,7 @@ from tests.integration.connectors.batches import (
     stored_dead_letters,
     task,
 )
-from tests.integration.connectors.conformance_sink import SinkHarness, StoredLetter
+from tests.integration.connectors.conformance_sink import SinkHarness, StoredDeadLetter
 from tests.integration.connectors.interruptions import Step
 from tests.lane_writer import LaneWriter
 
@@ -273,5 +273,5 @@ class TableSinkHarness(SinkHarness):
     def target(self) -> list[int]:
         return self._table.ids()
 
-    def dead_letters(self, context: SinkContext) -> list[StoredLetter]:
+    def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
         return stored_dead_letters(self._table.place, self.sink(context).receipts({}))

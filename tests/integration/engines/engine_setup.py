@@ -45,7 +45,7 @@ class Kind(StrEnum):
 
 
 @dataclass
-class Ground:
+class EngineSetup:
     """An engine, a ledger and a database.
 
     :param run_part: ``run`` of a declaration, which chooses the engine
@@ -101,15 +101,15 @@ class Ground:
             process.wait()
 
 
-def slow_orders(ground: Ground, rows: int, *, seconds: float = 0.1) -> dict[str, Any]:
+def slow_orders(engine_setup: EngineSetup, rows: int, *, seconds: float = 0.1) -> dict[str, Any]:
     """A pipeline whose target takes its time for every batch: it leaves out what was returned and divides by zero once.
 
     :returns: its declaration, in batches of 100
     """
     slow = f"BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END"
-    make_source(ground.dsn, "orders", rows)
+    make_source(engine_setup.dsn, "orders", rows)
     execute(
-        ground.dsn,
+        engine_setup.dsn,
         "CREATE TABLE target (id bigint, share bigint)",
         f"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ {slow} $$",
         "CREATE TRIGGER slow AFTER INSERT ON target FOR EACH STATEMENT EXECUTE FUNCTION slow()",
@@ -122,22 +122,22 @@ def slow_orders(ground: Ground, rows: int, *, seconds: float = 0.1) -> dict[str,
     }
 
 
-def expected(ground: Ground) -> tuple[int, int]:
+def expected(engine_setup: EngineSetup) -> tuple[int, int]:
     """Return the expected numbers of rows of :func:`slow_orders` in the target: all, and distinct ones."""
-    kept = scalar(ground.dsn, "SELECT count(*) FROM orders WHERE status <> 'returned' AND id <> 8")
+    kept = scalar(engine_setup.dsn, "SELECT count(*) FROM orders WHERE status <> 'returned' AND id <> 8")
     return kept, kept
 
 
-def delivered(ground: Ground) -> tuple[int, int]:
+def delivered(engine_setup: EngineSetup) -> tuple[int, int]:
     """Return the numbers of rows in the target: all, and distinct ones."""
-    (found,) = execute(ground.dsn, "SELECT count(*), count(DISTINCT id) FROM target")
+    (found,) = execute(engine_setup.dsn, "SELECT count(*), count(DISTINCT id) FROM target")
     return found[0], found[1]
 
 
-def await_rows(ground: Ground, seconds: float = 120.0) -> None:
+def await_rows(engine_setup: EngineSetup, seconds: float = 120.0) -> None:
     """Wait until something was delivered."""
     deadline = time.monotonic() + seconds
-    while not scalar(ground.dsn, "SELECT count(*) FROM target"):
+    while not scalar(engine_setup.dsn, "SELECT count(*) FROM target"):
         assert time.monotonic() < deadline, "nothing was delivered"
         time.sleep(0.02)
 

@@ -98,7 +98,7 @@ class Trace:
     events: list[str]
 
 
-class Scene:
+class Deployment:
     """One Airflow, its ledger, and the data that flows.
 
     :param store: the dsn of the targets' database
