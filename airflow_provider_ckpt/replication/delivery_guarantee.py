@@ -1,4 +1,4 @@
-"""Refuse a delivery guarantee that a pipeline's sink cannot give (semantics, section 6)."""
+"""Refuse a delivery guarantee that a pipeline's sink cannot give (semantics, section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation of connections, options, classes and metrics is correct and complete."""
+"""The documentation of connections, options, classes, metrics and semantics agrees with the code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from airflow_provider_ckpt.ledger_location import locate_ledger
 from airflow_provider_ckpt.provider_info import get_provider_info
 from airflow_provider_ckpt.replication.metrics import COUNTERS, TIMERS, Metric
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 CONNECTION = (DOCS / "connection.rst").read_text("utf-8")
 OBSERVABILITY = (DOCS / "observability.rst").read_text("utf-8")
 API, OPERATORS, SENSORS = ((DOCS / f"{page}.rst").read_text("utf-8") for page in ("api", "operators", "sensors"))
 INFO = get_provider_info()
+REFERENCE = re.compile(r"semantics, (?:sections? )?(\d[\d.]*(?:(?:, | and | to )\d[\d.]*)*)")
+"""A reference to sections of docs/semantics.rst; 4.3 is step 3 of section 4."""
 
 
 def public(*kinds: str) -> list[str]:
@@ -86,3 +89,21 @@ def test_every_option_is_told() -> None:
     for section, described in INFO["config"].items():
         for option in described["options"]:
             assert f"``[{section}] {option}``" in told
+
+
+def sections_referred_to(module: Path) -> set[int]:
+    """The sections of docs/semantics.rst to which the docstrings of a module refer."""
+    text = " ".join(module.read_text("utf-8").split())
+    return {int(number) for found in REFERENCE.findall(text) for number in re.findall(r"(\d+)(?:\.\d+)?", found)}
+
+
+def test_the_semantics_have_each_section_to_which_the_code_refers() -> None:
+    headings = re.findall(r"^(\d+)\. .+\n-+$", (DOCS / "semantics.rst").read_text("utf-8"), re.MULTILINE)
+    modules = [module for folder in ("airflow_provider_ckpt", "tests") for module in (ROOT / folder).rglob("*.py")]
+    named = {str(module.relative_to(ROOT)): found for module in modules if (found := sections_referred_to(module))}
+
+    missing = {module: found - set(map(int, headings)) for module, found in named.items()}
+
+    assert headings == [str(number) for number in range(1, 11)]
+    assert len(named) >= 40
+    assert not {module: found for module, found in missing.items() if found}
