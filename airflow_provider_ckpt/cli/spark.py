@@ -11,7 +11,8 @@ from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.engines.standing_drivers import DriverState, FailedStart
+    from airflow_provider_ckpt.engines.failed_starts import FailedStart
+    from airflow_provider_ckpt.engines.standing_drivers import DriverState
 
 _ANY_PIPELINE = {
     "name": "any",

@@ -19,7 +19,7 @@ import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import EngineError
-from airflow_provider_ckpt.engines import standing_drivers
+from airflow_provider_ckpt.engines import failed_starts, standing_driver, standing_drivers
 from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 from airflow_provider_ckpt.replication.owner import of_process
 from airflow_provider_ckpt.spark.driver.standing_protocol import DRAINING, LOCK, LOG, SOCKET, short_path
@@ -194,7 +194,7 @@ def test_a_directory_that_vanishes_while_it_is_listed_is_no_driver(
 def test_a_process_that_got_the_pid_of_a_driver_is_not_killed(
     drivers: StandingDrivers, runtime: Path, stranger: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing_drivers, "_STOP_SECONDS", 0.1)
+    monkeypatch.setattr(standing_driver, "STOP_SECONDS", 0.1)
     host = of_process(stranger.pid).split(":")[1]
     home = home_of(runtime, f"cli:{host}:{stranger.pid}:1")
 
@@ -214,9 +214,9 @@ def test_a_process_that_gets_a_pid_between_the_list_of_processes_and_the_kill_is
 ) -> None:
     launcher.seconds = 4
     monkeypatch.setattr(standing_drivers, "_START_SECONDS", 0.2)
-    processes = standing_drivers._processes
+    processes = standing_driver._processes
     monkeypatch.setattr(
-        standing_drivers, "_processes", lambda session: [*([stranger.pid] * bool(found := processes(session))), *found]
+        standing_driver, "_processes", lambda session: [*([stranger.pid] * bool(found := processes(session))), *found]
     )
 
     with pytest.raises(EngineError, match="did not accept"):
@@ -247,7 +247,7 @@ def test_a_driver_whose_first_run_was_killed_serves_the_next_one(
     with pytest.raises(EngineError):
         connect(drivers, is_stopped=lambda: bool(launcher.processes))
     (home,) = launcher.started
-    while not standing_drivers._is_locked(home / LOCK):
+    while not standing_driver._is_locked(home / LOCK):
         time.sleep(0.01)
     if not owner_written:
         (home / "owner").unlink()
@@ -327,7 +327,7 @@ def test_the_output_of_a_driver_that_ended_is_kept_until_one_starts(
     launcher.seconds = 0
     with pytest.raises(EngineError, match=r"failed to start .* ago, see .*\.failed\.log"):
         connect(drivers)
-    monkeypatch.setattr(standing_drivers, "_FAILED_SECONDS", 0)
+    monkeypatch.setattr(failed_starts, "DELAY_SECONDS", 0)
     connect(drivers)
     assert drivers.failed_starts() == []
 
