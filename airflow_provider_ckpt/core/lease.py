@@ -45,6 +45,14 @@ TAKEOVERS = frozenset({LeaseGrantReason.EXPIRED, LeaseGrantReason.DEAD, LeaseGra
 """Reasons for which the lease is taken from another owner."""
 
 
+def renewal_interval(ttl: timedelta) -> float:
+    """Return the seconds between two renewals of a lease: a third of its TTL, so that one may fail.
+
+    :param ttl: TTL of the lease
+    """
+    return ttl.total_seconds() / 3
+
+
 def assume_alive(_owner: str) -> bool:
     """Return False for every owner: none is known to be dead. The default of :func:`grant`'s ``is_dead``."""
     return False

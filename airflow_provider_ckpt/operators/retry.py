@@ -104,6 +104,7 @@ class CkptRetryOperator(CkptBranchOperator):
         :param setup: the pipeline's setup, with the owner of the lease
         :param state: state of the run, which :meth:`execute_complete` gets back
         """
+        from airflow_provider_ckpt.core.lease import renewal_interval
         from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
 
         self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))
@@ -113,7 +114,7 @@ class CkptRetryOperator(CkptBranchOperator):
             owner=setup.owner,
             ckpt_conn_id=self.ckpt_conn_id,
             moment=due,
-            every=setup.pipeline.lease.ttl.total_seconds() / 3,
+            every=renewal_interval(setup.pipeline.lease.ttl),
         )
         self.defer(trigger=trigger, method_name="execute_complete", kwargs={"before": state})
 

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError, StaleEpochError
+from airflow_provider_ckpt.core.lease import renewal_interval
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseRenewal:
-    """Thread that renews a lease every third of its TTL.
+    """Thread that renews a lease at the interval of :func:`~airflow_provider_ckpt.core.lease.renewal_interval`.
 
     An unreachable ledger only delays the renewal: after expiry the run still holds the lease until another owner takes
     it.
@@ -47,7 +48,7 @@ class LeaseRenewal:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(self._lease.ttl.total_seconds() / 3):
+        while not self._ended.wait(renewal_interval(self._lease.ttl)):
             try:
                 self._ledger.renew(self._lease)
             except StaleEpochError as error:

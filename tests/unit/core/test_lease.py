@@ -103,3 +103,7 @@ class TestRenew:
     def test_a_lease_that_somebody_took_is_not_renewed(self) -> None:
         with pytest.raises(StaleEpochError):
             renew(HELD, 3, "dag/run-1", now=NOW)
+
+
+def test_a_lease_is_renewed_three_times_within_its_ttl() -> None:
+    assert renewal_interval(timedelta(seconds=60)) == 20
