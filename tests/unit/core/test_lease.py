@@ -9,7 +9,15 @@ import pytest
 
 from airflow_provider_ckpt.core.epoch import check_epoch
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.core.lease import TAKEOVERS, LeaseGrantReason, LeaseState, assume_alive, grant, renew
+from airflow_provider_ckpt.core.lease import (
+    TAKEOVERS,
+    LeaseGrantReason,
+    LeaseState,
+    assume_alive,
+    grant,
+    renew,
+    renewal_interval,
+)
 from tests.unit.core.machines import NOW
 
 TTL = timedelta(seconds=60)
