@@ -23,13 +23,23 @@ from tests.formal.mutants_of_ledger import OF_LEDGER
 from tests.formal.mutants_of_plain import OF_PLAIN
 from tests.formal.mutants_of_policy import OF_POLICY
 from tests.formal.mutants_of_sinks import OF_SINKS
+from tests.formal.mutants_of_warm import OF_WARM
 from tests.formal.rewrite import RewriteError
 from tests.formal.sandbox import Sandbox, SandboxError
 
 _PARSING = Lock()
 """Held while a source is parsed: Python 3.11's parser of syntax trees is not safe in several threads."""
 
-MUTANTS: Sequence[Mutant] = (*OF_SINKS, *OF_ICEBERG, *OF_FILES_SINK, *OF_PLAIN, *OF_POLICY, *OF_LEDGER, *OF_CORE)
+MUTANTS: Sequence[Mutant] = (
+    *OF_SINKS,
+    *OF_ICEBERG,
+    *OF_FILES_SINK,
+    *OF_PLAIN,
+    *OF_WARM,
+    *OF_POLICY,
+    *OF_LEDGER,
+    *OF_CORE,
+)
 """The slowest first."""
 
 
