@@ -76,14 +76,14 @@ def running(orders: Replication) -> Iterator[Future[RunSummary]]:
 
 
 @pytest.mark.parametrize(
-    "strategy",
+    ("strategy", "reached"),
     [
-        {"checkpoint_after_ms": 50, "min_checkpoint_count": 3},
-        {"manual_commit": False, "auto_commit_interval_ms": 100, "min_checkpoint_count": 1000},
+        ({"checkpoint_after_ms": 50, "min_checkpoint_count": 3}, 701),
+        ({"manual_commit": False, "auto_commit_interval_ms": 100, "min_checkpoint_count": 1000}, 901),
     ],
-    ids=["cadence", "timer"],
+    ids=["cadence: all but fewer than three batches", "timer: all batches"],
 )
-def test_the_checkpoint_moves_while_a_wave_runs(orders: Replication, strategy: dict[str, Any]) -> None:
+def test_the_checkpoint_moves_while_a_wave_runs(orders: Replication, strategy: dict[str, Any], reached: int) -> None:
     execute(orders.dsn, "ALTER TABLE target ADD CHECK (id <> 5)")
     guard_target(orders.dsn, "NEW.id = 950", f"PERFORM pg_advisory_lock_shared({GATE})")
     one_lane = orders.changed(commit_strategy=strategy, consumer={"lanes": 1})
@@ -91,9 +91,9 @@ def test_the_checkpoint_moves_while_a_wave_runs(orders: Replication, strategy: d
     with running(one_lane) as run:
         with gate(orders.dsn):
             deadline = time.monotonic() + 120
-            while committed(orders) < 901 and not run.done() and time.monotonic() < deadline:
+            while committed(orders) < reached and not run.done() and time.monotonic() < deadline:
                 threading.Event().wait(0.05)
-            assert committed(orders) == 901, "nine batches have their receipts, and the wave goes on"
+            assert reached <= committed(orders) <= 901, "nine batches have their receipts, and the wave goes on"
             assert not run.done()
         summary = run.result()
 
