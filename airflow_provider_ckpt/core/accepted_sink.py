@@ -24,14 +24,17 @@ class AcceptedSink:
 
     :param lost: range receipts that sum up the receipts which the ledger knew and the sink no longer held
     :param rows_missing: number of rows that the sink's receipts counted as delivered, minus the number of rows in the
-        target; None if the sink could not count rows
+        target; negative if the target had more rows, None if the rows were not counted
     """
 
     lost: tuple[RangeReceipt, ...] = ()
     rows_missing: int | None = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the losses as a JSON-ready dict; :meth:`from_json` is the inverse."""
+        """Return the losses as a JSON-ready dict, the form in which the ledger stores them.
+
+        :meth:`from_json` is the inverse.
+        """
         return {"lost": [_to_json(item) for item in self.lost], "rows_missing": self.rows_missing}
 
     @classmethod
@@ -40,16 +43,22 @@ class AcceptedSink:
         return cls(tuple(_from_json(item) for item in data["lost"]), data["rows_missing"])
 
     def covers(self, key: BatchKey, span: Range) -> bool:
-        """Return whether the accepted losses include the receipt of a batch.
+        """Return whether the receipt of a batch is among the accepted losses, so that audits do not report it.
 
         :param key: the batch; generation and partition are compared with those of each loss
-        :param span: the batch's range, which must overlap the range of a loss
+        :param span: the batch's range; it must overlap the range of a loss
         """
         partition = (key.generation, key.partition)
         return any((item.generation, item.partition) == partition and item.range.overlaps(span) for item in self.lost)
 
     def lost_part(self, item: RangeReceipt) -> RangeReceipt | None:
-        """Return the accepted losses within a range receipt, summed up as another one; None if there are none."""
+        """Return the sum of the accepted losses that overlap a range receipt; None if no loss overlaps it.
+
+        An audit subtracts this sum from the range receipt before it compares the range receipt with the sink.
+
+        :param item: a range receipt of the ledger
+        :return: a range receipt over the range of ``item`` that holds the counts of the losses only
+        """
         parts = [
             part
             for part in self.lost
@@ -63,9 +72,10 @@ class AcceptedSink:
         return replace(item, counts=counts, batches=batches, rejected=rejected, skipped=0, sent=0)
 
     def merged(self, passed: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-        """Return the ledger's range receipts, with adjacent ones merged if a loss overlaps them.
+        """Return the ledger's range receipts; adjacent range receipts that a loss overlaps are merged into one.
 
-        A loss is one sum that may span several range receipts, so only their sum can be compared with the sink.
+        A loss is a single sum that may span several range receipts. It cannot be divided among them, so only the sum of
+        these range receipts can be compared with the sink.
 
         :param passed: the ledger's range receipts
         """
@@ -80,6 +90,8 @@ def find_lost_receipts(
     passed: Iterable[RangeReceipt], batches: Iterable[Batch], receipts: Iterable[Receipt]
 ) -> tuple[RangeReceipt, ...]:
     """Return range receipts that sum up the receipts which the ledger knows and the sink does not hold.
+
+    They are stored as accepted losses when a user accepts the sink as it is.
 
     :param passed: the ledger's range receipts
     :param batches: the ledger's batches beyond the checkpoints
@@ -106,7 +118,11 @@ def _lost_whole(batch: Batch) -> RangeReceipt:
 
 
 def _lost_of(item: RangeReceipt, receipts: Sequence[Receipt]) -> RangeReceipt:
-    """Return the lost part of a range receipt: its counts minus those of the receipts that the sink holds in it."""
+    """Return the lost part of a range receipt: its counts minus the counts of the sink's receipts in its range.
+
+    :param item: a range receipt of the ledger
+    :param receipts: the receipts that the sink still holds in the range of ``item``
+    """
     counts = item.counts - sum((receipt.counts for receipt in receipts), Counts())
     has = sum(receipt.verdict is not Verdict.VOID for receipt in receipts)
     rejected = item.rejected - sum(receipt.verdict is Verdict.REJECTED for receipt in receipts)

@@ -1,6 +1,6 @@
-"""Acknowledge batches by their receipts, and move the checkpoint over resolved ones (semantics, sections 1 and 2).
+"""Resolve batches by their receipts, and move the checkpoint over resolved batches (semantics, sections 1 and 2).
 
-A second receipt of a batch, and one of a batch that is unknown, change nothing and leave an event.
+A second receipt of a batch, and a receipt of an unknown batch, change nothing but are recorded as events.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from airflow_provider_ckpt.core.tickets import Event
 
 
 class AcknowledgingPartition(PartitionView):
-    """Partition that resolves batches by receipts, and moves its checkpoint."""
+    """A partition that resolves its batches by receipts and moves its checkpoint over them."""
 
     def ack(self, receipt: Receipt, *, advance: bool = True) -> list[Event]:
-        """Resolve a batch by its receipt.
+        """Resolve a batch by its receipt: the batch gets the state of the receipt's verdict, such as ``delivered``.
 
-        A second receipt of the batch changes nothing and is recorded by an event, as is a receipt of a batch that is
-        unknown or was never started.
+        A second receipt of the batch changes nothing and is recorded as the event ``ack_duplicate``. A receipt of a
+        batch that is unknown or was never started changes nothing either, and is recorded as ``ack_spurious``.
 
         :param receipt: the sink's receipt
-        :param advance: whether to move the checkpoint
+        :param advance: whether to move the checkpoint; False if the caller calls :meth:`advance` after several receipts
+        :return: the events for the audit log
         :raises LedgerStateError: if the receipt's range differs from the batch's; such a receipt must be imported
         """
         seq = receipt.key.seq
@@ -50,9 +51,12 @@ class AcknowledgingPartition(PartitionView):
         return [event, *(self.advance() if advance else [])]
 
     def advance(self) -> list[Event]:
-        """Move ``committed`` over the resolved batches that follow it without a gap, and remove them from ``batches``.
+        """Move the checkpoint over the resolved batches that follow it without a gap, and remove them from ``batches``.
 
-        The cancellation watermark limits the move. Removed batches are added to ``passed``.
+        The checkpoint stops at the first unresolved batch and at the cancellation watermark. The removed batches are
+        appended to ``passed``, from where the ledger merges their receipts.
+
+        :return: the event ``checkpoint`` with the positions before and after; empty if the checkpoint does not move
         """
         committed = next_checkpoint(self.committed, self.batches)
         if committed == self.committed:

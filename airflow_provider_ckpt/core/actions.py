@@ -1,7 +1,8 @@
-"""Actions of users on a pipeline, as data, and their effect on its partitions (semantics, sections 1, 3 and 4).
+"""Actions of users on a pipeline, such as hold, skip or rewind: their data, and their effect on the pipeline's state.
 
-An action requested while a run holds the lease is stored, and the lease holder applies it. An action is applied as a
-whole or refused as a whole, depending on the state of the pipeline and of the batches that it names.
+An action that is requested while a run holds the lease is stored in the ledger, and the lease holder applies it. An
+action is applied as a whole or refused as a whole, depending on the state of the pipeline and of the batches that the
+action names (semantics, sections 1, 3 and 4).
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket
 
 
 class ActionKind(StrEnum):
-    """Kinds of actions that change a pipeline, from a user's request to the ledger's audit log.
+    """Kinds of actions by which users change a pipeline; the audit log records each action under its kind.
 
-    ``resend_to_sink`` and ``keep_sink`` accept a changed sink: the first sends again what it has lost, the second
-    continues from the checkpoint.
+    - ``hold``, ``release``, ``skip`` and ``cancel`` change single batches.
+    - ``drain``, ``stop``, ``force_stop`` and ``resume`` change the phase of the pipeline.
+    - ``rewind``, ``replay`` and ``recover`` read parts of the source again.
+    - ``replay_dead_letters`` and ``discard_dead_letters`` change dead letters.
+    - ``resend_to_sink`` and ``keep_sink`` accept a sink that has changed: the first sends again what the sink has lost,
+      the second continues from the checkpoint. ``move`` lets the next run deliver to another sink.
     """
 
     HOLD = "hold"
@@ -51,23 +56,28 @@ class ActionKind(StrEnum):
 
 
 NEED_NEW_EPOCH = frozenset({ActionKind.FORCE_STOP, ActionKind.REWIND})
-"""Actions that are applied only under a new epoch: the sink must be fenced and its receipts read first."""
+"""Actions that only the holder of a new epoch may apply, after it has fenced the sink and read its receipts."""
 
 NEED_RECEIPTS_READ = NEED_NEW_EPOCH | {ActionKind.REPLAY, ActionKind.RECOVER, ActionKind.REPLAY_DEAD_LETTERS}
-"""Actions that are applied only after the sink's receipts have been read.
+"""Actions that a run applies only after it has read the sink's receipts.
 
-All of them except force stop start a generation. A ledger restored from a backup may have lost generations whose
-receipts are in the sink; if their numbers were used again, new batches would be taken for delivered.
+All of them except force stop start a generation. A ledger that was restored from a backup may have lost generations
+whose receipts are in the sink. If their numbers were used again, those receipts would be taken for receipts of the new
+batches, which would then never be sent.
 """
 
 PHASE_ACTIONS = frozenset({ActionKind.DRAIN, ActionKind.STOP, ActionKind.FORCE_STOP, ActionKind.RESUME})
-"""Actions that change the pipeline's phase; if the pipeline is in that phase already, only an event is recorded."""
+"""Actions that change the pipeline's phase; on a pipeline that is in that phase already, they only record an event."""
 
 DEAD_LETTER_ACTIONS = frozenset({ActionKind.REPLAY_DEAD_LETTERS, ActionKind.DISCARD_DEAD_LETTERS})
-"""Actions on dead letters; the ledger's index decides which of the selected dead letters are still parked."""
+"""Actions on dead letters. They change only those of the selected dead letters that are still parked."""
 
 SINK_ACTIONS = frozenset({ActionKind.RESEND_TO_SINK, ActionKind.KEEP_SINK, ActionKind.MOVE})
-"""Actions that are never stored: the command acquires the lease, compares and fences the sink, and reconciles."""
+"""Actions that accept or leave a changed sink.
+
+They are never stored for a later run. The command itself acquires the lease, compares and fences the sink, reconciles,
+and applies the action.
+"""
 
 NEED_REASON = SINK_ACTIONS | {
     ActionKind.SKIP,
@@ -82,22 +92,26 @@ _SIDE_KINDS = {ActionKind.REPLAY: SideKind.REPLAY, ActionKind.RECOVER: SideKind.
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action on a pipeline, with its arguments.
+    """One action on a pipeline, with its arguments. Each kind uses some of the fields; the others keep their defaults.
 
+    :param kind: the kind of action
     :param batches: for hold, release, skip and cancel: the batches to change; a release without any releases all held
         batches. For actions on the sink: batches to hold, because the sink may contain their rows without a receipt
     :param positions: for rewind and resend: by partition, the first position to read again
     :param ranges: for replay, recover and resend: pairs of a source partition and a range of it to read again
-    :param dead_letters: for actions on dead letters: the dead letters, oldest first; for resend: those whose replay the
-        sink has lost
-    :param newest_first: for a replay of dead letters: the newest comes first
-    :param unreachable: for move: the previous sink can no longer be asked what it has received
-    :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
-    :param from_receipts: for resend: the ranges to send again are found under the lease from the sink's receipts
-    :param states: for recover: by source partition, new values of the source connector's stored state, with which the
-        next planning compares the source
-    :param taken_back: for rewind and resend: side partitions that replay dead letters whose records are read again;
-        their undelivered batches are skipped
+    :param dead_letters: for actions on dead letters: the dead letters, oldest first; for resend: the dead letters whose
+        replay the sink has lost
+    :param newest_first: for a replay of dead letters: whether the newest is sent first
+    :param unreachable: for move: whether the previous sink can no longer be read to find out which batches it has
+        received
+    :param with_replayed: for replay: whether records are also read again if a replay of their dead letters has
+        delivered them
+    :param from_receipts: for resend: whether the fields above were derived from the sink's receipts; they are then
+        derived again under the lease, and the action is refused if the result differs
+    :param states: for recover: by source partition, the new values of the state that the source connector stores in the
+        ledger, with which the next planning compares the source
+    :param taken_back: for rewind and resend: ids of side partitions that replay dead letters whose records are read
+        again; their undelivered batches are skipped
     """
 
     kind: ActionKind
@@ -113,7 +127,7 @@ class Action:
     taken_back: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the action as a JSON-ready dict, which the ledger stores; :meth:`from_json` is the inverse."""
         return {
             "kind": self.kind.value,
             "batches": [key.to_json() for key in self.batches],
@@ -147,11 +161,12 @@ class Action:
 
 
 def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list[Event]:
-    """Apply an action as a whole and return its events.
+    """Apply an action to a pipeline's state, as a whole.
 
     :param pipeline_state: the pipeline's partitions and phase, which are changed
     :param action: the action
     :param reason: the actor's reason; stored in the events
+    :return: the events for the audit log
     :raises LedgerStateError: if the pipeline's state does not allow the action; nothing is changed then
     """
     phases: Mapping[ActionKind, Callable[..., list[Event]]] = {
@@ -175,11 +190,11 @@ def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list
 
 
 def require_reason(kind: str, actor: str | None, reason: str | None, *, required: bool) -> None:
-    """Raise an error if an action lacks its actor, or its reason where one is required.
+    """Raise an error if the actor of an action is missing, or its reason although the action requires one.
 
-    :param kind: the kind of action, for the message
-    :param actor: the actor
-    :param reason: the reason
+    :param kind: the kind of action, for the error message
+    :param actor: the user who requests the action; None or blank if missing
+    :param reason: the user's reason; None or blank if missing
     :param required: whether this action requires a reason
     :raises ConfigError: if the actor or a required reason is missing or blank
     """
@@ -191,9 +206,15 @@ def require_reason(kind: str, actor: str | None, reason: str | None, *, required
 
 
 def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Rewind or re-read what the sink has lost, and hold the batches whose rows it may contain without a receipt.
+    """Rewind or read again what the sink has lost, and hold the batches whose rows it may contain without a receipt.
 
-    All checks come before the first change.
+    All checks precede the first change, so that a refused action changes nothing.
+
+    :param pipeline_state: the pipeline's partitions, which are changed
+    :param action: an action of :data:`SINK_ACTIONS`
+    :param reason: the actor's reason, stored in the events
+    :return: the events for the audit log
+    :raises LedgerStateError: if the pipeline's state does not allow the action
     """
     steps = [_batch_step(pipeline_state, ActionKind.HOLD, key, reason) for key in action.batches]
     for name, span in action.ranges:
@@ -218,7 +239,8 @@ def _check_taken_back(pipeline_state: PipelineState, action: Action) -> None:
 def _take_back(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
     """Plan the rest of each side partition in ``action.taken_back``, then skip all of its unresolved batches.
 
-    A rewind or resend reads the records of these dead letters again, so a replay must not deliver them as well.
+    These side partitions replay dead letters whose records the rewind or resend reads again. Without this step, the
+    records would be delivered twice. The function returns the events for the audit log.
     """
     events: list[Event] = []
     for partition in map(pipeline_state.partition, action.taken_back):
@@ -298,8 +320,10 @@ def _batch_step(
 ) -> Callable[[], list[Event]]:
     """Check that an action is allowed on a batch, and return a function that applies it and returns the events.
 
-    The caller obtains the functions of all batches before it calls the first one, so nothing is changed in part.
+    The caller checks all batches of an action in this way before it calls the first returned function. If a check
+    fails, nothing has been changed.
 
+    :param pipeline_state: the pipeline's partitions; only the returned function changes them
     :param kind: the kind of action: hold, release, skip or cancel
     :param key: the batch
     :param reason: the actor's reason, stored in the events
@@ -337,7 +361,16 @@ def _release_and_skip(partition: Partition, ticket: HeldTicket, reason: str) -> 
 
 
 def _skip(partition: Partition, ticket: PlannedTicket | InFlightTicket, reason: str) -> list[Event]:
-    """Skip a batch: in the ledger alone if it was never started, else the next attempt claims ``void`` in the sink."""
+    """Skip a planned batch or one in flight, and return the events.
+
+    A batch that was never started becomes ``skipped`` in the ledger at once. A batch that was started may have reached
+    the sink, so it is only marked: its next attempt claims the verdict ``void`` in the sink, and that receipt resolves
+    it.
+
+    :param partition: the partition of the batch, which is changed
+    :param ticket: the batch, in the state that was checked; see :mod:`~airflow_provider_ckpt.core.tickets`
+    :param reason: the actor's reason, stored in the events
+    """
     if isinstance(ticket, PlannedTicket) and not partition.batches[ticket.key.seq].started:
         return partition.skip(ticket, reason=reason)
     return partition.instruct(ticket, Instruction.VOID, reason=reason)

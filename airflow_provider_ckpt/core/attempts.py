@@ -1,4 +1,4 @@
-"""Attempts of batches: begin one, and end it without a receipt (semantics, section 1).
+"""Attempts of batches: begin an attempt, and end an attempt that got no receipt (semantics, section 1).
 
 An attempt that was abandoned, fenced, cancelled or never executed does not count against ``max_attempts``.
 """
@@ -15,7 +15,12 @@ from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTic
 
 
 class AttemptingPartition(AcknowledgingPartition):
-    """Partition that begins and ends attempts of its batches."""
+    """A partition that begins attempts of its batches and ends those without a receipt.
+
+    Its methods take a ticket: a value that names the batch and proves that its state was checked (see
+    :mod:`~airflow_provider_ckpt.core.tickets`). They return the ticket of the state that follows, and the events for
+    the audit log.
+    """
 
     def begin(
         self,
@@ -26,16 +31,16 @@ class AttemptingPartition(AcknowledgingPartition):
         at_most_once: bool = False,
         advance: bool = True,
     ) -> tuple[InFlightTicket, list[Event]]:
-        """Start a batch by opening its next attempt.
+        """Begin the next attempt of a planned batch, which is in flight from then on.
 
-        Starting a cancelled batch again removes its cancellation watermark, so the checkpoint may move.
+        If the batch was cancelled before, it no longer sets the cancellation watermark, so the checkpoint may move.
 
-        :param ticket: ticket of the planned batch
+        :param ticket: the planned batch, as :meth:`planned_ticket` returns it
         :param epoch: the lease's epoch
         :param now: the current time, UTC, which is compared with the batch's ``not_before``
         :param at_most_once: whether the batch is resolved as ``sent`` at once, without a receipt
-        :param advance: whether to move the checkpoint
-        :return: ticket of the open attempt, and the events
+        :param advance: whether to move the checkpoint; False if the caller calls :meth:`advance` after several changes
+        :return: the ticket that names the open attempt and is needed to end it, and the events for the audit log
         :raises LedgerStateError: while draining or stopped, before ``not_before``, or if the batch is not planned
         """
         batch = self._expect(ticket.key.seq, BatchState.PLANNED)
@@ -63,13 +68,14 @@ class AttemptingPartition(AcknowledgingPartition):
         next_round: bool = False,
         counts: bool = True,
     ) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt without a verdict: its result is unknown, so the batch is planned again.
+        """End an attempt that failed without a verdict, and plan the batch again: the sink may not have received it.
 
-        :param ticket: ticket of the open attempt
+        :param ticket: the open attempt, as :meth:`begin` returned it
         :param error: the error that the lane reported
-        :param not_before: earliest start of the next attempt, UTC
-        :param next_round: whether this round's attempts are used up
+        :param not_before: earliest start of the next attempt, UTC; None if it may start at once
+        :param next_round: whether this round's attempts are used up, so that the next attempt is in the next round
         :param counts: whether the failure counts against ``max_attempts``; an outage of the whole sink does not
+        :return: the ticket that is needed to begin the batch again, and the events for the audit log
         :raises LedgerStateError: if the attempt is not the open one
         """
         batch = self._open_batch(ticket)
@@ -87,19 +93,49 @@ class AttemptingPartition(AcknowledgingPartition):
         return PlannedTicket(batch.key), [event]
 
     def not_attempted(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt that its lane never executed; not counted against ``max_attempts``."""
+        """End an attempt that its lane never executed, and plan the batch again.
+
+        The attempt does not count against ``max_attempts``.
+
+        :param ticket: the open attempt, as :meth:`begin` returned it
+        :return: the ticket that is needed to begin the batch again, and the events for the audit log
+        :raises LedgerStateError: if the attempt is not the open one
+        """
         return self._return_to_planned(ticket, "not_attempted")
 
     def abandon(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt that a crash or a forced stop interrupted; not counted against ``max_attempts``."""
+        """End an attempt that a crash or a forced stop interrupted, and plan the batch again.
+
+        The attempt does not count against ``max_attempts``.
+
+        :param ticket: the open attempt, as :meth:`begin` returned it
+        :return: the ticket that is needed to begin the batch again, and the events for the audit log
+        :raises LedgerStateError: if the attempt is not the open one
+        """
         return self._return_to_planned(ticket, "abandoned")
 
     def fence(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt that a run of an older epoch left open; not counted against ``max_attempts``."""
+        """End an attempt that a run of an older epoch left open, and plan the batch again.
+
+        The caller has fenced the sink, so that this attempt can no longer commit. It does not count against
+        ``max_attempts``.
+
+        :param ticket: the open attempt, as :meth:`in_flight_ticket` returns it
+        :return: the ticket that is needed to begin the batch again, and the events for the audit log
+        :raises LedgerStateError: if the attempt is not the open one
+        """
         return self._return_to_planned(ticket, "fenced")
 
     def cancel(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt that a user cancelled; the batch then sets the cancellation watermark."""
+        """End an attempt that a user cancelled, and plan the batch again.
+
+        Until the batch is started again or resolved, the checkpoint does not pass its start, even if later batches are
+        resolved.
+
+        :param ticket: the open attempt, as :meth:`begin` returned it
+        :return: the ticket that is needed to begin the batch again, and the events for the audit log
+        :raises LedgerStateError: if the attempt is not the open one
+        """
         planned, events = self._return_to_planned(ticket, "cancelled")
         self.batches[planned.key.seq] = replace(self.batches[planned.key.seq], cancelled=True)
         return planned, events

@@ -1,6 +1,6 @@
-"""Batches: the state and the attempts of each, as immutable values (semantics, section 1).
+"""Batches as immutable values: the state of a batch, and the counters and outcomes of its attempts.
 
-The transitions between them are in ``partition.py``.
+The transitions between the states are in ``partition.py`` (semantics, section 1).
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 
 
 class BatchState(StrEnum):
-    """State of a batch."""
+    """State of a batch in the ledger (semantics, section 1).
+
+    - ``planned``: stored, not being sent; new, or returned after an attempt without a verdict
+    - ``in_flight``: an attempt is open
+    - ``held``: waits for a user to release or skip it
+    - ``delivered``, ``rejected``, ``skipped``: resolved by a receipt with the verdict delivered, rejected or void; a
+      batch that was never started can also be skipped without a receipt
+    - ``sent``: with at-most-once delivery, resolved before it is sent
+    - ``superseded``: replaced by a rewind or by an imported receipt
+    """
 
     PLANNED = "planned"
     IN_FLIGHT = "in_flight"
@@ -33,7 +42,7 @@ BLOCKING = frozenset({BatchState.PLANNED, BatchState.IN_FLIGHT, BatchState.HELD}
 """States of unresolved batches, which the checkpoint may not pass."""
 
 RESOLVED = frozenset({BatchState.DELIVERED, BatchState.REJECTED, BatchState.SKIPPED, BatchState.SENT})
-"""States that the checkpoint may pass."""
+"""States of resolved batches, which the checkpoint may pass."""
 
 
 VERDICT_STATE: Mapping[Verdict, BatchState] = {
@@ -44,7 +53,12 @@ VERDICT_STATE: Mapping[Verdict, BatchState] = {
 
 
 class Instruction(StrEnum):
-    """Instruction to a lane about a batch; the lane carries it out by claiming the matching verdict in the sink."""
+    """The verdict that the next attempt of a batch is to obtain.
+
+    - ``deliver``: send the records
+    - ``reject``: turn all records into dead letters, and claim the verdict ``rejected``
+    - ``void``: send nothing, and claim the verdict ``void``
+    """
 
     DELIVER = "deliver"
     REJECT = "reject"
@@ -66,7 +80,13 @@ _VERDICT_OF = {
 class AttemptOutcome(StrEnum):
     """Outcome of one attempt, as the ledger stores it.
 
-    ``delivered``, ``rejected`` and ``void`` are verdicts; after the others, the batch has no verdict yet.
+    - ``delivered``, ``rejected``, ``void``: the sink holds a receipt with this verdict, which resolves the batch
+    - ``failed``: the lane reported an error
+    - ``not_attempted``: the lane never executed the attempt
+    - ``staged``: the lane wrote data files, and the commit of the two-phase sink (Delta, Iceberg) has yet to add them
+    - ``cancelled``: a user cancelled the attempt
+    - ``abandoned``: a crash or a forced stop interrupted the attempt
+    - ``fenced``: the attempt was left open by a run of an older epoch
     """
 
     DELIVERED = "delivered"
@@ -88,18 +108,18 @@ class Batch:
     :param range: the source positions that it covers
     :param state: its state
     :param records: number of records that planning counted or estimated; None if it did neither
-    :param instruction: the instruction for the next attempt
+    :param instruction: whether the next attempt delivers the batch, rejects it or voids it
     :param attempts: number of attempts opened so far, which is also the number of the newest one
     :param failures: failures that lanes reported in this round
     :param finished: failures that lanes reported in all rounds (``n`` in the formula of the retry delay)
     :param round: 1 in the first submission; incremented when a round's attempts are used up
     :param deaths: number of times that the executor died while the batch ran alone
     :param alone: whether the next attempt must run alone in its wave
-    :param not_before: earliest start of the next attempt, UTC
-    :param epoch: the epoch of the open attempt, while in flight
+    :param not_before: earliest start of the next attempt, UTC; None if it may start at once
+    :param epoch: the epoch of the open attempt; None unless the batch is in flight
     :param cancelled: whether the batch was cancelled and is neither started again nor resolved
-    :param error: the newest error
-    :param receipt: the sink's receipt, once it is known
+    :param error: the newest error; None if there was none
+    :param receipt: the sink's receipt; None until the ledger knows it
     """
 
     key: BatchKey
@@ -127,7 +147,10 @@ class Batch:
     def resolved(self, receipt: Receipt) -> Batch:
         """Return a copy of the batch that holds a receipt and is in the state of the receipt's verdict.
 
-        Positional arguments instead of ``dataclasses.replace``, because every settled batch passes through here.
+        The copy is made by the constructor instead of ``dataclasses.replace``, which is slower: every settled batch
+        passes through here.
+
+        :param receipt: the sink's receipt of this batch
         """
         return Batch(
             self.key,

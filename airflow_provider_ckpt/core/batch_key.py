@@ -1,4 +1,8 @@
-"""The key of a batch, and the ids of side partitions, which state their purpose, generation and source partition."""
+"""The key of a batch, and the ids of side partitions.
+
+The id of a side partition, such as ``dlq:3:orders``, contains its purpose, its generation and the id of the source
+partition, so that no lookup is needed to find them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,8 @@ from typing import Any
 class SideKind(StrEnum):
     """Purpose of a side partition, and the first part of its id.
 
-    ``recovery`` re-reads ranges with missing records, ``replay`` re-reads a range that a user names, and ``dlq`` sends
-    dead letters again.
+    ``recovery`` reads ranges again in which records are missing, ``replay`` reads a range again that a user names, and
+    ``dlq`` sends dead letters again.
     """
 
     RECOVERY = "recovery"
@@ -26,9 +30,9 @@ _SIDE_PARTITION = re.compile(rf"(?P<kind>{'|'.join(SideKind)}):(?P<generation>[0
 def side_partition(kind: SideKind, generation: int, source: str) -> str:
     """Return the id of a side partition, such as ``dlq:3:orders``.
 
-    :param kind: its purpose
-    :param generation: its generation
-    :param source: the id of the source partition
+    :param kind: the purpose of the side partition
+    :param generation: the generation of the side partition
+    :param source: the id of the source partition whose records it sends again
     """
     return f"{kind}:{generation}:{source}"
 
@@ -60,12 +64,12 @@ class BatchKey:
 
     @property
     def is_side_partition(self) -> bool:
-        """Return whether the batch belongs to a side partition, which reads a range of a source partition again."""
+        """True if the batch belongs to a side partition, which sends records of a source partition again."""
         return side_kind(self.partition) is not None
 
     @property
     def is_replay(self) -> bool:
-        """Return whether the batch replays dead letters; its positions then number dead letters, not source records."""
+        """True if the batch replays dead letters; its positions then number dead letters instead of source records."""
         return side_kind(self.partition) is SideKind.DLQ
 
     @property
@@ -79,10 +83,10 @@ class BatchKey:
 
     @classmethod
     def parse(cls, text: str, *, generation: int | None = None) -> BatchKey:
-        """Parse ``partition#seq`` or ``partition#seq@generation``.
+        """Parse the text form of a key: ``partition#seq`` or ``partition#seq@generation``.
 
         :param text: the text that a user wrote
-        :param generation: the generation if the text names none; 1 by default
+        :param generation: the generation to use if the text names none; None stands for 1
         :raises ValueError: if the text has another form
         """
         found = re.fullmatch(r"(?P<partition>.+)#(?P<seq>[0-9]+)(?:@(?P<generation>[0-9]+))?", text, re.DOTALL)
@@ -91,7 +95,7 @@ class BatchKey:
         return cls(int(found["generation"] or generation or 1), found["partition"], int(found["seq"]))
 
     def to_json(self) -> list[Any]:
-        """Return a JSON-ready list; :meth:`from_json` is its inverse."""
+        """Return the key as a JSON-ready list of generation, partition and seq; :meth:`from_json` is the inverse."""
         return [self.generation, self.partition, self.seq]
 
     @classmethod

@@ -1,7 +1,8 @@
 """Decide when receipts are settled into the ledger while a wave is still running: by batch counts or by a timer.
 
-The thresholds are those of KurrentDB's persistent subscriptions.
-All counts are numbers of batches. The functions are pure: counts and elapsed time are arguments.
+Settling early moves the checkpoint before the wave ends; settling for each batch would cost a transaction of the ledger
+each time. The thresholds are those of KurrentDB's persistent subscriptions. All counts are numbers of batches. The
+functions are pure: counts and elapsed time are arguments.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from airflow_provider_ckpt.core.ranges import contiguous_end
 
 @dataclass(frozen=True, slots=True)
 class SettleCadence:
-    """Thresholds that decide when to settle during a wave.
+    """Thresholds that decide when receipts are settled during a wave.
 
-    :param min_interval: seconds since the last settlement after which ``min_batches`` movable batches are enough
-    :param min_batches: minimum number of movable batches for a settlement, unless the maximum interval has passed
+    A batch is *movable* if the checkpoint could pass it now, see :func:`movable`.
+
+    :param min_interval: seconds since the last settlement after which ``min_batches`` movable batches are settled
+    :param min_batches: number of movable batches that are settled once ``min_interval`` has passed
     :param max_batches: number of movable batches that are settled at once, regardless of the time passed
-    :param max_interval: maximum interval: seconds after which any unsettled receipt is settled; None to leave it to
-        the wave's end
-    :param timer_only: whether the maximum interval alone decides
+    :param max_interval: seconds since the last settlement after which any unsettled receipt is settled; None if such
+        receipts may wait for the end of the wave
+    :param timer_only: whether ``max_interval`` alone decides, and the numbers of batches are ignored
     """
 
     min_interval: float = 1.0
@@ -34,11 +37,11 @@ class SettleCadence:
     timer_only: bool = False
 
     def due(self, movable: int, waiting: int, seconds: float) -> bool:
-        """Return whether to settle now.
+        """Return whether receipts should be settled now.
 
-        :param movable: number of batches that the checkpoint would pass, see :func:`movable`
+        :param movable: number of batches that the checkpoint could pass, see :func:`movable`
         :param waiting: number of batches that have a receipt which is not settled, including the movable ones
-        :param seconds: time since the last settlement, or since the wave started
+        :param seconds: seconds since the last settlement, or since the wave started
         """
         if self.max_interval is not None and waiting and seconds >= self.max_interval:
             return True
@@ -48,7 +51,7 @@ class SettleCadence:
 
     @property
     def check_interval(self) -> float:
-        """Seconds between two calls of :meth:`due`: the shortest of the intervals and 1 s.
+        """Seconds between two calls of :meth:`due`: the shortest of the two intervals and 1 s.
 
         If the timer alone decides, it is ``max_interval``.
         """
@@ -61,7 +64,7 @@ _MAX_PAUSE = 1.0
 
 
 def movable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]) -> int:
-    """Count the batches that the checkpoint could pass now.
+    """Count the batches that the checkpoint could pass now if all known receipts were settled.
 
     In each partition these are the batches before the first one without a verdict, including batches that were settled
     earlier and wait for a batch before them.

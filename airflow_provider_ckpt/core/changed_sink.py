@@ -1,4 +1,4 @@
-"""Compare a sink with the state in which the ledger left it, to detect a sink that lost commits (semantics, 4.1).
+"""Compare a sink with the state in which the ledger left it, to detect a sink that lost commits (semantics, section 4).
 
 A sink that was restored, failed over without its last transactions, or recreated has lost the last commits that this
 ledger knows. The last commit of a pipeline is either the fence of the newest epoch or a receipt of that epoch, so it is
@@ -16,7 +16,16 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 
 
 class SinkDifference(StrEnum):
-    """Kind of difference between a sink and the state in which the ledger left it."""
+    """Kind of difference between a sink and the state in which the ledger left it; a run refuses such a sink.
+
+    - ``fence_below``: the sink's fence is below the newest epoch that fenced it
+    - ``receipts_missing``: receipts that the ledger knows are no longer in the sink
+    - ``receipts_unreadable``: receipts in the sink are gone or damaged
+    - ``other_target``: the target has another identity, for example because the table was created again
+    - ``rows_gone``: rows are gone although their receipts are still there
+    - ``other_location``: the pipeline now names another table, topic or directory
+    - ``not_accepted``: a user began to accept the changed sink, and the command did not finish
+    """
 
     FENCE_BELOW = "fence_below"
     RECEIPTS_MISSING = "receipts_missing"
@@ -29,7 +38,10 @@ class SinkDifference(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedAcceptance:
-    """Record of an acceptance of a changed sink that was started and not completed yet.
+    """Record of a user's acceptance of a changed sink that was started and not completed yet.
+
+    The acceptance fences the sink, which hides some of the differences. The ledger therefore stores what was seen
+    before.
 
     :param differences: kinds of the differences that were seen before the fence was raised
     :param description: the differences as a clause of an error message
@@ -41,7 +53,10 @@ class UnfinishedAcceptance:
     lost_batches: frozenset[BatchKey] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the record as a JSON-ready dict, the form in which the ledger stores it.
+
+        :meth:`from_json` is the inverse.
+        """
         return {
             "seen": sorted(self.differences),
             "told": self.description,
@@ -57,14 +72,15 @@ class UnfinishedAcceptance:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSinkState:
-    """State of the sink as the ledger left it.
+    """State of the sink as the ledger left it, with which a run compares the sink before it sends anything.
 
     :param epoch: the newest epoch that fenced the sink; None if none is known
-    :param target: the target's identity; None while it is not known
-    :param location: the target's location; None until a run has stored it
+    :param target: the identity of the target table, topic or directory; None while it is not known
+    :param location: the name or path of the target; None until a run has stored it
     :param may_have_rows: whether any batch has a receipt or an open attempt, so that the target may contain its rows
         and another location is a difference
-    :param unfinished_acceptance: the acceptance of a changed sink that was started and not completed, if there is one
+    :param unfinished_acceptance: a user's acceptance of a changed sink that was started and not completed; None if
+        there is none
     """
 
     epoch: int | None = None
@@ -76,17 +92,19 @@ class ExpectedSinkState:
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """State of the sink as it is now.
+    """State of the sink as it is now, for the comparison with the state in which the ledger left it.
 
     :param epoch: the highest epoch of its fence, 0 if there is none
-    :param target: the target's identity; None if the target does not exist, or the sink cannot identify it
-    :param location: the target's location
-    :param loss_evidence: the sink's own evidence, as a sentence, that rows are gone although its receipts are still
-        there
-    :param missing: receipts that the ledger knows and the sink no longer holds
-    :param unreadable: a sentence that names the receipts which cannot be read, if any are known to be gone or damaged
+    :param target: the identity of the target table, topic or directory; None if the target does not exist, or the sink
+        cannot identify it
+    :param location: the name or path of the target
+    :param loss_evidence: a sentence with evidence from the sink itself that rows are gone although its receipts are
+        still there; None if there is no evidence
+    :param missing: batches whose receipts the ledger knows and the sink no longer holds
+    :param unreadable: a sentence that names the receipts which are gone or damaged; None if all can be read
     :param lost_batches: batches whose rows the sink knows to be gone, and whose receipts it therefore does not return
-    :param other_target: the sink's description, as a clause, of how its target differs from the one that was written
+    :param other_target: a clause that says how the target differs from the one that was written; None to derive it from
+        the two identities
     """
 
     epoch: int
@@ -103,7 +121,8 @@ def differences(known: ExpectedSinkState, found: SinkState) -> list[SinkDifferen
     """Return the differences between the sink and the state in which the ledger left it; empty if a run may continue.
 
     A target with the same identity may have another location. Properties that the ledger does not know yet are not
-    compared.
+    compared. If the location differs and the identity too, that is the only difference returned, or none if this
+    pipeline cannot have any rows in the target.
 
     :param known: the state in which the ledger left the sink
     :param found: the state of the sink now

@@ -1,4 +1,4 @@
-"""The checkpoint of a partition, and the cancellation watermark, which it may not pass (semantics, section 2)."""
+"""Compute a partition's checkpoint, and the cancellation watermark, which it may not pass (semantics, section 2)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ def cancellation_watermark(batches: Mapping[int, Batch]) -> int | None:
 
 
 def next_checkpoint(committed: int, batches: Mapping[int, Batch]) -> int:
-    """Return the end of the contiguous resolved ranges from the checkpoint on, up to the cancellation watermark.
+    """Return the position that the checkpoint can move to: the end of the resolved ranges that follow it without a gap.
+
+    The checkpoint does not pass the cancellation watermark: a resolved batch with a larger seq than a cancelled one
+    does not count.
 
     :param committed: the checkpoint so far
     :param batches: the batches that are not below it, by seq
+    :return: the new checkpoint; ``committed`` if it cannot move
     """
     watermark = cancellation_watermark(batches)
     resolved = (

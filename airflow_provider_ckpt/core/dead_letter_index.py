@@ -1,8 +1,9 @@
 """The ledger's index of dead letters and their states (semantics, section 8).
 
-An index entry is a run of consecutive dead letters of one batch and one error type, with their state. The sink stores a
-batch's dead letters in an order that never changes, so a first number and a count identify a run, and the index grows
-with batches and decisions, not with records.
+The dead letters themselves are in the dead letter store. An entry of the index is a run of consecutive dead letters
+that have the same batch, error type and state. The sink keeps a batch's dead letters in an order that never changes, so
+a first number and a count identify a run. The size of the index thus depends on the number of batches and of users'
+decisions, not on the number of records.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ UNKNOWN_TYPE = "unknown"
 
 
 class DeadLetterState(StrEnum):
-    """State of a dead letter."""
+    """State of a dead letter.
+
+    - ``parked``: stored, not sent again yet
+    - ``replaying``: a replay that is not complete sends it again
+    - ``replayed``: a replay has sent it again
+    - ``parked_again``: written by a replay, because the record failed again
+    - ``discarded``: given up by a user
+    """
 
     PARKED = "parked"
     REPLAYING = "replaying"
@@ -31,11 +39,18 @@ class DeadLetterState(StrEnum):
 
 
 UNDELIVERED = frozenset({DeadLetterState.PARKED, DeadLetterState.PARKED_AGAIN, DeadLetterState.REPLAYING})
-"""States of dead letters that are neither delivered nor discarded."""
+"""States of dead letters that are neither sent again nor discarded."""
 
 
 class AttemptKey(NamedTuple):
-    """Key of an attempt. Only the dead letters of the attempt that the batch's receipt names are valid."""
+    """Key of an attempt that wrote dead letters.
+
+    Only the dead letters of the attempt that the batch's receipt names are valid; those of failed attempts are ignored.
+
+    :param key: the batch
+    :param attempt: number of the attempt, from 1
+    :param epoch: epoch of the attempt
+    """
 
     key: BatchKey
     attempt: int
@@ -48,9 +63,10 @@ class DeadLetters:
 
     :param key: the batch
     :param error_type: the error type
-    :param first: number of the first one, from 0, among the batch's dead letters of this error type
+    :param first: number of the first dead letter of the run, counted from 0 among the batch's dead letters of this
+        error type
     :param records: number of dead letters
-    :param attempt: the attempt that wrote them
+    :param attempt: number of the attempt that wrote them
     :param epoch: the epoch of that attempt
     """
 
@@ -76,7 +92,7 @@ class DeadLetters:
         return replace(self, first=first, records=end - first)
 
     def to_json(self) -> list[Any]:
-        """Return a JSON-ready list; :meth:`from_json` is its inverse."""
+        """Return the run of dead letters as a JSON-ready list; :meth:`from_json` is the inverse."""
         return [self.key.to_json(), self.error_type, self.first, self.records, self.attempt, self.epoch]
 
     @classmethod
@@ -93,8 +109,8 @@ class IndexEntry:
     :param range: range of the source partition that contains their records; it may contain others too
     :param state: the state of the dead letters
     :param at: when the receipt of their batch was claimed, UTC
-    :param replays: number of earlier replays that dead-lettered the same records again
-    :param replay: id of the side partition that replays or has replayed the dead letters
+    :param replays: number of earlier replays in which the same records failed again
+    :param replay: id of the side partition that replays or has replayed the dead letters; None if there is none
     """
 
     dead_letters: DeadLetters
@@ -106,7 +122,10 @@ class IndexEntry:
 
     @property
     def parked_state(self) -> DeadLetterState:
-        """State while no replay sends the dead letters: ``parked``, or ``parked_again`` if a replay wrote them."""
+        """State of these dead letters while no replay sends them.
+
+        It is ``parked_again`` if they were written by a replay, because the records failed again; otherwise ``parked``.
+        """
         return DeadLetterState.PARKED_AGAIN if self.dead_letters.key.is_replay else DeadLetterState.PARKED
 
 
@@ -114,9 +133,10 @@ class IndexEntry:
 class RereadRange:
     """A range of a source partition that a rewind or a range replay read again.
 
-    :param source: the source partition
-    :param generation: the generation that read it; dead letters of older generations are obsolete, because this
-        generation decided about their records again
+    Dead letters of older generations in this range are obsolete, because their records were processed again.
+
+    :param source: the id of the source partition
+    :param generation: the generation that read the range again
     :param start: first position
     :param end: first position after the range; None if it is unbounded
     """
@@ -127,10 +147,10 @@ class RereadRange:
     end: int | None
 
     def covers(self, entry: IndexEntry) -> bool:
-        """Return whether the range may have re-read records of an index entry.
+        """Return whether this range may contain records of an index entry, so that the entry is obsolete.
 
-        The entry's dead letters then come from the same source partition and an older generation, and its range
-        overlaps this one.
+        This is so if the entry's dead letters come from the same source partition and an older generation, and the
+        entry's range overlaps this one.
         """
         key, span = entry.dead_letters.key, entry.range
         beyond = self.end is not None and span.start >= self.end
@@ -138,10 +158,10 @@ class RereadRange:
 
 
 def newest_reread(entry: IndexEntry, rereads: Iterable[RereadRange]) -> int | None:
-    """Return the newest generation that re-read the records of an index entry; None if no generation did.
+    """Return the newest generation that read the records of an index entry again; None if no generation did.
 
     :param entry: the index entry
-    :param rereads: the ranges that generations have re-read
+    :param rereads: the ranges of the source that were read again
     """
     return max((found.generation for found in rereads if found.covers(entry)), default=None)
 
@@ -151,7 +171,7 @@ def update_entries(
 ) -> tuple[list[DeadLetters], list[tuple[IndexEntry, list[IndexEntry]]]]:
     """Compute how index entries change if some dead letters get new field values; the entries are not modified.
 
-    An entry of which only a part changes is split.
+    An entry of which only some dead letters change is split into several entries.
 
     :param entries: the index
     :param wanted: the dead letters to change

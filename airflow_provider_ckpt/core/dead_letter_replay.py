@@ -1,4 +1,4 @@
-"""Replays of dead letters: the content of the side partitions that send them again (semantics, section 8)."""
+"""Replays of dead letters: which of them a side partition sends again, and in which order (semantics, section 8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PositionedDeadLetters:
     """Consecutive dead letters of one batch, with their position in a replay.
 
     :param dead_letters: the dead letters
-    :param start: position of the first of them in the replay, from 0
+    :param start: position of the first of them in the replay; a replay numbers its dead letters from 0
     """
 
     dead_letters: DeadLetters
@@ -70,7 +70,7 @@ class Replay:
             start = end
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the replay as a JSON-ready dict, which the ledger stores; :meth:`from_json` is the inverse."""
         return {
             "dead_letters": [dead_letters.to_json() for dead_letters in self.dead_letters],
             "newest_first": self.newest_first,
@@ -85,6 +85,8 @@ class Replay:
 @dataclass(frozen=True, slots=True)
 class LostReplays:
     """Replays that have receipts in the sink but are missing in the ledger, which was lost or restored from a backup.
+
+    With this data the ledger restores their side partitions, so that no dead letter is delivered twice.
 
     :param replays: the replays, by the id of their side partition
     :param types: for each attempt whose dead letters are replayed, the number of its dead letters by error type

@@ -1,6 +1,7 @@
-"""Selection of dead letters to replay or discard: only parked ones, so that none is replayed twice.
+"""Select dead letters to replay or discard: only parked ones, so that none is replayed twice.
 
-A dead letter whose replay is under way or done is not selected again, whoever selects it (semantics, section 8).
+A dead letter that a replay sends or has sent is not selected again, no matter which user selects it (semantics, section
+8).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ REPLAYABLE = frozenset({DeadLetterState.PARKED, DeadLetterState.PARKED_AGAIN})
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A user's selection of dead letters; an empty or None field selects all.
+    """A user's criteria for dead letters to replay or discard; a field that is empty or None restricts nothing.
 
     :param types: error types
     :param batches: batches
@@ -42,7 +43,7 @@ class Selection:
     stop_at: int | None = None
 
     def matches(self, entry: IndexEntry) -> bool:
-        """Return whether an index entry meets all criteria; :attr:`stop_at` is not considered."""
+        """Return whether an index entry meets all criteria; :attr:`stop_at`, which limits the number, is ignored."""
         return (
             (not self.types or entry.dead_letters.error_type in self.types)
             and (not self.batches or entry.dead_letters.key in self.batches)
@@ -56,12 +57,13 @@ def find_replayed(
 ) -> list[IndexEntry]:
     """Return the entries of dead letters whose records would be delivered twice if some ranges were read again.
 
-    A replay that has parked as many dead letters again as it sent has delivered none. If it has parked only some, the
-    index does not show which, so all of its dead letters are returned.
+    These are dead letters that a replay sends or has sent. A replay in which all dead letters failed again has
+    delivered nothing and is left out. If only some failed again, the index does not show which, so all dead letters of
+    that replay are returned.
 
     :param entries: the whole index
     :param ranges: pairs of a source partition and a range of it to read again
-    :param rereads: ranges that were read again before; their dead letters are left out
+    :param rereads: ranges that were read again before; dead letters in them are obsolete and are left out
     """
     entries = list(entries)
     delivered: Counter[str] = Counter()
@@ -82,7 +84,7 @@ def find_replayed(
 
 
 def replaying_within(entries: Iterable[IndexEntry], ranges: Collection[tuple[str, Range]]) -> list[IndexEntry]:
-    """Return the entries of dead letters whose replay is not complete, and whose records lie in some ranges.
+    """Return the entries of dead letters in some ranges of the source that a replay is still sending.
 
     :param entries: the index
     :param ranges: pairs of a source partition and a range of it
@@ -99,8 +101,8 @@ def select(entries: Iterable[IndexEntry], selection: Selection, rereads: Collect
     """Return the selected dead letters that may be replayed or discarded, oldest first.
 
     :param entries: the index
-    :param selection: the selection
-    :param rereads: ranges that were read again; their dead letters are left out
+    :param selection: the user's criteria
+    :param rereads: ranges that were read again; dead letters in them are obsolete and are left out
     """
     matching = (entry for entry in entries if entry.state in REPLAYABLE and selection.matches(entry))
     not_reread = [entry for entry in matching if newest_reread(entry, rereads) is None]
@@ -109,10 +111,10 @@ def select(entries: Iterable[IndexEntry], selection: Selection, rereads: Collect
 
 
 def take_first(dead_letters: Iterable[DeadLetters], number: int | None) -> Iterator[DeadLetters]:
-    """Yield the first ``number`` dead letters, with the last run cut to fit; all dead letters if it is None.
+    """Yield runs of dead letters until ``number`` dead letters are reached; the last run is shortened if necessary.
 
-    :param dead_letters: runs of dead letters
-    :param number: number of dead letters, not of runs
+    :param dead_letters: runs of consecutive dead letters
+    :param number: maximum number of dead letters, not of runs; None for all
     """
     for item in dead_letters:
         if number is None:
@@ -124,9 +126,9 @@ def take_first(dead_letters: Iterable[DeadLetters], number: int | None) -> Itera
 
 
 def select_numbers(dead_letters: DeadLetters, numbers: Iterable[int]) -> list[DeadLetters]:
-    """Return the dead letters with the given numbers, as few runs of consecutive numbers as possible.
+    """Return those dead letters of a run that have the given numbers, as few runs of consecutive numbers as possible.
 
-    :param dead_letters: the run that contains all of them
+    :param dead_letters: the run that contains them
     :param numbers: ascending numbers, each at least :attr:`DeadLetters.first` and less than :attr:`DeadLetters.end`
     """
     runs: list[DeadLetters] = []

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.tickets import Event
 
 
 class PipelineState:
-    """The partitions of one pipeline, by id, and their common phase.
+    """The partitions of one pipeline, by id, and the phase that they have in common.
 
     :param partitions: the partitions
     :param phase: the phase
@@ -47,8 +47,10 @@ class PipelineState:
         return found
 
     def drain(self, *, reason: str) -> list[Event]:
-        """Enter ``draining``: no batch is planned or started any more; batches in flight are settled.
+        """Enter the phase ``draining``: no batch is planned or started any more; batches in flight are settled.
 
+        :param reason: the actor's reason, stored in the event
+        :return: the event for the audit log
         :raises LedgerStateError: if the pipeline is stopped
         """
         if self._phase is Phase.STOPPED:
@@ -58,6 +60,8 @@ class PipelineState:
     def stop(self, *, reason: str) -> list[Event]:
         """Stop a drained pipeline. Planned and held batches may remain, and continue to block the checkpoint.
 
+        :param reason: the actor's reason, stored in the event
+        :return: the event for the audit log
         :raises LedgerStateError: if the pipeline is running, or a batch is in flight
         """
         if self._phase is Phase.RUNNING:
@@ -70,7 +74,13 @@ class PipelineState:
         return self._change_phase(Phase.STOPPED, reason)
 
     def force_stop(self, *, reason: str) -> list[Event]:
-        """Stop at once and abandon the batches in flight; the checkpoint does not move."""
+        """Stop at once: end the attempts of all batches in flight, and plan these batches again.
+
+        The checkpoint does not move.
+
+        :param reason: the actor's reason, stored in the event
+        :return: the events for the audit log
+        """
         events: list[Event] = []
         for partition in self.partitions.values():
             for seq in partition.in_flight:
@@ -78,7 +88,11 @@ class PipelineState:
         return events + self._change_phase(Phase.STOPPED, reason, force=True)
 
     def resume(self, *, reason: str) -> list[Event]:
-        """Enter ``running``: batches are planned and started again."""
+        """Enter the phase ``running``, in which batches are planned and started again.
+
+        :param reason: the actor's reason, stored in the event
+        :return: the event for the audit log
+        """
         return self._change_phase(Phase.RUNNING, reason)
 
     def _change_phase(self, phase: Phase, reason: str, *, force: bool = False) -> list[Event]:
@@ -88,7 +102,7 @@ class PipelineState:
 
         :param phase: the phase to enter
         :param reason: the actor's reason, stored in the event
-        :param force: whether batches in flight were abandoned, stored in the event
+        :param force: whether attempts of batches in flight were ended without their result; stored in the event
         """
         before = self._phase
         self._enter(phase)

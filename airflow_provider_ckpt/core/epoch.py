@@ -1,4 +1,4 @@
-"""Epochs: number a new one, and refuse whoever acts under a stale one (semantics, section 4)."""
+"""Compute the epoch of a new lease, and refuse a command whose epoch is no longer the newest (semantics, section 4)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ if TYPE_CHECKING:
 
 
 def next_epoch(granted: int, fence: int) -> int:
-    """Return the epoch of a new run, which is above every epoch that ledger or sink know.
+    """Return the epoch of a new lease: one more than the highest epoch that the ledger or the sink knows.
 
     :param granted: newest epoch that the ledger has granted
-    :param fence: epoch of the sink's fence; above ``granted`` if the ledger was restored from a backup
+    :param fence: epoch of the sink's fence; higher than ``granted`` if the ledger was restored from a backup
     """
     return max(granted, fence) + 1
 
 
 def check_epoch(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
-    """Return the lease if an owner still holds it under an epoch, even after its expiry, else raise an error.
+    """Check that an owner still holds the lease under an epoch, and return the lease.
+
+    A lease that has expired but was not taken over still counts as held.
 
     :param lease: the lease as the ledger stores it; None if the ledger has no lease of this pipeline
     :param epoch: the owner's epoch

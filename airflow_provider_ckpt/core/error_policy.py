@@ -1,4 +1,4 @@
-"""The error policy: decide by an error's type to retry, dead-letter, skip or halt (semantics, section 7)."""
+"""The error policy: choose by an error's type whether to retry, dead-letter, skip or halt (semantics, section 7)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RETRIED_WHEN_RECOVERABLE = frozenset(
 def default_action(error: ErrorInfo) -> ErrorAction:
     """Return the action for an error that the pipeline's ``error_policy`` does not override (semantics, section 7).
 
-    An error that no rule names halts the run, so that nothing is dropped.
+    An error that no rule names halts the run, so that no record is dropped.
     """
     if error.type in _ALWAYS_RETRIED or (error.type in _RETRIED_WHEN_RECOVERABLE and error.recoverable):
         return ErrorAction.RETRY
@@ -43,15 +43,18 @@ def default_action(error: ErrorInfo) -> ErrorAction:
 
 
 def always_halts(kind: ErrorType) -> bool:
-    """Return whether :func:`default_action` halts the run for every error of a type."""
+    """Return whether every error of a type halts the run by default, recoverable or not.
+
+    The check of a pipeline uses this to refuse an ``error_policy`` that would drop records after such an error.
+    """
     return kind not in _ALWAYS_RETRIED | _RETRIED_WHEN_RECOVERABLE | _DEAD_LETTERED
 
 
 def choose_action(error: ErrorInfo, overrides: Mapping[ErrorType, ErrorAction], *, dead_letters: bool) -> ErrorAction:
     """Return the action for an error: the override for its type, else the default action.
 
-    An override never turns a halt into a skip or a dead letter. A dead letter becomes a halt if dead letters are
-    disabled.
+    An override never turns a halt into a skip or a dead letter. If dead letters are disabled, an error whose record
+    would become a dead letter halts the run instead.
 
     :param error: the error
     :param overrides: actions that replace the default ones, by error type (``error_policy``)

@@ -1,7 +1,8 @@
-"""Errors: their stable types, whether a retry can help, and the default action for each.
+"""Errors: their stable types, the reactions to them, and the exceptions that users may see.
 
-The type names are StreamForge's where it has one. ``ErrorInfo`` is an error as data, as it is stored in outcomes and in
-the ledger. ``CkptError`` is the base of all exceptions and adds the pipeline, batch and position that are affected.
+The type names are StreamForge's where it has one. ``ErrorInfo`` is an error as data, as it is stored in the outcomes of
+attempts and in the ledger. ``CkptError`` is the base of all exceptions and adds the pipeline, batch and position that
+are affected.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from airflow_provider_ckpt.core.ranges import position_text
 
 
 class ErrorAction(StrEnum):
-    """Reaction of the delivery policy to an error of a record or of a batch."""
+    """Reaction of the delivery policy to an error of a record or of a batch.
+
+    - ``retry``: attempt the batch again
+    - ``dead_letter``: store the record as a dead letter
+    - ``skip_and_log``: drop the record and log the error
+    - ``halt``: end the run as failed
+    """
 
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
@@ -24,7 +31,10 @@ class ErrorAction(StrEnum):
 
 
 class ErrorType(StrEnum):
-    """All error types; the values are stable names."""
+    """Type of an error, on which the reaction to it depends; the values are stable names, such as ``KafkaProducer``.
+
+    Users name them in ``error_policy`` and select dead letters by them.
+    """
 
     KAFKA = "Kafka"
     KAFKA_PRODUCER = "KafkaProducer"
@@ -63,14 +73,14 @@ class ErrorType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """An error as data.
+    """An error as data, as it is stored in the outcomes of attempts, in dead letters and in the ledger.
 
     :param type: the error type
     :param message: what went wrong; contains no secret
     :param recoverable: whether the driver or connector says that a retry can help
-    :param sqlstate: the five-character SQLSTATE, if a database reported one
+    :param sqlstate: the five-character SQLSTATE; None if no database reported one
     :param is_outage: whether the sink or source as a whole failed (unreachable, refused, full), not only this batch
-    :param trace: the stack trace, if it is known and ``include_stack_trace`` is set
+    :param trace: the stack trace; None unless it is known and ``include_stack_trace`` is set
     """
 
     type: ErrorType
@@ -81,7 +91,7 @@ class ErrorInfo:
     trace: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the error as a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "type": self.type.value,
             "message": self.message,
@@ -108,12 +118,12 @@ class CkptError(Exception):
     """Base of all errors that a user may see; its text says what went wrong, where, and what to do next.
 
     :param message: what went wrong
-    :param pipeline: the pipeline's name, if known
-    :param batch: the batch, as ``partition#seq``, if known
-    :param position: the source position, if known
+    :param pipeline: the pipeline's name; None if unknown
+    :param batch: the batch, as ``partition#seq``; None if no single batch is affected
+    :param position: the source position; None if unknown
     :param hint: what to do next
-    :param sqlstate: the SQLSTATE, if a database reported one
-    :param recoverable: whether a retry can help; by default as the class says
+    :param sqlstate: the SQLSTATE; None if no database reported one
+    :param recoverable: whether a retry can help; None for the default of the exception class
     :param is_outage: whether the sink or source as a whole failed, not only this batch
     """
 
@@ -212,7 +222,7 @@ class SinkError(CkptError):
 
 
 class ReceiptsUnreadableError(SinkError):
-    """Receipts that the sink should hold are gone or damaged, so that nothing tells which batches it has received."""
+    """Receipts in the sink are gone or damaged, so that it is unknown which batches the sink has received."""
 
 
 class KafkaConsumerError(SourceError):
@@ -271,7 +281,7 @@ class LedgerUnavailableError(CkptError):
 
 
 class OffsetCommitError(LedgerUnavailableError):
-    """A settlement could not be stored in time in any attempt. The checkpoint does not move, and nothing is lost."""
+    """A settlement could not be stored in the ledger in time. The checkpoint does not move, and nothing is lost."""
 
     type = ErrorType.OFFSET_COMMIT
 

@@ -1,7 +1,9 @@
 """Check the named invariants on the state of a partition, and on one step between two states.
 
-``airflow ckpt audit``, the exhaustive search and the property tests use these checks. The names are those of semantics,
-section 2, and of the TLA+ specification. A check yields all violations instead of raising at the first one.
+An invariant is a rule that every state of the ledger must obey, such as ``CheckpointNeverAheadOfTerminalizedPrefix``:
+the checkpoint never passes a batch without a verdict. ``airflow ckpt audit``, the exhaustive search and the property
+tests use these checks. The names are those of semantics, section 2, and of the TLA+ specification. A check yields all
+violations instead of raising at the first one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class Violation:
     :param name: name of the invariant, such as ``CommittedMonotonic``
     :param partition: the partition's id
     :param message: description of the state that violates the invariant
-    :param position: the source position at which the invariant is violated, if there is one
+    :param position: the source position at which the invariant is violated; None if there is no single one
     """
 
     name: str
@@ -35,13 +37,16 @@ class Violation:
 
 
 Findings = Iterator[tuple[str, int | None]]
-"""Violations of one invariant: message, and the affected source position."""
+"""Violations of one invariant, each with its message and the affected source position; None if there is no single one."""
 
 StateCheck = Callable[[PartitionView, list[RangeReceipt]], Findings]
-"""Check of a partition and of the range receipts of its generation, in order."""
+"""Function that checks one invariant on a partition.
+
+It receives the partition and the range receipts of its generation, in order of ranges.
+"""
 
 StepCheck = Callable[[PartitionView, PartitionView], Findings]
-"""Check of a partition before and after one step."""
+"""Function that checks one invariant on a partition before and after one step."""
 
 
 def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *, epoch: int) -> list[Violation]:
@@ -200,10 +205,13 @@ STATE_CHECKS: Mapping[str, StateCheck] = {
     "DrainCompleteness": _drain_complete,
     "QuiescenceHasNoSilentStrandedWork": _nothing_stranded,
 }
-"""Checks of one state, by the invariant's name."""
+"""The checks of a single state, by the name of the invariant."""
 
 STALE_EPOCH = "NoCommitByStaleEpoch"
-"""Name of the state invariant that needs the newest granted epoch as well."""
+"""Name of the invariant that no receipt or open attempt has an epoch which the ledger never granted.
+
+Its check is not in :data:`STATE_CHECKS`, because it also needs the newest granted epoch.
+"""
 
 
 # Invariants of a step
@@ -279,7 +287,7 @@ STEP_CHECKS: Mapping[str, StepCheck] = {
     "CancellationWatermarkBlocks": _watermark_kept,
     "PartitionOrderKept": _order_kept,
 }
-"""Checks of the states before and after one step, by the invariant's name."""
+"""The checks that compare the states before and after one step, by the name of the invariant."""
 
 
 def _resolved(p: PartitionView) -> list[Range]:
@@ -287,9 +295,9 @@ def _resolved(p: PartitionView) -> list[Range]:
 
 
 def _both_resolved(p: PartitionView, one: Range, other: Range) -> bool:
-    """Return whether two overlapping ranges are both resolved.
+    """Return whether two overlapping ranges are both resolved, so that the overlap is allowed.
 
-    Imported receipts may overlap: the sink holds both, and the checkpoint advances over their union.
+    Receipts that were imported from the sink may overlap; the checkpoint moves over their union.
     """
     blocking = {batch.range for batch in p.batches.values() if batch.state in BLOCKING}
     return one not in blocking and other not in blocking
@@ -301,7 +309,10 @@ def _batches_in_both(before: PartitionView, after: PartitionView) -> Iterator[tu
 
 
 def _explains_checkpoint(before: PartitionView, after: PartitionView) -> bool:
-    """Return whether the step resolved or superseded a batch, or changed the cancellation watermark."""
+    """Return whether a step contains a reason for the checkpoint to move.
+
+    Such a reason is a batch that was resolved or superseded, or a changed cancellation watermark.
+    """
     known = before.pending_acks
     fresh = [seq for seq in after.pending_acks if seq not in known]
     removed = [seq for seq, batch in before.batches.items() if seq not in after.batches and batch.state not in RESOLVED]

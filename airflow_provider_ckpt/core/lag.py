@@ -1,4 +1,8 @@
-"""The lag: the number of positions by which the source is ahead of a partition's checkpoint, and its text for users."""
+"""The lag: the number of positions by which the source is ahead of a partition's checkpoint, and its text for users.
+
+The lag is unknown, written None, while the checkpoint is ``start``: that is not a position of the source, so there is
+no distance from it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ from dataclasses import dataclass
 from airflow_provider_ckpt.core.ranges import START
 
 NOT_BEGUN = "not begun"
-"""Text in place of a number for a partition whose lag is unknown; in JSON it is null."""
+"""Text that users see instead of a number for a partition whose lag is unknown; in JSON it is null."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Lag of one partition.
+    """The checkpoint of one partition and the end of its source, whose difference is the lag.
 
-    :param committed: its checkpoint
+    :param committed: the partition's checkpoint
     :param end: position before which the source is known to have records
     """
 
@@ -24,43 +28,65 @@ class PartitionLag:
 
     @property
     def distance(self) -> int:
-        """Difference of the two positions; only differences between distances have a meaning before the first batch."""
+        """Difference of the two positions, at least 0.
+
+        While the checkpoint is ``start``, the number itself means nothing; only its change over time does.
+        """
         return max(self.end - self.committed, 0)
 
     @property
     def positions(self) -> int | None:
-        """Number of positions; None if there are records, but the checkpoint is still ``start``.
+        """The lag as a number of positions; None if the source has records, but the checkpoint is still ``start``.
 
-        ``start`` is no position of the source, so that a distance from it would not count anything.
+        A distance from ``start`` would not count anything, because ``start`` is no position of the source.
         """
         return None if self.distance and self.committed == START else self.distance
 
 
 def lag_positions(lag: Mapping[str, PartitionLag]) -> dict[str, int | None]:
-    """Return the number of positions by partition, JSON-ready; see :attr:`PartitionLag.positions`."""
+    """Return the lag of each partition as a number of positions, or None if it is unknown.
+
+    :param lag: checkpoint and end of the source, by partition
+    :return: a JSON-ready dict by partition; see :attr:`PartitionLag.positions`
+    """
     return {name: part.positions for name, part in lag.items()}
 
 
-def known_lag(positions: Mapping[str, int | None]) -> int:
-    """Return the sum over the partitions whose lag is known."""
-    return sum(number for number in positions.values() if number is not None)
+def known_lag(lags: Mapping[str, int | None]) -> int:
+    """Return the sum of the lags of all partitions whose lag is known.
+
+    :param lags: number of positions by partition; None if the lag is unknown
+    """
+    return sum(number for number in lags.values() if number is not None)
 
 
-def not_begun(positions: Mapping[str, int | None]) -> list[str]:
-    """Return the partitions whose lag is not known, because their first batch has no verdict yet."""
-    return sorted(name for name, number in positions.items() if number is None)
+def not_begun(lags: Mapping[str, int | None]) -> list[str]:
+    """Return the ids of the partitions whose lag is unknown, because their first batch has no verdict yet; sorted.
+
+    :param lags: number of positions by partition; None if the lag is unknown
+    """
+    return sorted(name for name, number in lags.items() if number is None)
 
 
-def lag_cells(positions: Mapping[str, int | None]) -> dict[str, int | str]:
-    """Return the lag by partition as users see it: a number, or :data:`NOT_BEGUN`."""
-    return {name: NOT_BEGUN if number is None else number for name, number in positions.items()}
+def lag_cells(lags: Mapping[str, int | None]) -> dict[str, int | str]:
+    """Return the lag of each partition as users see it in a table: a number, or ``not begun`` if it is unknown.
+
+    :param lags: number of positions by partition; None while the partition's checkpoint is ``start``
+    """
+    return {name: NOT_BEGUN if number is None else number for name, number in lags.items()}
 
 
-def lag_text(positions: Mapping[str, int | None]) -> str:
-    """Return the lag of a pipeline as text: the known sum, and the partitions for which it is not known."""
-    unknown = not_begun(positions)
+def lag_text(lags: Mapping[str, int | None]) -> str:
+    """Return the lag of a pipeline as text, such as ``1,200 (not begun: orders)``.
+
+    The number is the sum of the known lags, and the partitions in parentheses are those whose lag is unknown. If all
+    are unknown, the text is ``not begun``.
+
+    :param lags: number of positions by partition; None if the lag is unknown
+    """
+    unknown = not_begun(lags)
     if not unknown:
-        return f"{known_lag(positions):,}"
-    if len(unknown) == len(positions):
+        return f"{known_lag(lags):,}"
+    if len(unknown) == len(lags):
         return NOT_BEGUN
-    return f"{known_lag(positions):,} ({NOT_BEGUN}: {', '.join(unknown)})"
+    return f"{known_lag(lags):,} ({NOT_BEGUN}: {', '.join(unknown)})"

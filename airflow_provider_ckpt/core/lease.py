@@ -1,7 +1,7 @@
-"""The lease of a pipeline: decide who gets it, under which epoch, and whether it is still valid (semantics, section 4).
+"""The lease of a pipeline: decide who gets it, under which epoch, and how long it is valid (semantics, section 4).
 
-Pure functions; the ledger calls them while it locks the lease row. Time decides only who may take the lease over; the
-epoch decides who may write.
+The functions are pure; the ledger calls them while it locks the lease row. Time decides only who may take the lease
+over; the epoch decides who may write.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.errors import LeaseBusyError
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """The lease of one pipeline.
+    """The lease of one pipeline, as the ledger stores it.
 
     :param owner: the owner; None while the lease is free
     :param epoch: the newest epoch that was granted; it never decreases
@@ -32,7 +32,10 @@ class LeaseState:
 
 
 class LeaseGrantReason(StrEnum):
-    """Reason why a lease could be granted."""
+    """Reason why a lease could be granted.
+
+    It was free, already the owner's own, expired, its owner's process was dead, or it was taken by force.
+    """
 
     FREE = "free"
     OWN = "own"
@@ -42,11 +45,11 @@ class LeaseGrantReason(StrEnum):
 
 
 TAKEOVERS = frozenset({LeaseGrantReason.EXPIRED, LeaseGrantReason.DEAD, LeaseGrantReason.FORCED})
-"""Reasons for which the lease is taken from another owner."""
+"""Reasons with which a lease passes from one owner to another; the metric ``lease.takeovers`` counts these."""
 
 
 def renewal_interval(ttl: timedelta) -> float:
-    """Return the seconds between two renewals of a lease: a third of its TTL, so that one may fail.
+    """Return the seconds between two renewals of a lease: a third of its TTL, so that one renewal may fail.
 
     :param ttl: TTL of the lease
     """
@@ -54,7 +57,10 @@ def renewal_interval(ttl: timedelta) -> float:
 
 
 def assume_alive(_owner: str) -> bool:
-    """Return False for every owner: none is known to be dead. The default of :func:`grant`'s ``is_dead``."""
+    """Return False for every owner: no owner is known to be dead.
+
+    This is the default of :func:`grant`'s ``is_dead``, for callers that cannot look up processes.
+    """
     return False
 
 
@@ -76,7 +82,7 @@ def grant(
     :param owner: the owner that requests the lease
     :param now: the current time, UTC
     :param ttl: how long the lease is valid without a renewal
-    :param at_least: lower bound of the epoch, exclusive: the epoch of the sink's fence
+    :param at_least: epoch of the sink's fence, which the new epoch must exceed; 0 if it is not known
     :param is_dead: function that returns whether an owner's process has certainly ended
     :param force: whether to take the lease from another owner that is alive
     :return: the new lease, and the reason why it could be granted
@@ -104,13 +110,15 @@ def _grant_reason(
 
 
 def renew(lease: LeaseState | None, epoch: int, owner: str, *, now: datetime) -> LeaseState:
-    """Return the lease with its expiry moved to ``ttl`` from now, even if it has expired but was not taken over.
+    """Return the lease with its expiry moved to one TTL from now.
+
+    A lease that has expired can still be renewed unless another owner has taken it over.
 
     :param lease: the lease as the ledger stores it; None if the ledger has no lease of this pipeline
     :param epoch: the owner's epoch
     :param owner: the owner
     :param now: the current time, UTC
-    :raises StaleEpochError: as :func:`~airflow_provider_ckpt.core.epoch.check_epoch`
+    :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
     """
     known = epochs.check_epoch(lease, epoch, owner)
     return replace(known, expires_at=now + known.ttl)

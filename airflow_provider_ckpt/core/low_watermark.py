@@ -1,7 +1,7 @@
 """The low watermark, which follows the checkpoint at the distance of the recovery window (semantics, section 5).
 
-Recovery compares nothing below it with the source. An unresolved range that it must pass becomes an event, and
-continues to block the checkpoint.
+Recovery compares nothing below it with the source. If it must pass a range whose batch has no verdict yet, this is
+recorded as an event, and the range continues to block the checkpoint.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from airflow_provider_ckpt.core.ranges import Range, subtract
 from airflow_provider_ckpt.core.tickets import Event
 
 EXPIRED = "expired_unreceipted"
-"""Kind of the event for a range without a receipt that the recovery window, or the source's retention, has passed."""
+"""Kind of the event for a range without a receipt that recovery can no longer compare with the source.
+
+The low watermark has passed the range, or the source's retention has deleted its records.
+"""
 
 
 def low_watermark(low: int, committed: int, earlier: PartitionSnapshot | None) -> int:
     """Return the new low watermark: the position of the checkpoint one recovery window ago.
 
-    If batches that were planned then still block the checkpoint, the low watermark passes them as well, because the
-    window limits what recovery compares; :func:`expiry_events` reports them. The low watermark never moves back.
+    If batches that were planned then still block the checkpoint, the low watermark passes these batches as well,
+    because the window limits what recovery compares; :func:`expiry_events` reports them. The low watermark never moves
+    back.
 
     :param low: the low watermark so far
     :param committed: the checkpoint
-    :param earlier: snapshot of the partition one window ago, in this generation; None if there is none
+    :param earlier: snapshot of the partition one recovery window ago, in this generation; None if there is none
     """
     if earlier is None:
         return low
@@ -34,7 +38,8 @@ def low_watermark(low: int, committed: int, earlier: PartitionSnapshot | None) -
 def expiry_events(partition: PartitionView, low: int, end: int) -> list[Event]:
     """Return an event for each unresolved range that the low watermark passes.
 
-    These ranges continue to block the checkpoint, so nothing is skipped, but recovery does not compare them any more.
+    These ranges continue to block the checkpoint, so no record is skipped, but recovery no longer compares them with
+    the source.
 
     :param partition: the partition
     :param low: the low watermark so far

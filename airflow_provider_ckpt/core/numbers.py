@@ -8,7 +8,9 @@ _WHOLE = re.compile(r"[-+]?[0-9]+")
 
 
 def parse_whole_number(text: str) -> int:
-    """Parse a whole number; digits of other alphabets, which ``int`` accepts, are refused.
+    """Parse a whole number with an optional sign; only the digits 0 to 9 are accepted.
+
+    ``int`` would also accept digits of other alphabets and underscores.
 
     :raises ValueError: if the text is not a whole number
     """

@@ -1,8 +1,8 @@
 """The state machine of one partition: plan batches, and carry out what a policy or a user decides about them.
 
 Attempts and acknowledgements, the other transitions, are in ``attempts.py`` and ``acknowledgements.py``. Every
-transition returns the events that it caused. None does I/O, reads a clock or draws a random number. The table of
-transitions is in semantics, section 1.
+transition returns the events that it caused, for the audit log. None does I/O, reads a clock or draws a random number.
+The table of transitions is in semantics, section 1.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket
 
 
 class Partition(AttemptingPartition):
-    """One partition in one generation, with the transitions of its batches.
+    """One partition in one generation, with the transitions of its batches from state to state.
 
-    Transitions that may move the checkpoint accept ``advance=False``: a caller that makes many of them calls
-    :meth:`advance` once at the end.
+    A transition takes a ticket: a value that names the batch and proves that its state was checked (see
+    :mod:`~airflow_provider_ckpt.core.tickets`). Transitions that may move the checkpoint accept ``advance=False``: a
+    caller that makes many of them calls :meth:`advance` once at the end.
     """
 
     def plan(self, span: Range, *, records: int | None = None) -> list[Event]:
-        """Plan a new batch, at ``planned_end`` or inside a gap.
+        """Plan a new batch, at the end of the plan or inside a gap.
 
         :param span: the batch's range
-        :param records: counted or estimated number of records, if known
+        :param records: counted or estimated number of records; None if unknown
+        :return: the events for the audit log
         :raises LedgerStateError: while draining or stopped, or if the range would leave a gap or overlap another batch
         """
         if not self.phase.accepts_work:
@@ -56,8 +58,11 @@ class Partition(AttemptingPartition):
     def died_alone(self, ticket: InFlightTicket, *, limit: int) -> list[Event]:
         """End an attempt whose executor died while the batch ran alone; hold the batch after ``limit`` such deaths.
 
-        :param ticket: ticket of the open attempt
-        :param limit: number of deaths, over all attempts of the batch
+        A batch that kills its executor would otherwise do so in every attempt.
+
+        :param ticket: the open attempt
+        :param limit: number of deaths, over all attempts of the batch, after which it is held
+        :return: the events for the audit log
         """
         planned, events = self._return_to_planned(ticket, "died_alone")
         seq = planned.key.seq
@@ -67,39 +72,51 @@ class Partition(AttemptingPartition):
         return events
 
     def run_alone(self, ticket: PlannedTicket) -> list[Event]:
-        """Make the next attempt run alone in its wave, because the batch may have caused the crash of its lane."""
+        """Make the batch's next attempt the only one in its wave, because it may have caused the crash of its lane.
+
+        If the executor dies again, the batch is known to be the cause, and no other batch has lost an attempt.
+
+        :param ticket: the planned batch
+        :return: the events for the audit log
+        """
         batch = self._expect(ticket.key.seq, BatchState.PLANNED)
         self.batches[batch.key.seq] = replace(batch, alone=True)
         return [self._event("run_alone", batch.key.seq)]
 
     def instruct(self, ticket: PlannedTicket | InFlightTicket, instruction: Instruction, *, reason: str) -> list[Event]:
-        """Make the next attempt claim another verdict, because the policy or a user gives the batch up.
+        """Make the next attempt of a batch claim another verdict, because the policy or a user gives the batch up.
 
-        An open attempt continues, and if it gets a receipt first, that one is valid. Failures are counted from 0 again
-        for the attempts that claim the new verdict.
+        An open attempt continues. If it obtains a receipt first, that receipt is valid. Failures are counted from 0
+        again for the attempts that claim the new verdict.
 
-        :param ticket: ticket of the batch
-        :param instruction: the instruction for the next attempt
+        :param ticket: the batch, planned or in flight
+        :param instruction: the instruction for the next attempt: reject or void
         :param reason: the reason, stored in the event
+        :return: the events for the audit log
         """
         batch = self._batch_of_ticket(ticket)
         self.batches[batch.key.seq] = replace(batch, instruction=instruction, failures=0, round=1, not_before=None)
         return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
 
     def hold(self, ticket: PlannedTicket | InFlightTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
-        """Hold a batch until a user decides about it; it continues to block the checkpoint.
+        """Hold a batch until a user releases or skips it; it continues to block the checkpoint.
 
-        An open attempt is closed but not undone: a receipt of it that arrives later still resolves the batch.
+        An open attempt is closed but not undone: if its receipt arrives later, the receipt still resolves the batch.
 
-        :param ticket: ticket of the batch
+        :param ticket: the batch, planned or in flight
         :param reason: the reason, stored in the event
+        :return: the ticket that is needed to release the batch, and the events for the audit log
         """
         batch = self._batch_of_ticket(ticket)
         self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, epoch=None, not_before=None)
         return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
 
     def release(self, ticket: HeldTicket) -> tuple[PlannedTicket, list[Event]]:
-        """Return a held batch to ``planned``, with its counters reset, so that it gets all attempts once more."""
+        """Return a held batch to ``planned``, with its counters reset, so that it gets all attempts once more.
+
+        :param ticket: the held batch
+        :return: the ticket that is needed to begin or skip the batch, and the events for the audit log
+        """
         batch = self._expect(ticket.key.seq, BatchState.HELD)
         self.batches[batch.key.seq] = replace(
             batch, state=BatchState.PLANNED, failures=0, round=1, deaths=0, alone=False, not_before=None
@@ -107,8 +124,13 @@ class Partition(AttemptingPartition):
         return PlannedTicket(batch.key), [self._event("released", batch.key.seq)]
 
     def skip(self, ticket: PlannedTicket, *, reason: str) -> list[Event]:
-        """Skip a batch in the ledger alone. A batch that was started must claim ``void`` in the sink instead.
+        """Skip a batch that was never started: resolve it as ``skipped`` in the ledger, without a receipt.
 
+        A batch that was started must claim the verdict ``void`` in the sink instead, see :meth:`instruct`.
+
+        :param ticket: the planned batch
+        :param reason: the reason, stored in the event
+        :return: the events for the audit log
         :raises LedgerStateError: if the batch was ever started
         """
         batch = self._expect(ticket.key.seq, BatchState.PLANNED)
@@ -121,6 +143,8 @@ class Partition(AttemptingPartition):
     def supersede(self, seq: int) -> list[Event]:
         """Mark an unresolved batch as superseded, because a rewind or an imported receipt replaces it.
 
+        :param seq: the batch's seq
+        :return: the events for the audit log
         :raises LedgerStateError: if the batch is resolved or unknown
         """
         batch = self.batches.get(seq)

@@ -1,4 +1,7 @@
-"""Snapshots of a partition's positions at earlier times, and the choice of snapshots that can be deleted."""
+"""Snapshots of a partition's positions at earlier times, and the choice of snapshots that can be deleted.
+
+The low watermark and the search for missing records need the positions of one recovery window ago.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ class PartitionSnapshot:
 def deletable_snapshots(times: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
     """Return the times of those snapshots of a partition that can be deleted.
 
-    The newest snapshot before the cutoff remains, because it shows how the partition was at the cutoff. Between the
-    cutoff and ``thin_before``, the last snapshot of each hour remains.
+    The newest snapshot before the cutoff remains, because it shows the state at the cutoff. Between the cutoff and
+    ``thin_before``, the last snapshot of each hour remains.
 
     :param times: times of all snapshots of the partition, ascending
-    :param cutoff: earliest time for which a snapshot is still needed
+    :param cutoff: earliest time whose state is still needed
     :param thin_before: snapshots before this time are reduced to one an hour
     """
     deletable: list[datetime] = []

@@ -1,4 +1,7 @@
-"""The order of a pinned partition's batches: after a failed one, no later one is attempted (semantics, section 6)."""
+"""Keep the order of the batches of a partition: after a failed batch, no later one is sent (semantics, section 6).
+
+This applies to pinned pipelines, which promise that a partition's batches take effect in order.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 
 
 class StoppedPartitions:
-    """Partitions of a wave in which a batch has failed, so that their later batches are returned as not attempted.
+    """Partitions of a wave in which a batch has failed; their later batches are returned as not attempted.
 
-    A pipeline that is not pinned promises no order, so nothing stops its partitions.
+    This keeps the order of a pinned pipeline. A pipeline that is not pinned promises no order; this set then stays
+    empty.
 
     :param pinned: whether the pipeline is pinned
     :param failed: keys of batches that have failed already
@@ -23,10 +27,10 @@ class StoppedPartitions:
             self.add(key)
 
     def add(self, key: BatchKey) -> None:
-        """Stop the partition of a batch that has failed."""
+        """Stop the partition of a batch that has failed; without effect if the pipeline is not pinned."""
         if self._pinned:
             self._stopped.add(key.partition)
 
     def __contains__(self, key: BatchKey) -> bool:
-        """Return whether an earlier batch of the same partition has failed."""
+        """Return whether a batch must not be attempted, because a batch of the same partition has failed."""
         return key.partition in self._stopped

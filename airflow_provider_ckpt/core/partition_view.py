@@ -1,6 +1,6 @@
 """Read-only view of one partition: its checkpoint, the batches beyond it, and properties derived from them.
 
-Names are FastForward's where it has them: ``committed``, ``in_flight``, ``pending_acks``. Unlike in FastForward,
+The names are FastForward's where it has them: ``committed``, ``in_flight``, ``pending_acks``. Unlike in FastForward,
 planned batches that were not sent yet are part of the state and block the checkpoint.
 """
 
@@ -65,7 +65,7 @@ class PartitionView:
 
     @property
     def pending_acks(self) -> dict[int, Batch]:
-        """Resolved batches that wait for an earlier batch before the checkpoint can pass them, by seq."""
+        """Resolved batches that the checkpoint cannot pass yet, because a batch before them is unresolved; by seq."""
         return {seq: b for seq, b in self.batches.items() if b.state in RESOLVED}
 
     @property
@@ -79,7 +79,7 @@ class PartitionView:
         return cancellation_watermark(self.batches)
 
     def gaps(self) -> list[Range]:
-        """Return the ranges between the checkpoint and ``planned_end`` that no batch covers.
+        """Return the ranges between the checkpoint and the end of the plan that no batch covers, to be planned again.
 
         They arise where an imported receipt supersedes a batch and covers only a part of its range.
         """
@@ -89,19 +89,22 @@ class PartitionView:
         return subtract(Range(self.committed, self.planned_end), covered)
 
     def unplanned(self) -> list[Range]:
-        """Return the ranges without a batch: the gaps and, in a side partition, the rest up to its end."""
+        """Return the ranges for which batches have yet to be planned, as far as their end is known.
+
+        These are the gaps and, in a side partition, the rest up to its end. A source partition has no fixed end.
+        """
         rest = [Range(self.planned_end, self.limit)] if self.limit is not None and self.planned_end < self.limit else []
         return [*self.gaps(), *rest]
 
     def planned_ticket(self, seq: int) -> PlannedTicket:
-        """Return the ticket of a planned batch.
+        """Check that a batch is planned, and return the ticket that is needed to begin, hold or skip it.
 
         :raises LedgerStateError: if the batch is unknown or in another state
         """
         return PlannedTicket(self._expect(seq, BatchState.PLANNED).key)
 
     def in_flight_ticket(self, seq: int) -> InFlightTicket:
-        """Return the ticket of a batch in flight.
+        """Check that a batch is in flight, and return the ticket that is needed to end its open attempt.
 
         :raises LedgerStateError: if the batch is unknown or in another state
         """
@@ -110,7 +113,7 @@ class PartitionView:
         return InFlightTicket(batch.key, batch.attempts, batch.epoch)
 
     def held_ticket(self, seq: int) -> HeldTicket:
-        """Return the ticket of a held batch.
+        """Check that a batch is held, and return the ticket that is needed to release it.
 
         :raises LedgerStateError: if the batch is unknown or in another state
         """

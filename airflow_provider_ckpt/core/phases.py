@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Phase of a pipeline; ``drain_stop_resume.py`` decides how it changes."""
+    """Phase of a pipeline: ``running``, ``draining`` or ``stopped``; ``drain_stop_resume.py`` changes it."""
 
     RUNNING = "running"
     DRAINING = "draining"
@@ -14,5 +14,5 @@ class Phase(StrEnum):
 
     @property
     def accepts_work(self) -> bool:
-        """True if batches may be planned and begun."""
+        """True if batches may be planned and begun in this phase, which is so only in ``running``."""
         return self is Phase.RUNNING

@@ -1,7 +1,8 @@
-"""Create files and directories that only the current user can read: modes 0600 and 0700 under any umask, no links.
+"""Create files and directories that only the current user can read.
 
-Used for everything that the provider writes for itself: dead letters, receipts, a ledger's file, the input of Spark,
-class archives. Files that a sink delivers are not created here, because others read them.
+Their modes are 0600 and 0700 under any umask, and links are refused. The provider uses this for everything that it
+writes for itself, such as dead letters, receipts, the file of a ledger, the input of Spark and class archives. The
+files that a sink delivers are not created here, because other users read them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def create(path: Path) -> BinaryIO:
 
 
 def append(path: Path) -> BinaryIO:
-    """Open a file for appending, and make it readable by the current user only; create it if it does not exist.
+    """Open a file for appending, and create it if it does not exist; only the current user can read it afterwards.
 
     :raises OSError: if the path is a link, not a regular file, or owned by another user
     """
@@ -41,9 +42,10 @@ def append(path: Path) -> BinaryIO:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the path of a temporary file that the caller renames to ``path``.
+    """Return a path for a temporary file that the caller writes and then renames to ``path``.
 
-    It is in the same directory and has a hidden, random name, such as ``.data.csv.9f86d081884c7d65.tmp``.
+    The rename makes the finished file appear at once. The temporary file is in the same directory and has a hidden,
+    random name, such as ``.data.csv.9f86d081884c7d65.tmp``.
     """
     return path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
 

@@ -1,7 +1,8 @@
-"""Proposals: actions that one actor requests and another approves, each with an id that can be used once.
+"""Proposals: actions that one user requests and another approves before they are carried out.
 
-The ledger stores the proposal, so that no data passed between tasks decides what is done or by whom. The digest covers
-the action, its actor and its reason: exactly what was approved under a digest is carried out.
+The ledger stores the proposal, so that no data passed between Airflow tasks decides what is done or by whom. Each
+proposal has an id that can be used once. Its digest covers the action, its actor and its reason, so that exactly what
+was approved is carried out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ _REQUEST_AGAIN = "Nothing was changed. Request it again: trigger the DAG again."
 
 
 class ProposalState(StrEnum):
-    """State of a proposal; only an approved one can be carried out."""
+    """State of a proposal; only an approved one can be carried out.
+
+    - ``open``: waits for an approval
+    - ``approved``, ``rejected``: a user has decided
+    - ``carried_out``: the action was carried out, and the approval cannot be used again
+    - ``refused``: the action was approved, but the pipeline's state no longer allowed it
+    - ``void``: the preview task ran again and stored a new proposal
+    """
 
     OPEN = "open"
     APPROVED = "approved"
@@ -36,9 +44,9 @@ class Proposal:
     :param id: random id, used once
     :param pipeline: the pipeline's name
     :param action: the action, exactly as it would be carried out
-    :param origin: the task that proposed it: DAG, run and task
-    :param actor: the actor who requests it
-    :param reason: the reason
+    :param origin: the Airflow task that proposed it: DAG, run and task
+    :param actor: the user who requests it
+    :param reason: the user's reason; None if the action needs none
     """
 
     id: str
@@ -50,19 +58,19 @@ class Proposal:
 
     @classmethod
     def new(cls, pipeline: str, action: Action, *, origin: str, actor: str, reason: str | None) -> Proposal:
-        """Create a proposal with a new id.
+        """Create a proposal with a new random id.
 
         :param pipeline: the pipeline's name
         :param action: the action, exactly as it would be carried out
-        :param origin: the task that proposes it: DAG, run and task
-        :param actor: the actor who requests it
-        :param reason: the reason
+        :param origin: the Airflow task that proposes it: DAG, run and task
+        :param actor: the user who requests it
+        :param reason: the user's reason; None if the action needs none
         """
         return cls(secrets.token_hex(8), pipeline, action, origin, actor, reason)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all fields of the proposal, as hexadecimal digits."""
+        """SHA-256 of all fields of the proposal, as hexadecimal digits; an approval is valid for this digest only."""
         content = {
             "id": self.id,
             "pipeline": self.pipeline,
@@ -80,7 +88,7 @@ def require_state(proposal: Proposal, state: ProposalState, *, expected: Proposa
     :param proposal: the proposal
     :param state: its state
     :param expected: the state that the step requires
-    :param expired: whether the proposal has expired
+    :param expired: whether the time within which it can be used has passed
     :raises LedgerStateError: if it is in another state, or has expired
     """
     if state is expected and not expired:
@@ -94,9 +102,9 @@ def require_state(proposal: Proposal, state: ProposalState, *, expected: Proposa
 
 
 def no_proposal_error(origin: str) -> LedgerStateError:
-    """Return the error for a step that requires a task's proposal, if the ledger holds none of that task.
+    """Return the error for a step that needs the proposal of a task, if that task has stored none in the ledger.
 
-    :param origin: the task that should have proposed an action: DAG, run and task
+    :param origin: the Airflow task that should have proposed an action: DAG, run and task
     """
     return LedgerStateError(
         f"the ledger holds no proposal of {origin}.",

@@ -1,6 +1,7 @@
 """Range receipts: the merged receipts of adjacent batches below the checkpoint.
 
-The number of range receipts grows with the gaps between them, not with the number of batches.
+The ledger merges receipts to stay small: the number of range receipts grows with the gaps between them, not with the
+number of batches.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from airflow_provider_ckpt.core.receipt import Counts, Receipt
 
 @dataclass(frozen=True, slots=True)
 class RangeReceipt:
-    """The sum of the receipts of a contiguous range.
+    """The sum of the receipts of all batches in a contiguous range.
 
     :param generation: the batches' generation
     :param partition: the batches' partition
@@ -27,7 +28,7 @@ class RangeReceipt:
     :param rejected: number of batches that were rejected, that is dead-lettered as a whole
     :param skipped: number of batches that were skipped
     :param sent: number of batches that were sent at most once and never confirmed
-    :param at: when the newest receipt was claimed, if known
+    :param at: when the newest receipt was claimed, UTC; None if unknown
     """
 
     generation: int
@@ -41,7 +42,7 @@ class RangeReceipt:
     at: datetime | None = None
 
     def without(self, part: RangeReceipt) -> RangeReceipt:
-        """Return a copy of this range receipt, over the same range, without the counts of some of its batches.
+        """Return a range receipt over the same range from which the counts of some of its batches are subtracted.
 
         :param part: a range receipt that sums up those batches
         """
@@ -54,7 +55,7 @@ class RangeReceipt:
 
     @classmethod
     def of(cls, batch: Batch) -> RangeReceipt:
-        """Create the range receipt of one resolved batch."""
+        """Create the range receipt of a single resolved batch, with zero counts if the batch has no receipt."""
         return cls(
             batch.key.generation,
             batch.key.partition,
@@ -69,7 +70,10 @@ class RangeReceipt:
 
 
 def merge_receipts(receipts: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """Merge adjacent and overlapping range receipts of one partition and generation."""
+    """Merge adjacent and overlapping range receipts, and return the result in order of ranges.
+
+    :param receipts: range receipts of one partition and one generation
+    """
     groups: list[list[RangeReceipt]] = []
     end = 0
     for item in sorted(receipts, key=lambda receipt: receipt.range):
@@ -104,11 +108,14 @@ def _sum(group: list[RangeReceipt]) -> RangeReceipt:
 
 
 Place = tuple[int, str]
-"""A generation and a partition."""
+"""A generation and the id of a partition."""
 
 
 def group_by_partition(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeReceipt]]:
-    """Group range receipts by generation and partition."""
+    """Return range receipts grouped by generation and partition.
+
+    Only range receipts of the same generation and partition can be merged or compared.
+    """
     found: dict[Place, list[RangeReceipt]] = {}
     for item in items:
         found.setdefault((item.generation, item.partition), []).append(item)
@@ -116,7 +123,10 @@ def group_by_partition(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeR
 
 
 class ReceiptsByRange:
-    """The range receipts of one partition and generation, each with those receipts of the sink that lie in its range.
+    """The range receipts of one partition and generation, each with the sink's receipts that lie in its range.
+
+    The sink holds one receipt for each batch, so this grouping is needed to compare them with the ledger's range
+    receipts.
 
     :param items: the range receipts; they do not overlap
     """
@@ -127,7 +137,10 @@ class ReceiptsByRange:
         self._receipts: list[list[Receipt]] = [[] for _ in self._items]
 
     def add(self, receipt: Receipt) -> bool:
-        """Add a receipt of the sink to the range receipt that covers its range; return whether there is one."""
+        """Add a receipt of the sink to the range receipt whose range contains it.
+
+        :return: False if there is no such range receipt; the receipt is not added then
+        """
         at = bisect_right(self._starts, receipt.range.start) - 1
         if at < 0 or receipt.range.end > self._items[at].range.end:
             return False
@@ -135,5 +148,5 @@ class ReceiptsByRange:
         return True
 
     def pairs(self) -> Iterator[tuple[RangeReceipt, Sequence[Receipt]]]:
-        """Yield each range receipt, in order of ranges, with the receipts that were added to it."""
+        """Yield each range receipt, in order of ranges, with the sink's receipts that were added to it."""
         yield from zip(self._items, self._receipts, strict=True)

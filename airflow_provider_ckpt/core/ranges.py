@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 START = -(2**63)
-"""The position before all others, from which a source with a cursor is read first; users see it as ``start``."""
+"""The position before all others, at which a source with a cursor column begins; users see it as ``start``."""
 
 
 def position_text(position: int, form: str = "d") -> str:
@@ -59,7 +59,10 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 
 
 def contiguous_end(start: int, ranges: Iterable[Range]) -> int:
-    """Return the first position from ``start`` on that the ranges do not cover."""
+    """Return the first position, at or after ``start``, that no range covers.
+
+    Applied to resolved ranges, it is the position to which the checkpoint can move.
+    """
     end = start
     for item in merge(ranges):
         if item.start > end:

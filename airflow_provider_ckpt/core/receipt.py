@@ -15,7 +15,9 @@ from airflow_provider_ckpt.core.ranges import Range
 class Verdict(StrEnum):
     """Final result of a batch, as its receipt states it.
 
-    ``delivered``; ``rejected``: all of its records are dead letters; ``void``: skipped.
+    - ``delivered``: its rows are in the sink
+    - ``rejected``: all of its records are dead letters
+    - ``void``: it was given up, nothing was sent
     """
 
     DELIVERED = "delivered"
@@ -25,7 +27,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Record counts of one batch; ``SumIdentity`` is read = delivered + filtered + dead_lettered."""
+    """Record counts of one batch, or sums of such counts.
+
+    The invariant ``SumIdentity`` requires that read = delivered + filtered + dead_lettered.
+
+    :param read: records read from the source
+    :param delivered: records written to the target
+    :param filtered: records that the pipeline's transform left out
+    :param dead_lettered: records stored as dead letters
+    """
 
     read: int = 0
     delivered: int = 0
@@ -34,7 +44,7 @@ class Counts:
 
     @property
     def is_balanced(self) -> bool:
-        """Return whether ``SumIdentity`` holds and no count is negative."""
+        """True if read = delivered + filtered + dead_lettered and no count is negative."""
         outcomes = (self.delivered, self.filtered, self.dead_lettered)
         return min(outcomes) >= 0 and self.read == sum(outcomes)
 
@@ -75,9 +85,9 @@ class Receipt:
     :param attempt: the number of the attempt that wrote the receipt, from 1
     :param counts: record counts of the batch
     :param at: when the receipt was claimed, UTC
-    :param bound: the source's closed bound when the batch was planned, as a position, if the source has one
-    :param positions: positions of the records that were read, encoded by the sink for ``recover``; not stored in the
-        ledger
+    :param bound: the source's closed bound when the batch was planned, as a position; None if the source has none
+    :param positions: positions of the records that were read, encoded by the sink for ``recover``, and not stored in
+        the ledger; None if the sink does not keep them
     """
 
     key: BatchKey
@@ -91,7 +101,7 @@ class Receipt:
     positions: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the receipt as a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "key": self.key.to_json(),
             "range": [self.range.start, self.range.end],
@@ -121,10 +131,10 @@ class Receipt:
 
 
 class KnownReceipts(NamedTuple):
-    """The part of a partition whose receipts the ledger knows; the sink need not return those again.
+    """The part of a partition whose receipts the ledger knows already, so that the sink need not return them again.
 
     :param generation: receipts of older generations are known, those of newer ones are not
-    :param position: receipts of this generation are known if they end here or before
+    :param position: receipts of this generation are known if their range ends at this position or before it
     """
 
     generation: int

@@ -1,6 +1,7 @@
 """Import receipts that the ledger does not know, or knows with another range (semantics, section 4.3).
 
-A sink holds such receipts if the ledger was lost, or restored from a backup. The sink is right about them.
+A sink holds such receipts if the ledger was lost or restored from a backup. The sink's receipts then prevail over the
+ledger, because they were written in the same transaction as the rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from airflow_provider_ckpt.core.tickets import Event
 
 
 def matches_batch(partition: Partition, receipt: Receipt) -> bool:
-    """Return whether the partition knows a receipt's batch, with the same range; if not, the receipt must be imported.
+    """Return whether the ledger knows the batch of a receipt with the same range; if not, the receipt must be imported.
 
     A batch that the checkpoint has passed counts as known.
 
@@ -37,7 +38,8 @@ def import_receipts(partition: Partition, receipts: Iterable[Receipt], *, advanc
 
     :param partition: the partition, which is changed
     :param receipts: receipts of this partition and generation
-    :param advance: whether to move the checkpoint
+    :param advance: whether to move the checkpoint; False if the caller does so later
+    :return: the events for the audit log
     """
     events: list[Event] = []
     unresolved = _RangeIndex(partition.blocking.values())
@@ -72,7 +74,7 @@ class _RangeIndex:
         self._starts = [batch.range.start for batch in self._batches]
 
     def overlapping(self, span: Range) -> Iterator[int]:
-        """Yield the seqs of the batches that overlap a range, in descending order of ranges."""
+        """Yield the seqs of the batches that overlap a range, the one with the largest range start first."""
         for at in range(bisect_left(self._starts, span.end) - 1, -1, -1):
             batch = self._batches[at]
             if batch.range.end <= span.start:

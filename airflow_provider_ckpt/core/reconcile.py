@@ -11,34 +11,36 @@ from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event
 
 LOST_REWIND = "the sink holds receipts of a rewind that this ledger has forgotten"
-"""Reason of a rewind that this ledger has lost and that is repeated because of the sink's receipts."""
+"""Reason that the audit log gives for a rewind which this ledger had lost, and repeats to match the sink's receipts."""
 
 
 def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> list[Event]:
     """Settle the sink's receipts in a partition, then end the attempts that older epochs left open.
 
-    Call this function after the sink was fenced with ``epoch``: an older attempt without a receipt never gets one then.
+    Call this function after the sink was fenced with ``epoch``: an older attempt without a receipt then never gets one.
+
     Receipts of older generations are ignored. A receipt of a newer generation shows that this ledger was restored from
     a backup that is older than a rewind; the rewind is then repeated. Its target position is lost, but it was neither
     after the first of its receipts nor after the checkpoint of the generation before. The new generation starts at the
-    lower of the two, so nothing is left out.
+    lower of these two positions, so no record is left out.
 
     :param partition: the partition, which is changed
     :param receipts: the sink's receipts of this partition that the ledger does not know, see
         :class:`~.receipt.KnownReceipts`
     :param epoch: the lease's epoch
-    :return: the events
+    :return: the events for the audit log
     """
     return [event for events in reconcile_by_generation(partition, receipts, epoch=epoch) for event in events]
 
 
 def reconcile_by_generation(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> Iterator[list[Event]]:
-    """Reconcile like :func:`reconcile`, yielding the events generation by generation.
+    """Reconcile like :func:`reconcile`, yielding the events of each generation as a list.
 
-    Each list but the last ends with the rewind to the next generation, so the caller can store the ended generation.
+    Every list except the last ends with the rewind to the next generation. The caller can thus store the state of the
+    ended generation before the next one replaces it.
 
     :param partition: the partition, which is changed
-    :param receipts: as for :func:`reconcile`
+    :param receipts: the sink's receipts of this partition that the ledger does not know
     :param epoch: the lease's epoch
     """
     found: dict[int, list[Receipt]] = {}
@@ -60,6 +62,7 @@ def _settle_generation(partition: Partition, receipts: Sequence[Receipt], epoch:
     :param partition: the partition, which is changed
     :param receipts: receipts of the partition's current generation
     :param epoch: the lease's epoch
+    :return: the events for the audit log
     """
     unmatched: list[Receipt] = []
     events: list[Event] = []

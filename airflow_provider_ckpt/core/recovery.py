@@ -1,7 +1,8 @@
-"""Find the records of a source above the low watermark that were not delivered.
+"""Find the records of a source above the low watermark that were never read.
 
-Pure functions (semantics, section 5). Late records of ranges with a receipt are found by comparing the receipts' counts
-with the records that the source shows now; the caller reads the source.
+Some records appear in the source after their range was read, for example rows of a transaction that committed late.
+They are found by comparing the receipts' counts with the records that the source shows now. The functions are pure; the
+caller reads the source (semantics, section 5).
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from airflow_provider_ckpt.core.ranges import Range, merge, subtract
 
 
 class MissingReason(StrEnum):
-    """Reason why a range is missing."""
+    """Reason why a range is missing: ``unreceipted``, ``late`` or ``changed``."""
 
     UNRECEIPTED = "unreceipted"
-    """Neither a receipt nor a batch covers it. The ledger's rules make this impossible, so it is an alarm."""
+    """Neither a receipt nor a batch covers the range. The ledger's rules make this impossible, so it shows a defect."""
 
     LATE = "late"
     """The source shows records that were not there when the range was read."""
 
     CHANGED = "changed"
-    """The source shows other records than were read, and the late ones cannot be identified."""
+    """The source shows other records than were read, and it cannot be determined which of them came late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,12 @@ class MissingRange:
 
     :param partition: the partition's id
     :param range: the range
-    :param reason: the reason
+    :param reason: why the range is missing
     :param read: number of records that were read according to the receipts; None if there is no receipt
-    :param shown: number of records that the source shows there now; None if it was not read
-    :param ranges: positions of late records at which no record was read before; these are to be read again
-    :param shared: positions of late records at which other records were read, which a second read would duplicate
+    :param shown: number of records that the source shows there now; None if the source was not compared
+    :param ranges: positions of late records at which no record was read before; these can be read again safely
+    :param shared: positions of late records at which other records were read before; reading these positions again
+        would deliver the other records twice
     """
 
     partition: str
@@ -58,11 +60,11 @@ class MissingRange:
 
     @property
     def readable_alone(self) -> bool:
-        """Return whether all missing records can be read again without reading delivered records as well."""
+        """True if all missing records can be read again without reading delivered records a second time."""
         return self.reason is MissingReason.UNRECEIPTED or (bool(self.ranges) and not self.shared)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict."""
+        """Return the range as a JSON-ready dict, for the output of ``recover``."""
         return {
             "partition": self.partition,
             "range": [self.range.start, self.range.end],
@@ -77,6 +79,8 @@ class MissingRange:
 @dataclass(frozen=True, slots=True)
 class RangeReading:
     """A range that was read as a whole, with the parts of it that side partitions have read again since.
+
+    The records that were read are compared with the source, to find records that appeared later.
 
     :param receipt: range receipt of the whole range
     :param again: range receipts of later recoveries and range replays that overlap it; oldest first
@@ -94,7 +98,7 @@ class RangeReading:
 
     @property
     def records(self) -> int:
-        """Number of records that were read in the range: by the first reading, and as late records by recoveries."""
+        """Number of records that were read in the range, by the first reading and by the recoveries of late records."""
         return self.receipt.counts.read + sum(item.counts.read for item in self.added)
 
 
@@ -104,7 +108,7 @@ class UnreadRecords:
 
     :param shown: number of records that the range contains now
     :param late: number of those that were not read; 0 if it is only known that the range has changed
-    :param ranges: positions of late records at which no record was read; empty if they are not known
+    :param ranges: positions of late records at which no other record was read; empty if they are not known
     :param shared: positions of late records at which other records were read
     """
 
@@ -115,22 +119,26 @@ class UnreadRecords:
 
 
 SourceComparison = Callable[[str, Sequence[RangeReading]], Sequence[UnreadRecords | None] | None]
-"""Function that compares a source partition's readings with the source.
+"""Function that compares what was read of a source partition with what the source shows now.
 
-It returns the :class:`UnreadRecords` of each reading, or None for a reading without any. It returns None instead of
-the list if the source cannot be compared."""
+It receives the partition's id and its readings. It returns the :class:`UnreadRecords` of each reading, or None for a
+reading without any. It returns None instead of the list if the source cannot be compared.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionAccount:
     """Receipts and batches of a partition above its low watermark, as the ledger knows them.
 
+    They account for the positions of the source: a position that none of them covers is missing.
+
     :param partition: the partition
     :param low_watermark: its low watermark
-    :param receipts: receipts that end after the low watermark, by position; those that start after it are of one batch
-        each
-    :param settled: snapshot of the partition ``settle_lag`` ago; None if the partition did not exist yet, so that all
-        of it is too young to be compared
+    :param receipts: range receipts that end after the low watermark, by position; each that starts after the low
+        watermark stands for a single batch
+    :param settled: snapshot of the partition at the time ``settle_lag`` ago; None if the partition did not exist yet,
+        so that all of it is too young to be compared
+    :ivar resolved: ``receipts``, and a range receipt for each resolved batch beyond the checkpoint
     """
 
     partition: PartitionView
@@ -151,7 +159,8 @@ def find_missing(
 
     :param accounts: the accounts of all partitions of a pipeline
     :param before: receipts claimed after this time are too young to be compared
-    :param shown: function that compares readings with the source; without it, only ranges without a receipt are found
+    :param shown: function that compares readings with the source; None to find only ranges without a receipt, without
+        reading the source
     """
     known = list(accounts)
     sides: dict[str, list[PartitionAccount]] = {}
@@ -189,13 +198,16 @@ def comparable_readings(
 ) -> list[RangeReading]:
     """Return the readings of a source partition that can be compared with the source, in order of ranges.
 
-    Left out are ranges below the low watermark, receipts claimed after ``before``, and receipts of batches that were
-    skipped, or sent and never confirmed. A recovery's receipt is added to the reading that it completes. Other receipts
-    of side partitions replace the earlier readings that they cover completely. Ranges that a side partition is still
-    going to read are pending.
+    A reading is a range receipt with the side partitions' receipts in the same range. Left out are ranges below the low
+    watermark, receipts claimed after ``before``, and receipts of batches that were skipped, or sent and never
+    confirmed.
+
+    A receipt of a recovery that read late records is added to the reading that it completes. Other receipts of side
+    partitions replace the earlier readings that they cover completely. A range that a side partition is still going to
+    read is stored with the readings that it overlaps, as ``pending``.
 
     :param account: the account of the source partition
-    :param sides: the accounts of the side partitions that re-read ranges of this one
+    :param sides: the accounts of the side partitions that read ranges of this source partition again
     :param before: receipts claimed after this time are too young to be compared
     """
     pending_ranges: list[Range] = []
@@ -235,7 +247,8 @@ def comparable_readings(
 def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
     """Return whether a range receipt is of a recovery that read late records inside a larger, earlier reading.
 
-    A receipt of exactly the same range replaces the reading instead: a range that the sink had lost was sent again.
+    Such a receipt adds to the earlier reading. A recovery's receipt of exactly the same range replaces the earlier
+    reading instead: it belongs to a range that the sink had lost and that was sent again.
 
     :param receipt: range receipt of a side partition
     :param newer: range receipts of all side partitions of the same source partition
@@ -248,7 +261,7 @@ def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], old
 
 
 def _later_receipts(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """Return those of some range receipts that are of a newer generation and overlap a range receipt, oldest first.
+    """Return the side partitions' range receipts of a newer generation that overlap a range receipt, oldest first.
 
     :param receipt: the range receipt to compare with
     :param sides: range receipts of side partitions
@@ -270,13 +283,17 @@ def _generation(receipt: RangeReceipt) -> int:
 
 
 def _is_partly_uncovered(span: Range, covered: Sequence[Range]) -> bool:
-    """Return whether a part of a range lies outside some merged ranges, which are in order."""
+    """Return whether a part of a range lies outside all of some other ranges.
+
+    :param span: the range
+    :param covered: ranges in ascending order that neither overlap nor touch, as :func:`~.ranges.merge` returns them
+    """
     at = bisect_left(covered, span.start + 1, key=lambda item: item.start) - 1
     return at < 0 or covered[at].end < span.end
 
 
 def not_covered(ranges: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
-    """Return those of ``ranges`` of which at least a part lies outside of all ranges in ``covered``."""
+    """Return those of ``ranges`` that ``covered`` does not contain completely."""
     merged = merge(covered)
     return [span for span in ranges if _is_partly_uncovered(span, merged)]
 

@@ -1,8 +1,8 @@
-"""Find the ranges that must be sent again to a sink that has lost receipts, without ranges that the sink still holds.
+"""Find the ranges that must be sent again to a sink that has lost receipts; ranges that it still holds are left out.
 
-If everything after a position is lost, the partition is rewound to it, which preserves the order of its records.
-Otherwise side partitions read the lost ranges again. A sink that replaces rows by key is always rewound, because an
-older version of a row must not overwrite a newer one.
+If everything after a position is lost, the partition is rewound to that position, which preserves the order of its
+records. Otherwise side partitions read the lost ranges again. A sink that replaces rows by key is always rewound,
+because an older version of a row must not overwrite a newer one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ RangesByPartition = Mapping[tuple[int, str], Sequence[Range]]
 class ResendPlan:
     """Positions, ranges and replays to send again to a sink that has lost receipts.
 
-    :param positions: partitions to rewind, each with the first position to read again
-    :param ranges: source partitions, each with a range to read again
-    :param replayed: side partitions of dead letters, each with positions whose replay is lost
+    :param positions: source partitions to rewind, each with the first position to read again
+    :param ranges: pairs of a source partition and a range of it that a side partition reads again
+    :param replayed: pairs of a side partition that replays dead letters and a range of its positions that the sink has
+        lost
     """
 
     positions: Mapping[str, int] = field(default_factory=dict)
@@ -44,7 +45,7 @@ def find_lost(
 
     :param partitions: the ledger's partitions
     :param receipted: ranges of the receipts that the sink holds
-    :param first: the lowest base of any generation of a partition, by partition
+    :param first: by partition, the lowest position at which any of its generations began
     :param skipped: ranges that a user skipped; they remain skipped, unless a rewind of a sink that replaces rows by key
         reads them again
     :param by_key: whether the sink replaces rows by key
@@ -79,11 +80,12 @@ def find_lost(
 def _lost(partition: Partition, receipted: RangesByPartition, first: int, skipped: RangesByPartition) -> list[Range]:
     """Return the resolved ranges of a source partition for which the sink holds no receipt.
 
-    From the generation's base on, only receipts of this generation count; before the base, those of any generation.
+    From the base of the current generation on, only receipts of this generation count; before the base, those of any
+    generation.
 
     :param partition: the source partition
     :param receipted: ranges of the receipts that the sink holds
-    :param first: the lowest base of any generation of the partition
+    :param first: the lowest position at which any generation of the partition began
     :param skipped: ranges that a user skipped, which are not lost
     """
     now = [
@@ -102,7 +104,7 @@ def _lost(partition: Partition, receipted: RangesByPartition, first: int, skippe
 def _is_tail(
     partition: Partition, lost: Sequence[Range], receipted: RangesByPartition, skipped: RangesByPartition
 ) -> bool:
-    """Return whether everything after the first lost position is lost, so that a rewind duplicates no record.
+    """Return whether everything after the first lost position is lost, so that a rewind delivers no record twice.
 
     :param partition: the source partition
     :param lost: its lost ranges, in order
@@ -119,11 +121,14 @@ def _is_tail(
 
 
 def _ranges_of_source(partition: Partition, ranges_by_partition: RangesByPartition, *, since: int = 0) -> list[Range]:
-    """Return the ranges of a source partition and of the side partitions that re-read parts of it.
+    """Return all given ranges that lie in one source partition, in arbitrary order.
+
+    These are the ranges of the partition itself and of the side partitions that read parts of it again. Replays of dead
+    letters are left out, because their positions number dead letters.
 
     :param partition: the source partition
-    :param ranges_by_partition: ranges of all partitions and generations
-    :param since: the oldest generation whose ranges are returned
+    :param ranges_by_partition: ranges by generation and partition
+    :param since: ranges of older generations than this one are left out
     """
     found: list[Range] = []
     for (generation, name), ranges in ranges_by_partition.items():
@@ -134,7 +139,7 @@ def _ranges_of_source(partition: Partition, ranges_by_partition: RangesByPartiti
 
 
 def _resolved(partition: Partition) -> list[Range]:
-    """Return the resolved ranges: everything up to the checkpoint, and the batches beyond it that have a receipt."""
+    """Return the resolved ranges of a partition: up to the checkpoint, and the batches beyond it with a receipt."""
     passed = [Range(partition.base, partition.committed)] if partition.base < partition.committed else []
     beyond_checkpoint = [batch.range for batch in partition.pending_acks.values() if batch.receipt is not None]
     return merge([*passed, *beyond_checkpoint])

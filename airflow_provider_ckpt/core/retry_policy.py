@@ -1,6 +1,7 @@
-"""The retry policy: number and delay of a batch's attempts, and what follows a failed or the last one.
+"""The retry policy: number and delay of a batch's attempts, and the reaction to a failed attempt.
 
-Pure functions: the time and a random number are arguments, so every decision can be reproduced (semantics, section 7).
+The functions are pure: the time and a random number are arguments, so every decision can be reproduced (semantics,
+section 7).
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ from airflow_provider_ckpt.core.error_policy import choose_action, default_actio
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
 
 _HALT_WHEN_EXHAUSTED = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
-"""Error types that halt the run when the attempts are used up, because they are not caused by the batch."""
+"""Types of errors that the batch does not cause; when its attempts are used up, they halt the run."""
 
 
 class OnExhausted(StrEnum):
-    """Reaction to a batch whose attempts are used up in every round: dead-letter or hold the batch, or fail the run."""
+    """Reaction to a batch whose attempts are used up in every round.
+
+    - ``dlq``: store all of its records as dead letters
+    - ``hold``: hold the batch until a user decides
+    - ``fail``: fail the run; the batch stays planned
+    """
 
     DLQ = "dlq"
     HOLD = "hold"
@@ -28,11 +34,11 @@ class OnExhausted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Number and delay of retries of a failed batch.
+    """Number and delay of the attempts of a batch.
 
     :param max_attempts: attempts in a round, including the first one
-    :param initial_delay_ms: delay before the second attempt
-    :param max_delay_ms: upper bound of the delay, before jitter
+    :param initial_delay_ms: delay before the second attempt, in milliseconds
+    :param max_delay_ms: upper bound of the delay, before jitter, in milliseconds
     :param multiplier: factor from one delay to the next
     :param jitter: largest relative deviation; 0.1 means ±10 %
     :param rounds: number of rounds: the first submission and the later passes
@@ -59,9 +65,9 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
-    """Delivery policy of a pipeline.
+    """Delivery policy of a pipeline: the reactions to errors of records and batches.
 
-    :param retry: number and delay of retries
+    :param retry: number and delay of the attempts of a batch
     :param dead_letters: whether dead letters are enabled; if not, an error that requires one halts the run
     :param overrides: actions that replace the default ones, by error type (``error_policy``)
     """
@@ -71,18 +77,24 @@ class DeliveryPolicy:
     overrides: Mapping[ErrorType, ErrorAction] = field(default_factory=dict)
 
     def action(self, error: ErrorInfo) -> ErrorAction:
-        """Return the action for an error; see :func:`~airflow_provider_ckpt.core.error_policy.choose_action`."""
+        """Return the action for an error: retry, dead-letter, skip or halt.
+
+        See :func:`~airflow_provider_ckpt.core.error_policy.choose_action` for the rules.
+        """
         return choose_action(error, self.overrides, dead_letters=self.dead_letters)
 
     def is_last_attempt(self, batch: Batch) -> bool:
-        """Return whether a batch has one attempt left: the open or else the next one is the last of the last round."""
+        """Return whether only one attempt of a batch remains: its open or else its next attempt is the last one allowed.
+
+        :param batch: the batch, planned or in flight
+        """
         return batch.failures + 1 >= self.retry.max_attempts and batch.round >= self.retry.rounds
 
     def record_action(self, error: ErrorInfo, *, is_last_attempt: bool) -> ErrorAction:
         """Return the action for an error of a single record.
 
-        An error that is retried fails the record's whole batch. In the last attempt, the record alone is
-        dead-lettered instead.
+        An error that is retried fails the record's whole batch. In the last attempt, the record alone is dead-lettered
+        instead if ``on_exhausted`` is ``dlq``.
 
         :param error: the record's error
         :param is_last_attempt: whether this is the batch's last attempt, see :meth:`is_last_attempt`
@@ -100,7 +112,7 @@ class DeliveryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetryBatch:
-    """Plan the batch again for another attempt.
+    """Decision to plan the batch again for another attempt.
 
     :param not_before: earliest start of the next attempt, UTC
     :param next_round: whether this round's attempts are used up, so that the next attempt is in the next round
@@ -112,27 +124,27 @@ class RetryBatch:
 
 @dataclass(frozen=True, slots=True)
 class RejectBatch:
-    """Claim the verdict ``rejected``: dead-letter the whole batch."""
+    """Decision to give the batch up as dead letters: the next attempt claims the verdict ``rejected``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkipBatch:
-    """Claim the verdict ``void``: skip the whole batch, as ``skip_and_log`` demands."""
+    """Decision to skip the whole batch, as ``skip_and_log`` demands: the next attempt claims the verdict ``void``."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldBatch:
-    """Hold the batch until a user decides about it."""
+    """Decision to hold the batch until a user releases or skips it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailRun:
-    """End the run as failed; the batch stays planned and the failure is not counted against ``max_attempts``."""
+    """Decision to end the run as failed; the batch stays planned, and the failure is not counted against it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HaltRun:
-    """End the run as failed at once, because a retry cannot help until a user has intervened."""
+    """Decision to end the run as failed at once, because a retry cannot help until a user has intervened."""
 
 
 Decision = RetryBatch | RejectBatch | SkipBatch | HoldBatch | FailRun | HaltRun

@@ -9,7 +9,7 @@ from airflow_provider_ckpt.core.tickets import Event
 
 
 def rewind(partition: Partition, position: int, *, generation: int, reason: str) -> list[Event]:
-    """Start a new generation at an earlier position; unresolved batches of this generation are superseded.
+    """Start a new generation of a partition at an earlier position; unresolved batches are superseded.
 
     Batches that were resolved beyond the checkpoint go to ``passed``: they keep their verdicts, and the new generation
     reads their ranges again.
@@ -18,7 +18,7 @@ def rewind(partition: Partition, position: int, *, generation: int, reason: str)
     :param position: the first position to read again, at most ``committed``
     :param generation: the new generation, greater than the partition's
     :param reason: the reason, stored in the event
-    :return: the events
+    :return: the events for the audit log
     :raises LedgerStateError: if the position is after the checkpoint, because records would be skipped, or the
         generation is not a new one
     """

@@ -6,7 +6,13 @@ from enum import StrEnum
 
 
 class Route(StrEnum):
-    """Branch of the DAG after a run is settled."""
+    """Branch of the DAG that is followed after a run is settled.
+
+    - ``retry``: a batch waits for another round
+    - ``dead_letters``: the run stored dead letters
+    - ``hold``: a batch is held
+    - ``done``: no batch waits or is held
+    """
 
     RETRY = "retry"
     DEAD_LETTERS = "dead_letters"

@@ -18,14 +18,14 @@ from airflow_provider_ckpt.core.tickets import Event
 
 
 def re_read(pipeline_state: PipelineState, side: SideKind, source: str, span: Range) -> tuple[Partition, list[Event]]:
-    """Add a side partition that reads a range of a source partition again.
+    """Add a side partition that reads a range of a source partition again, for a range replay or a recovery.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param side: the purpose of the side partition
     :param source: the source partition's id
     :param span: the range
-    :return: the side partition, and the events
-    :raises LedgerStateError: as :func:`check_re_read`
+    :return: the side partition, and the events for the audit log
+    :raises LedgerStateError: if the partition is a side partition, or the range reaches beyond the checkpoint
     """
     check_re_read(pipeline_state, source, span)
     return _add(pipeline_state, side, source, span)
@@ -52,25 +52,25 @@ def check_re_read(pipeline_state: PipelineState, source: str, span: Range) -> No
 
 
 def resend_range(pipeline_state: PipelineState, source: str, span: Range) -> tuple[Partition, list[Event]]:
-    """Add a side partition that sends a range again that the sink has lost.
+    """Add a side partition that reads a range again which the sink has lost.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
     :param span: the range
-    :return: the side partition, and the events
-    :raises LedgerStateError: as :func:`require_resolved`
+    :return: the side partition, and the events for the audit log
+    :raises LedgerStateError: if a part of the range is not resolved, or the partition is a side partition
     """
     require_resolved(pipeline_state, source, span)
     return _add(pipeline_state, SideKind.RECOVERY, source, span)
 
 
 def require_resolved(pipeline_state: PipelineState, source: str, span: Range) -> None:
-    """Raise an error if a part of a range of a source partition is not resolved, and will thus still be delivered.
+    """Raise an error if a batch is still to deliver a part of a range, so that reading it again would deliver it twice.
 
     :param pipeline_state: the pipeline's partitions
     :param source: the source partition's id
     :param span: the range
-    :raises LedgerStateError: if a part is still to be delivered, or the partition is a side partition
+    :raises LedgerStateError: if a part of the range is not resolved, or the partition is a side partition
     """
     origin = pipeline_state.partition(source)
     mine = [batch.key for batch in origin.blocking.values() if batch.range.overlaps(span)]
@@ -87,7 +87,7 @@ def replay(pipeline_state: PipelineState, source: str, dead_letters: Replay) -> 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
     :param dead_letters: the dead letters to replay, in order
-    :return: the side partition, and the events
+    :return: the side partition, and the events for the audit log
     :raises LedgerStateError: if there is no such source partition
     """
     pipeline_state.partition(source)
@@ -99,11 +99,13 @@ def restore_replay(
 ) -> tuple[Partition, list[Event]]:
     """Restore a side partition of dead letters that this ledger has lost, with its former generation.
 
+    The sink's receipts name that generation, so they match the restored side partition.
+
     :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
     :param generation: the generation that the side partition had before
     :param dead_letters: the dead letters that it replays, in order
-    :return: the side partition, and the events
+    :return: the side partition, and the events for the audit log
     """
     return _add_replay(pipeline_state, source, dead_letters, generation)
 

@@ -1,8 +1,8 @@
 """Compare a pipeline's ledger with its sink: receipts, dead letters, and rows of the target.
 
-Pure functions: the content of both sides is given as values, and each difference is returned with its batch and the
-step that resolves it. The sink's receipts are the truth about delivery; a receipt that the ledger has not read yet is
-no difference.
+The functions are pure: the content of both sides is given as values, and each difference is returned with its batch and
+the step that resolves it. The sink's receipts are the truth about delivery; a receipt that the ledger has not read yet
+is no difference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_NAMED = 10
 
 
 class DifferenceKind(StrEnum):
-    """Kind of difference between ledger and sink."""
+    """Kind of difference between ledger and sink, as ``airflow ckpt audit`` reports it, such as ``ReceiptMissing``."""
 
     RECEIPT_MISSING = "ReceiptMissing"
     RECEIPT_UNKNOWN = "ReceiptUnknown"
@@ -64,8 +64,8 @@ class Difference:
 
     :param kind: the kind of difference
     :param partition: the partition's id; empty if the difference concerns the whole target
-    :param batch: the batch, if a single one is affected
-    :param message: what the ledger and the sink hold
+    :param batch: the batch; None if no single batch is affected
+    :param message: description of what the ledger and the sink hold
     """
 
     kind: DifferenceKind
@@ -75,13 +75,13 @@ class Difference:
 
     @property
     def to_do(self) -> str:
-        """The step that resolves the difference, as text."""
+        """What the user should do about the difference, as text."""
         return _TO_DO[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """Content of the ledger in one snapshot.
+    """A pipeline's content of the ledger at one moment, for the comparison with the sink.
 
     :param passed: the range receipts of every generation
     :param batches: the batches beyond the checkpoints, and those that were sent at most once and never confirmed
@@ -118,7 +118,8 @@ class ReceiptComparison:
 def compare_receipts(recorded: LedgerSnapshot, receipts: Iterable[Receipt]) -> ReceiptComparison:
     """Compare the sink's receipts with the ledger's.
 
-    Key, range, verdict, epoch, attempt and counts are compared; for range receipts, the sums of counts.
+    Key, range, verdict, epoch, attempt and counts are compared. Of receipts that the ledger has merged into range
+    receipts, only their numbers and the sums of their counts are compared.
 
     :param recorded: the content of the ledger
     :param receipts: all receipts of this ledger and pipeline in the sink
@@ -150,9 +151,11 @@ def compare_dead_letters(
 ) -> Iterator[Difference]:
     """Compare each receipt's count of dead letters with the sink's dead letters and with the ledger's index.
 
+    A difference is yielded for each receipt whose count does not match.
+
     :param recorded: the content of the ledger
     :param receipts: receipts that the ledger knows
-    :param dead_letters: number of dead letters in the sink, by attempt that a receipt names
+    :param dead_letters: number of dead letters in the sink, for each attempt that a receipt names
     """
     for receipt in receipts:
         source, counted = attempt_of(receipt), receipt.counts.dead_lettered
@@ -168,7 +171,9 @@ def compare_dead_letters(
 
 
 def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterator[Difference]:
-    """Compare the number of rows in an appending target with the number that its receipts delivered.
+    """Compare the number of rows in a target of mode ``append`` with the number that the receipts count as delivered.
+
+    It yields one difference if the numbers differ, else nothing.
 
     :param rows: number of rows in the target
     :param delivered: number of rows that the receipts in the sink count as delivered
@@ -216,7 +221,12 @@ def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:
 
 
 def _compare_beyond_checkpoint(recorded: LedgerSnapshot, receipt: Receipt, found: ReceiptComparison) -> None:
-    """Compare a receipt that no range receipt covers with the ledger's batches, and add the result to ``found``."""
+    """Compare a receipt that no range receipt contains with the ledger's batches, and add the result to ``found``.
+
+    :param recorded: the content of the ledger
+    :param receipt: a receipt of the sink
+    :param found: the result of the comparison, to which the receipt or a difference is added
+    """
     key = receipt.key
     batch = recorded.batches.get(key)
     if batch is not None:
@@ -246,7 +256,11 @@ def _compare_beyond_checkpoint(recorded: LedgerSnapshot, receipt: Receipt, found
 
 
 class _RangeReceipts(ReceiptsByRange):
-    """Range receipts of one partition and generation, to be compared with the sink's receipts in their ranges."""
+    """Range receipts of one partition and generation, to be compared with the sink's receipts in their ranges.
+
+    :param items: the range receipts; they do not overlap
+    :param accepted: losses of the sink that a user has accepted, which are no differences
+    """
 
     def __init__(self, items: Iterable[RangeReceipt], accepted: AcceptedSink) -> None:
         super().__init__(items)
@@ -287,9 +301,10 @@ class _RangeReceipts(ReceiptsByRange):
             yield Difference(DifferenceKind.RECEIPT_DIFFERS, item.partition, key, message)
 
     def _missing(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> list[BatchKey]:
-        """Return the batches of a range receipt that have no receipt in the sink.
+        """Return the batches of a range receipt that have no receipt in the sink, for the error message.
 
-        A range receipt stores no seqs. They are inferred from the seqs of the sink's receipts before and after it.
+        A range receipt stores no seqs. They are inferred from the seqs of the sink's receipts before and after its
+        range.
 
         :param item: the range receipt
         :param receipts: the sink's receipts in its range

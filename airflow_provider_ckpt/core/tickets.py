@@ -1,7 +1,8 @@
-"""Events and tickets of the state machine.
+"""Events and tickets of a partition's state machine.
 
-A ticket proves that its batch was in a certain state. Each transition takes the ticket of the state that it starts
-from, so a transition from a wrong state is a type error already.
+A ticket is a small value that proves that its batch was in a certain state. A method that changes a batch takes the
+ticket of the state in which the batch must be, so that starting from a wrong state is a type error already.
+:class:`~.partition_view.PartitionView` checks the state and creates tickets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 class Event:
     """An event of a partition, which the ledger appends to the audit log.
 
-    :param kind: the kind of event
+    :param kind: the kind of event, such as ``planned`` or ``checkpoint``
     :param partition: the partition's id; empty if the event concerns the whole pipeline
     :param generation: the partition's generation
     :param seq: the batch's seq; None if the event concerns the partition
@@ -33,14 +34,22 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTicket:
-    """Ticket to start a planned batch."""
+    """Proof that a batch is planned; needed to begin, hold or skip it.
+
+    :param key: the batch
+    """
 
     key: BatchKey
 
 
 @dataclass(frozen=True, slots=True)
 class InFlightTicket:
-    """Ticket to end the open attempt of a batch."""
+    """Proof that an attempt of a batch is open; needed to end exactly this attempt.
+
+    :param key: the batch
+    :param attempt: number of the open attempt, from 1
+    :param epoch: epoch of the run that opened it
+    """
 
     key: BatchKey
     attempt: int
@@ -49,6 +58,9 @@ class InFlightTicket:
 
 @dataclass(frozen=True, slots=True)
 class HeldTicket:
-    """Ticket to release a held batch."""
+    """Proof that a batch is held; needed to release it.
+
+    :param key: the batch
+    """
 
     key: BatchKey

@@ -1,4 +1,4 @@
-"""Messages between the run and Spark: a wave of lanes with batches goes to Spark, outcomes of attempts come back.
+"""Messages between the run and Spark: a wave of batches goes to Spark, and outcomes of attempts come back.
 
 They are plain values with a JSON form, so that they can be sent by file, pickle or socket.
 """
@@ -23,10 +23,10 @@ class BatchTask:
     :param key: the batch
     :param range: the source positions of the batch
     :param attempt: the number of this attempt, from 1
-    :param instruction: the verdict to claim
-    :param bound: the source's closed bound when the batch was planned, as a position, if the source has one
+    :param instruction: whether to deliver the batch, reject it or void it
+    :param bound: the source's closed bound when the batch was planned, as a position; None if the source has none
     :param detail: what the source's reader needs to find the range, for example a file's path and byte range
-    :param error: the error because of which the batch is given up, if the instruction is not ``deliver``
+    :param error: the error because of which the batch is given up; None if it is to be delivered, or a user gave it up
     :param finished: number of failures that lanes reported before; attempts that never ran are not counted
     :param is_last_attempt: whether the batch's attempts are used up if this one fails
     """
@@ -42,7 +42,7 @@ class BatchTask:
     is_last_attempt: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the attempt as a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "key": self.key.to_json(),
             "range": [self.range.start, self.range.end],
@@ -77,7 +77,7 @@ class Wave:
 
     :param number: number of the wave in its run, from 1
     :param lanes: the batches of each lane
-    :param seconds: time since its start after which a lane starts no further batch
+    :param seconds: seconds from the start of the wave after which a lane starts no further batch
     """
 
     number: int
@@ -90,7 +90,7 @@ class Wave:
         return [task for lane in self.lanes for task in lane]
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the wave as a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "number": self.number,
             "seconds": self.seconds,
@@ -111,11 +111,12 @@ class Outcome:
     :param key: the batch
     :param attempt: the number of the attempt
     :param outcome: the outcome
-    :param receipt: the sink's receipt, claimed by this attempt or found; present if the outcome is a verdict
+    :param receipt: the sink's receipt, claimed by this attempt or by an earlier one; None unless the outcome is a
+        verdict
     :param receipt_existed: whether the receipt existed before this attempt
-    :param error: the error, if the attempt failed
+    :param error: the error; None unless the attempt failed
     :param dead_letters: number of dead letters by error type
-    :param staged: the data that a two-phase sink needs for its commit, if the outcome is ``staged``
+    :param staged: the data that a two-phase sink needs for its commit; None unless the outcome is ``staged``
     :param seconds: wall time that the lane spent on the batch
     """
 
@@ -130,7 +131,7 @@ class Outcome:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return the outcome as a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "key": self.key.to_json(),
             "attempt": self.attempt,
@@ -160,11 +161,12 @@ class Outcome:
 
 
 def distribute(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[BatchTask]]:
-    """Distribute batches over lanes, each lane in order; no returned lane is empty.
+    """Distribute the batches of a wave over lanes, and return the batches of each lane in order; no lane is empty.
 
     :param tasks: the batches
     :param lanes: maximum number of lanes
-    :param pinned: whether all batches of a partition go to one lane, in seq order; else they are distributed in turn
+    :param pinned: whether all batches of a partition go to one lane, in seq order; otherwise they are dealt to the
+        lanes in turn, regardless of their partition
     """
     ordered = sorted(tasks, key=lambda task: (task.key.partition, task.key.generation, task.key.seq))
     packed: list[list[BatchTask]] = [[] for _ in range(max(min(lanes, len(ordered)), 1))]
@@ -181,7 +183,13 @@ def distribute(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[
 
 
 def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
-    """Return the first batch of each partition if the pipeline is pinned, else all batches."""
+    """Return the first batch of each partition if the pipeline is pinned, else all batches.
+
+    Waves that may only start one batch of a partition use this to keep the partition's order.
+
+    :param due: batches that may start now, in order
+    :param pinned: whether the pipeline is pinned
+    """
     if not pinned:
         return list(due)
     first: dict[str, Batch] = {}
@@ -191,12 +199,12 @@ def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch
 
 
 def without_blocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
-    """Return the due batches without those that come after a batch of their partition which is not due yet.
+    """Return the due batches, leaving out those that come after a batch of their partition that is not due yet.
 
     This preserves the order of a pinned pipeline (semantics, section 6).
 
-    :param due: the batches that are due
-    :param candidates: all batches that could be started, including those that are not due yet
+    :param due: the batches whose next attempt may start now
+    :param candidates: all batches that could be started now or later
     """
     ready = {batch.key for batch in due}
     waiting: dict[str, int] = {}
