@@ -1,4 +1,4 @@
-"""Shared by all commands that change a pipeline: request an action, and print its result.
+"""Functions of all commands that change a pipeline: request an action, and print its result.
 
 While a run holds the lease, the action is stored and the lease holder applies it; the result names the holder.
 """
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def action_context(args: Namespace, *, required_by: str | None = None) -> Iterator[ActionContext]:
-    """Open the ledger and yield the context of an action: pipeline, actor and reason.
+    """Open the ledger for a command, and yield what an action needs: ledger, pipeline, actor and reason.
 
     :param args: the command's arguments
-    :param required_by: name of the command if it requires a reason
+    :param required_by: name of the command if it requires a reason; None if the reason is optional
     :raises ConfigError: if a required reason is missing
     """
     from airflow_provider_ckpt.cli.open import setup_of
@@ -37,8 +37,10 @@ def action_context(args: Namespace, *, required_by: str | None = None) -> Iterat
 
 
 def request_action(args: Namespace, action: Action) -> dict[str, Any]:
-    """Apply an action in the ledger, or store it for the holder of the lease, and return the result document.
+    """Apply an action in the ledger, or store it for the holder of the lease, and return its result, JSON-ready.
 
+    :param args: the command's arguments
+    :param action: the action
     :raises LedgerStateError: if the pipeline's state does not allow the action
     """
     with action_context(args) as context:

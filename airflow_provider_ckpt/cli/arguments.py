@@ -1,4 +1,7 @@
-"""Arguments shared by commands, in the form of Airflow's parser. Every ``airflow`` call imports this module."""
+"""Arguments that several commands share, in the form of Airflow's parser.
+
+Every ``airflow`` call imports this module, so its imports must be fast.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,19 @@ from airflow_provider_ckpt.core.ranges import START
 
 
 def arg(*flags: str, **options: Any) -> Arg:
-    """Create an argument; the options are those of ``argparse``."""
+    """Create an argument of a command.
+
+    :param flags: name of a positional argument, or flags such as ``--file``
+    :param options: options of ``argparse``'s ``add_argument``
+    """
     return Arg(flags, **options)  # type: ignore[no-untyped-call]
 
 
 def position(text: str) -> int:
-    """Parse a source position as tables show it: with or without commas, or ``start``."""
+    """Parse a source position in the form in which tables show it: a number with or without commas, or ``start``.
+
+    :raises ValueError: if the text has another form
+    """
     return START if text == "start" else parse_whole_number(text.replace(",", ""))
 
 
@@ -42,7 +52,7 @@ DEAD_LETTER_SELECTION = (
     arg("--until", metavar="TIME", help="only records dead-lettered before this time"),
     arg("--stop-at", type=position, metavar="N", help="only the first N dead letters, oldest first"),
 )
-"""Arguments that select dead letters."""
+"""Arguments that select dead letters, by error type, batch, time and number."""
 
 QUERY = arg("--query", metavar="TEXT", help="only dead letters whose error, bytes or headers contain this text")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 _ALWAYS_SHOWN = ("from", "checkpoint", "planned_to")
-"""Columns that are shown even if all values are 0."""
+"""Columns of the audit's table that are shown even if all of their values are 0."""
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
@@ -63,7 +63,7 @@ def _accepted_table(accepted: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def audit(args: Namespace) -> dict[str, Any]:
-    """Audit the pipeline ``args.pipeline``, and return the result document.
+    """Audit the pipeline ``args.pipeline``, with ``--against-sink`` also its sink, and return the result, JSON-ready.
 
     :raises FailedError: if an invariant is violated, or ledger and sink differ; it contains the result
     """

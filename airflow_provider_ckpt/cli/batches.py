@@ -15,13 +15,19 @@ from airflow_provider_ckpt.replication.actions.actions import parse_batch_keys
 
 @command(write_result)
 def hold(args: Namespace) -> dict[str, Any]:
-    """Hold the batches ``args.batch``, so that no run sends them until a user releases or skips them."""
+    """Hold the batches ``args.batch``, so that no run sends them until a user releases or skips them.
+
+    The function returns the result of the action, JSON-ready.
+    """
     return request_action(args, Action(ActionKind.HOLD, parse_batch_keys(args.batch)))
 
 
 @command(write_result)
 def release(args: Namespace) -> dict[str, Any]:
-    """Return held batches to ``planned``, with all attempts again: those of ``args.batch``, or with ``--all`` all."""
+    """Return held batches to ``planned``, with the full number of attempts, and return the result, JSON-ready.
+
+    The batches are those of ``args.batch``, or all held ones with ``--all``.
+    """
     if bool(args.batch) == args.all:
         raise ConfigError("name the batches to release, or add --all.", hint="Give one of the two, not both.")
     return request_action(args, Action(ActionKind.RELEASE, parse_batch_keys(args.batch)))
@@ -29,6 +35,9 @@ def release(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def skip(args: Namespace) -> dict[str, Any]:
-    """Skip batches: their records are not delivered."""
+    """Skip the batches ``args.batch``: give them up, so that their records are not delivered.
+
+    The function returns the result of the action, JSON-ready.
+    """
     with action_context(args, required_by="skip") as context:
         return actions.skip_batches(context, args.batch)

@@ -1,4 +1,7 @@
-"""Definition of ``airflow ckpt`` and its subcommands; the module of a command is imported when it is called."""
+"""Definition of ``airflow ckpt`` and its subcommands, in the form of Airflow's parser.
+
+The module of a command is imported when the command is called, because every ``airflow`` call imports this module.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _COMMANDS = "airflow_provider_ckpt.cli"
 
 
 def get_ckpt_commands() -> list[CLICommand]:
-    """Return all ``airflow ckpt`` commands; the provider info refers to this function."""
+    """Return the group ``airflow ckpt`` with all of its commands; Airflow finds this function by the provider info."""
     commands = (
         *_run_commands(),
         *_inspection_commands(),
@@ -32,10 +35,10 @@ def _command(name: str, function: str, text: str, *args: Arg, more: str | None =
     """Create a command whose module is imported when it is called.
 
     :param name: the command's name
-    :param function: module and function below ``cli``
+    :param function: module and function below ``cli``, such as ``run.run``
     :param text: first line of the help
-    :param args: arguments, in addition to the common ones
-    :param more: further text of the command's own help
+    :param args: arguments, in addition to those of every command
+    :param more: further text of the command's own help; None for none
     """
     description = f"{text}. {more}" if more else None
     return ActionCommand(

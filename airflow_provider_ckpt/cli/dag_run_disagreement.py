@@ -1,6 +1,7 @@
 """Explain where the state of a DAG run in Airflow disagrees with the ledger, for ``airflow ckpt status``.
 
-Marking a run in Airflow does not change the ledger, so the two may disagree; the ledger is right then.
+Marking a DAG run as success or failed in Airflow does not change the ledger, so the two may disagree. The ledger is
+right then.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from airflow_provider_ckpt.replication.owner import dag_run_of, is_held, task_of
 log = logging.getLogger(__name__)
 
 _LEASED_TASKS = ("plan", "submit", "settle", "route", "retry")
-"""Tasks of a task group that hold its lease while they run."""
+"""Names of those tasks of a task group that hold the pipeline's lease while they run."""
 _WITHOUT_VERDICT = (BatchState.PLANNED, BatchState.IN_FLIGHT)
 
 
 def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the DAG run that held the lease last, or else started batches last, JSON-ready; None if there is none.
+    """Return the DAG run that last worked on a pipeline, with its state and how it disagrees with the ledger.
+
+    It is the DAG run that held the lease last, or else the one that started batches last; None if there is neither.
 
     :param status: the pipeline's status from the ledger
+    :return: JSON-ready dict; ``disagrees`` is None if Airflow and the ledger agree
     """
     owner = next(filter(dag_run_of, (status["lease"]["owner"], status["begun_by"])), None)
     found = dag_run_of(owner)
@@ -35,9 +39,9 @@ def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def contradiction(state: str | None, status: dict[str, Any], running: Sequence[str] = ()) -> str | None:
-    """Return an explanation if the ledger contradicts the state of a DAG run, else None.
+    """Return an explanation if the ledger contradicts the state of a DAG run in Airflow; None if it does not.
 
-    :param state: the DAG run's state
+    :param state: the DAG run's state in Airflow; None if Airflow does not know the run
     :param status: the pipeline's status from the ledger
     :param running: tasks that work on the pipeline under a lease and that Airflow shows as running
     """
@@ -60,7 +64,12 @@ def contradiction(state: str | None, status: dict[str, Any], running: Sequence[s
 
 
 def _running_tasks(owner: str) -> list[str]:
-    """Return the tasks of a lease's owner that Airflow shows as running."""
+    """Return the ids of the tasks of a DAG run that should hold the lease and that Airflow shows as running.
+
+    The list is empty if the owner is no Airflow task, or Airflow's metadata database cannot be read.
+
+    :param owner: owner of a lease, as the ledger stores it
+    """
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
     from sqlalchemy import select

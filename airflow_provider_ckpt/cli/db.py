@@ -17,7 +17,10 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def migrate(args: Namespace) -> dict[str, Any]:
-    """Create the ledger, or bring it to this version's revision."""
+    """Create the ledger, or upgrade it to the revision that this version of the package needs.
+
+    The function returns the ledger's location and its revision before and after, JSON-ready.
+    """
     from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
@@ -34,7 +37,10 @@ def migrate(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def check(args: Namespace) -> dict[str, Any]:
-    """Show the ledger's revision; exit status 1 unless it is this version's."""
+    """Return the ledger's location and its schema revision, JSON-ready.
+
+    :raises FailedError: if it is not the revision that this version needs; the exit status is then 1
+    """
     from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
@@ -50,7 +56,12 @@ def check(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def downgrade(args: Namespace) -> dict[str, Any]:
-    """Downgrade the ledger to an older revision, if no run holds a lease."""
+    """Downgrade the ledger to the older revision ``args.revision``, after a confirmation.
+
+    The function returns the ledger's location and the revisions that were undone, JSON-ready.
+
+    :raises ConfigError: if a run holds a lease, the revision is not an older one, or the user does not confirm
+    """
     from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
@@ -94,9 +105,13 @@ def _revisions_to_undo(current: str | None, wanted: str) -> list[str]:
 
 
 def _refuse_while_running(url: str, revision: str | None) -> None:
-    """Raise an error if a run holds a lease, because a downgrade drops tables that it needs.
+    """Raise an error if a run holds a lease, because a downgrade drops tables that the run needs.
 
     If the ledger is at another revision than this version's, no run of this version can be active.
+
+    :param url: the ledger's URL
+    :param revision: the ledger's revision; None if there is no ledger
+    :raises ConfigError: if a run holds a lease; the error names its pipeline
     """
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.store import migrate as migrate_module

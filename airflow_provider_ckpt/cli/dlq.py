@@ -1,4 +1,4 @@
-"""``airflow ckpt dlq list``, ``show``, ``export``, ``replay`` and ``discard``: show dead letters and act on them."""
+"""``airflow ckpt dlq list``, ``show``, ``export``, ``replay`` and ``discard``: commands for dead letters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_SHOWN = 100
 
 @command(write_document)
 def list_all(args: Namespace) -> dict[str, Any]:
-    """Return the index of dead letters: number and state by batch and error type."""
+    """Return the numbers of dead letters by state, and the selected entries of the index, JSON-ready."""
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import dead_letters
@@ -54,7 +54,11 @@ def list_all(args: Namespace) -> dict[str, Any]:
 
 
 def _first_entries(entries: list[IndexEntry], number: int | None) -> Iterator[IndexEntry]:
-    """Return the entries of the first ``number`` dead letters, with the last entry cut to fit; None returns all."""
+    """Return the entries of the first ``number`` dead letters; the last entry is shortened if necessary.
+
+    :param entries: entries of the index, each for a run of dead letters
+    :param number: number of dead letters, not of entries; None for all
+    """
     chosen = take_first((entry.dead_letters for entry in entries), number)
     return (replace(entry, dead_letters=dead_letters) for entry, dead_letters in zip(entries, chosen, strict=False))
 
@@ -80,7 +84,10 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def show(args: Namespace) -> dict[str, Any]:
-    """Return the dead letters with their content, oldest first."""
+    """Return the selected dead letters with their content, oldest first, JSON-ready.
+
+    At most 100 are returned, unless ``--stop-at`` gives another number.
+    """
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
 
@@ -95,7 +102,10 @@ def show(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def export(args: Namespace) -> dict[str, Any]:
-    """Write dead letters to a file, as JSON lines with their bytes in base64."""
+    """Write the selected dead letters to a file, as JSON lines with their bytes in base64.
+
+    The function returns the number of dead letters and the path of the file.
+    """
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
 
@@ -112,13 +122,19 @@ def export(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def replay(args: Namespace) -> dict[str, Any]:
-    """Request a replay of dead letters, by the next run or the one that holds the lease."""
+    """Request that the selected dead letters are sent again, by the next run.
+
+    The function returns the result of the action, JSON-ready.
+    """
     return _request(args, ActionKind.REPLAY_DEAD_LETTERS)
 
 
 @command(write_result)
 def discard(args: Namespace) -> dict[str, Any]:
-    """Mark dead letters as discarded; the sink still stores them."""
+    """Give up the selected dead letters: mark them as discarded in the index. The sink still stores them.
+
+    The function returns the result of the action, JSON-ready.
+    """
     return _request(args, ActionKind.DISCARD_DEAD_LETTERS, required_by="dlq discard")
 
 

@@ -30,7 +30,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def gc(args: Namespace) -> dict[str, Any]:
-    """Delete history older than ``--keep`` from the ledger, and return the number of deleted rows by pipeline and kind.
+    """Delete history older than ``--keep`` from the ledger; return the numbers of deleted rows by pipeline and kind.
 
     Runs may be active meanwhile.
     """

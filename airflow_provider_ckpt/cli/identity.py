@@ -1,4 +1,4 @@
-"""Actor, reason and confirmation of a command."""
+"""Actor, reason and confirmation of a command on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def given_reason(args: Namespace, *, required_by: str | None = None) -> str | No
     """Return the reason that the user gave with ``--reason``; None if it is missing or blank.
 
     :param args: the command's arguments
-    :param required_by: name of the command if it requires a reason
+    :param required_by: name of the command if it requires a reason; None if the reason is optional
     :raises ConfigError: if a required reason is missing
     """
     given: str = (args.reason or "").strip()

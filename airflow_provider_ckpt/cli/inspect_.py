@@ -26,14 +26,17 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 
 def _brief(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a batch for a table of batches: name, state, range, attempts, earliest start and error."""
+    """Return the columns of a batch for a table of batches.
+
+    They are name, state, range, attempts, round, instruction, earliest start and error message.
+    """
     shown = {name: batch[name] for name in ("batch", "state", "range", "attempts", "round", "instruction")}
     return shown | {"not before": batch["not_before"], "error": (batch["error"] or {}).get("message")}
 
 
 @command(_table)
 def inspect(args: Namespace) -> dict[str, Any]:
-    """Return the details of the batch or partition that was named, or of all unresolved batches."""
+    """Return the details of the batch or partition ``args.what``, or of all unresolved batches, JSON-ready."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -43,14 +46,15 @@ def inspect(args: Namespace) -> dict[str, Any]:
 
 
 def _partition_or_batch(ledger: Ledger, pipeline: str, what: str) -> dict[str, Any]:
-    """Return the details of the partition with a name, or else of the batch.
+    """Return the details of the partition that has the given name, or else of the batch, JSON-ready.
 
-    The partition comes first, because a partition's name may look like a batch's.
+    Partitions are searched first, because a partition's name may look like a batch's.
 
     :param ledger: the ledger
     :param pipeline: the pipeline's name
     :param what: a partition's id, or a batch as ``partition#seq``
-    :raises ConfigError: if there is neither such a partition nor such a batch
+    :raises ConfigError: if no partition has this name, and it is not the name of a batch
+    :raises LedgerStateError: if there is no such batch
     """
     known = [part["id"] for part in ledger.status(pipeline)["partitions"]]
     if what in known:

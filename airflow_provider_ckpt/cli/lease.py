@@ -27,7 +27,10 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def lease(args: Namespace) -> dict[str, Any]:
-    """Return the holder of the lease; after ``--break``, its former holder and the epoch that fences it."""
+    """Return the holder of the pipeline's lease, JSON-ready; with ``--break`` take the lease from its holder first.
+
+    After ``--break`` the result contains the former holder and the new epoch.
+    """
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.owner import is_dead
 

@@ -1,4 +1,7 @@
-"""Set up the pipeline of a command: its declaration, from a file or as its newest run stored it, and the ledger."""
+"""Create the context of a command: the pipeline's declaration, the ledger, and Airflow's connections.
+
+The declaration comes from a file, or is the one that the pipeline's newest run stored in the ledger.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ def make_setup(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
 
 
 def setup_of(args: Namespace, ledger: Ledger) -> PipelineContext:
-    """Create the context of the pipeline ``args.pipeline``: declared by ``args.file``, or as its newest run stored.
+    """Create the context in which a command works on the pipeline ``args.pipeline``.
+
+    Its declaration is read from ``args.file``, or from the ledger if no file is given.
 
     :raises ConfigError: if the file declares another pipeline, or no file is given and no declaration is stored
     """

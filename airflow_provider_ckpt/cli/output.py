@@ -1,4 +1,4 @@
-"""Write results as JSON, YAML or tables; only tables format numbers."""
+"""Write the result of a command as JSON, YAML or tables; numbers are formatted in tables only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def write_yaml(result: Any, out: TextIO) -> None:
 
 
 def write_document(result: Mapping[str, Any], out: TextIO) -> None:
-    """Write a document with self-explanatory keys: its scalars as one table, and each list of records as another."""
+    """Write a JSON-ready dict as tables: its single values as one table, and each list of records as another.
+
+    The keys become labels and column headers.
+    """
     lists = {name: value for name, value in result.items() if _is_list_of_records(value)}
     write_table([(_words(name), value) for name, value in result.items() if name not in lists], out)
     for name, records in lists.items():
@@ -47,11 +50,11 @@ def _words(name: str) -> str:
 
 
 def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[str] = ()) -> None:
-    """Write a table with columns as wide as their content.
+    """Write a table whose columns are as wide as their content.
 
     :param rows: the rows; :func:`format_cell` formats the values
     :param out: the stream
-    :param headers: headers of the columns; empty for none
+    :param headers: headers of the columns; empty for a table without headers
     """
     from rich.box import SIMPLE
     from rich.console import Console
@@ -67,9 +70,11 @@ def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[st
 
 
 def format_cell(value: Any) -> str:
-    """Format a value as a table cell: thousands separators, lists with commas, unprintable characters replaced.
+    """Return a value as the text of a table cell.
 
-    A number that is :data:`~airflow_provider_ckpt.core.ranges.START` is a position, since nothing is counted as far.
+    Numbers get thousands separators, lists commas, None a hyphen, and unprintable characters become spaces. A number
+    that is :data:`~airflow_provider_ckpt.core.ranges.START` can only be a position, since no count is that low; it is
+    shown as ``start``.
     """
     if value is None:
         return "-"
@@ -87,5 +92,5 @@ def format_cell(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace unprintable characters by spaces, so that data cannot send control sequences to the terminal."""
+    """Return a text with unprintable characters replaced by spaces, so that data cannot control the terminal."""
     return "".join(char if char.isprintable() else " " for char in text)

@@ -19,19 +19,22 @@ from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger, f
 
 @command(write_result)
 def drain(args: Namespace) -> dict[str, Any]:
-    """Drain a pipeline: no batch is planned or started any more."""
+    """Drain a pipeline, so that no batch is planned or started any more, and return the result, JSON-ready."""
     return request_action(args, Action(ActionKind.DRAIN))
 
 
 @command(write_result)
 def resume(args: Namespace) -> dict[str, Any]:
-    """Resume a pipeline: batches are planned and started again."""
+    """Resume a pipeline, so that batches are planned and started again, and return the result, JSON-ready."""
     return request_action(args, Action(ActionKind.RESUME))
 
 
 @command(write_result)
 def stop(args: Namespace) -> dict[str, Any]:
-    """Drain and stop, or with ``--force`` stop at once."""
+    """Drain and stop a pipeline, or with ``--force`` stop it at once, and return the result, JSON-ready.
+
+    :raises FailedError: if batches are in flight, so that the pipeline can only drain; it contains the result
+    """
     return _stop_at_once(args) if args.force else _drain_and_stop(args)
 
 

@@ -32,7 +32,7 @@ def _list(result: list[dict[str, Any]], out: TextIO) -> None:
 
 @command(_list)
 def list_all(args: Namespace) -> list[dict[str, Any]]:
-    """Return phase, lease, number of partitions, batches and dead letters of every pipeline in the ledger."""
+    """Return phase, lease, and numbers of partitions, batches and dead letters of every pipeline in the ledger."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -71,7 +71,7 @@ def _show(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_show)
 def show(args: Namespace) -> dict[str, Any]:
-    """Return a pipeline's declaration as its newest run stored it, and its partitions."""
+    """Return a pipeline's partitions, and its declaration as its newest run stored it, JSON-ready."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -82,7 +82,10 @@ def show(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def delete(args: Namespace) -> dict[str, Any]:
-    """Delete a pipeline from the ledger; the sink and the audit log remain."""
+    """Delete a pipeline from the ledger after a confirmation, and return what was deleted; its audit log remains.
+
+    The sink is not changed.
+    """
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.owner import is_dead
 
@@ -101,7 +104,10 @@ def delete(args: Namespace) -> dict[str, Any]:
 
 
 def _data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
-    """Return the pipeline's data that a deletion removes from the ledger: checkpoints, batches and dead letters."""
+    """Return the data that deleting a pipeline removes from the ledger: checkpoints, batches and dead letters.
+
+    :raises ConfigError: if the ledger does not know the pipeline
+    """
     status = ledger.status(pipeline)
     return {
         "pipeline": pipeline,

@@ -11,7 +11,11 @@ from airflow_provider_ckpt.cli.runner import command
 
 @command(write_document)
 def plan(args: Namespace) -> dict[str, Any]:
-    """Return the preview of a run: the batches that it would plan or find waiting, and its route if no record fails."""
+    """Return a preview of the next run of ``args.file``, JSON-ready; nothing is changed.
+
+    It contains the batches that the run would plan or that wait already, and the branches of the DAG that would follow
+    if no record fails.
+    """
     from airflow_provider_ckpt.cli.open import load_pipeline, make_setup
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.observe.preview import preview

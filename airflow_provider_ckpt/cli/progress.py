@@ -11,7 +11,7 @@ from contextlib import contextmanager
 log = logging.getLogger(__name__)
 
 _WORTH_A_LINE = 2.0
-"""Seconds; the duration of a shorter command is not logged."""
+"""Minimum duration in seconds of a command whose duration is logged."""
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def progress(title: str, total: int | None = None) -> Iterator[Callable[[str], N
 
     :param title: title of the command
     :param total: number of steps; None if unknown
-    :return: function to call with each step's name when the step is done
+    :return: context manager that yields a function, to be called with each step's name when the step is done
     """
     progress_display = _bar(title, total) if sys.stderr.isatty() else _lines(title, total)
     with progress_display as step:

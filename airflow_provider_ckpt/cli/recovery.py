@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 @command(write_document)
 def recover(args: Namespace) -> dict[str, Any]:
-    """Find records above the low watermark that were never delivered, and plan to read them again."""
+    """Find records above the low watermark that were never read, and have the next run read them.
+
+    The function returns the ranges that are read again and those that are left, JSON-ready. With ``--dry-run`` nothing
+    is changed.
+    """
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import fenced_actions
@@ -30,7 +34,10 @@ def recover(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def adopt(args: Namespace) -> dict[str, Any]:
-    """Continue with another ledger's receipts in the sink."""
+    """Take over the receipts that a lost ledger has written to the sink; return the ids of both ledgers, JSON-ready.
+
+    From then on this ledger continues the pipeline with these receipts. With ``--dry-run`` nothing is changed.
+    """
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import fenced_actions

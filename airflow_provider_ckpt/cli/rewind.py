@@ -16,7 +16,10 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 
 @command(write_result)
 def rewind(args: Namespace) -> dict[str, Any]:
-    """Rewind a pipeline to an earlier position; if a run holds the lease, the next run carries the rewind out."""
+    """Rewind a pipeline to an earlier position, and return the result, JSON-ready.
+
+    If a run holds the lease, the rewind is stored and the next run carries it out.
+    """
     target = RewindTarget(args.to_position, args.to_time, args.to_batch)
     with action_context(args, required_by="rewind") as context:
         return apply_behind_fence(
@@ -26,7 +29,10 @@ def rewind(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def replay_range(args: Namespace) -> dict[str, Any]:
-    """Add a side partition that reads the range ``--from`` to ``--to`` again; the checkpoint does not move."""
+    """Have the next run read the range ``--from`` to ``--to`` again in a side partition, and return the result.
+
+    The checkpoint does not move.
+    """
     with action_context(args) as context:
         try:
             ranges = ((source_partition(context, args.partition), Range(args.start, args.end)),)

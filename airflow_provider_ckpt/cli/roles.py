@@ -1,4 +1,7 @@
-"""``airflow ckpt db roles ledger``, ``sink``, ``source``: SQL for a database owner to run; they connect to nothing."""
+"""``airflow ckpt db roles ledger``, ``sink``, ``source``: print SQL that creates PostgreSQL roles with few privileges.
+
+The owner of the database runs the SQL; the commands themselves connect to no database.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from airflow_provider_ckpt.cli.runner import command
 
 
 def _script(result: dict[str, Any], out: TextIO) -> None:
-    """Write the script alone, so that it can be piped into psql."""
+    """Write only the SQL script of a result, so that the output can be piped into psql."""
     out.write(result["sql"])
 
 
@@ -33,7 +36,10 @@ def sink(args: Namespace) -> dict[str, Any]:
 
 @command(_script)
 def source(args: Namespace) -> dict[str, Any]:
-    """Return SQL that lets a role read source tables and the positions at which the server's timelines branched."""
+    """Return SQL that lets a role read source tables, and the positions at which the server's timelines branched.
+
+    With these positions the source detects a failover that has lost transactions.
+    """
     from airflow_provider_ckpt.connectors.postgres.source_roles import SourceRoles
 
     roles = SourceRoles(args.schema, args.reader, args.table or ())

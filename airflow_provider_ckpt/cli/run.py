@@ -38,7 +38,10 @@ def _table(summary: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def run(args: Namespace) -> dict[str, Any]:
-    """Replicate all new records, once, and return the run's summary."""
+    """Run the pipeline of ``args.file`` once: replicate all new records, and return the run's summary, JSON-ready.
+
+    :raises FailedError: if batches are held and ``run.fail_on_hold`` is true; it contains the summary
+    """
     from airflow_provider_ckpt.cli.open import load_pipeline, make_setup
     from airflow_provider_ckpt.engines.factory import make_engine
     from airflow_provider_ckpt.ledger_location import open_ledger

@@ -22,7 +22,7 @@ from airflow_provider_ckpt.core.errors import CkptError
 
 _PACKAGE = "airflow_provider_ckpt"
 TableWriter = Callable[[Any, TextIO], None]
-"""Function that writes a result as tables."""
+"""Function that writes a command's result to a stream as tables."""
 
 
 class Stopped(BaseException):
@@ -34,7 +34,7 @@ class Stopped(BaseException):
 
 
 class FailedError(Exception):
-    """The command completed, but its result is negative: exit status 1.
+    """The command completed, but its result is negative, such as a failed audit; the exit status is 1.
 
     :param message: the error line
     :param result: the result, which is written to standard output all the same
@@ -54,9 +54,11 @@ class _StderrHandler(logging.Handler):
 
 
 def command(table: TableWriter) -> Callable[[Callable[[Namespace], Any]], Callable[[Namespace], None]]:
-    """Return a decorator that turns a function with a JSON-ready result into a command.
+    """Return a decorator that turns a function with a JSON-ready result into a command of ``airflow ckpt``.
 
-    :param table: function that writes the result, unless ``-o json`` or ``-o yaml`` is given
+    The command writes the result to standard output, logs and errors to standard error, and sets the exit status.
+
+    :param table: function that writes the result as tables, unless ``-o json`` or ``-o yaml`` is given
     """
 
     def frame(function: Callable[[Namespace], Any]) -> Callable[[Namespace], None]:
@@ -84,7 +86,12 @@ def command(table: TableWriter) -> Callable[[Callable[[Namespace], Any]], Callab
 
 
 def _write(result: Any, write: TableWriter, out: TextIO) -> None:
-    """Write the result; exit quietly if the reader closes the pipe early, as ``head`` does."""
+    """Write the result; exit without an error message if the reader closes the pipe early, as ``head`` does.
+
+    :param result: the result
+    :param write: function that writes the result in the chosen format
+    :param out: standard output
+    """
     try:
         write(result, out)
         out.flush()
@@ -104,7 +111,10 @@ def _exit(message: str, args: Namespace, status: int = 1) -> NoReturn:
 
 @contextmanager
 def _standard_output() -> Iterator[TextIO]:
-    """Reserve standard output for the result: in the block, other output of the process goes to standard error."""
+    """Reserve standard output for the result of a command, and yield a stream on it.
+
+    In the ``with`` block, all other output of the process to standard output goes to standard error.
+    """
     sys.stdout.flush()
     stdout_descriptor = os.dup(1)
     os.dup2(2, 1)
@@ -118,9 +128,9 @@ def _standard_output() -> Iterator[TextIO]:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Raise :class:`Stopped` on SIGINT and SIGTERM, so that Spark is stopped and the lease released.
+    """Raise :class:`Stopped` on SIGINT and SIGTERM in the ``with`` block.
 
-    A second signal ends the process at once.
+    The code in the block then stops Spark and releases the lease. A second signal ends the process at once.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -138,7 +148,10 @@ def _signals() -> Iterator[None]:
 
 
 def _log_to_stderr(*, verbose: bool) -> None:
-    """Log this package's progress to standard error, and only warnings of other packages; with -v, everything."""
+    """Send this package's log messages to standard error, and of other packages only warnings; with ``-v`` all.
+
+    :param verbose: whether ``-v`` is given
+    """
     handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     package_logger = logging.getLogger(_PACKAGE)

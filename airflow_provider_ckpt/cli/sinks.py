@@ -17,7 +17,10 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 
 @command(write_result)
 def accept_sink(args: Namespace) -> dict[str, Any]:
-    """Accept the sink as it is now, and either send the lost ranges again or continue from the checkpoint."""
+    """Accept a changed sink as it is, so that runs are no longer refused, and return the result, JSON-ready.
+
+    With ``--resend`` the lost ranges are sent again; with ``--keep`` the pipeline continues from the checkpoint.
+    """
     if args.resend == args.keep:
         raise ConfigError(
             "give either --resend or --keep.",
@@ -32,13 +35,19 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def move(args: Namespace) -> dict[str, Any]:
-    """Settle the previous sink's receipts; the next run delivers to the sink that it declares."""
+    """Settle the receipts of the present sink, so that the next run may deliver to another one, and return the result.
+
+    The next run delivers to the sink that its declaration names, from the checkpoint on.
+    """
     with action_context(args, required_by="move") as context:
         return change_sink(context, make_move(context.setup(), unreachable=args.unreachable))
 
 
 def _positions(context: ActionContext, texts: Iterable[str]) -> dict[str, int]:
-    """Parse ``[PARTITION=]N`` texts into the first position to send again, by source partition."""
+    """Parse the ``[PARTITION=]N`` texts of ``--from``; return the first position to send again, by source partition.
+
+    :raises ConfigError: if a text has another form, or the partition is missing or unknown
+    """
     found: dict[str, int] = {}
     for text in texts:
         partition, _, number = text.rpartition("=")

@@ -20,7 +20,7 @@ _ANY_PIPELINE = {
     "transform": {"decode": "json", "schema": "value string"},
     "sink": {"type": "files", "format": "jsonl", "path": "/out"},
 }
-"""Declaration that represents all pipelines without Spark properties of their own."""
+"""Declaration that stands for all pipelines without Spark properties of their own, which share one standing driver."""
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
@@ -42,7 +42,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def status(args: Namespace) -> dict[str, Any]:
-    """Return the state of each standing Spark driver of the current user on this machine, and failed starts."""
+    """Return the state of each standing Spark driver of the current user on this machine, and of failed starts."""
     del args
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 
@@ -56,7 +56,13 @@ def status(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def start(args: Namespace) -> dict[str, Any]:
-    """Start a standing Spark driver for ``args.file`` if there is none, and return the state of every one."""
+    """Start a standing Spark driver for the pipeline of ``args.file`` if none runs; return the states of all drivers.
+
+    Without a file, the driver serves pipelines that have no Spark properties of their own.
+
+    :raises ConfigError: if runs of this pipeline use no standing driver
+    :raises EngineError: if the driver cannot be started
+    """
     from airflow_provider_ckpt.cli.open import load_pipeline
     from airflow_provider_ckpt.config.load import build
     from airflow_provider_ckpt.engines import warm
@@ -79,7 +85,10 @@ def start(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def stop(args: Namespace) -> dict[str, Any]:
-    """Stop every standing Spark driver of the current user, and return the states before the stop."""
+    """Stop every standing Spark driver of the current user, and return the states that they had before the stop.
+
+    A driver ends after its current runs; with ``--force`` at once.
+    """
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 
     try:

@@ -18,7 +18,9 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def validate(args: Namespace) -> dict[str, Any]:
-    """Validate pipelines' YAML files, with ``--connect`` also against source and sink; nothing is changed there.
+    """Validate the YAML files of pipelines, and return the problems and warnings of each, JSON-ready.
+
+    With ``--connect`` the declarations are also checked against source and sink; nothing is changed there.
 
     :raises FailedError: if any file is invalid; it contains the result
     """

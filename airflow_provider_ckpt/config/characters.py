@@ -1,4 +1,7 @@
-"""Check the characters of a declaration: invisible ones, look-alikes of ASCII, and mixed alphabets."""
+"""Check the characters of a declaration: invisible characters, look-alikes of ASCII letters, and mixed alphabets.
+
+A name with such a character looks like another name, so an error or warning shows the code point.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ _MAX_SHOWN = 60
 _WORD = re.compile(r"\w+")
 _ALLOWED = frozenset("\t\n\r")
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Bidirectional control characters, which make an editor show a text in another order."""
+"""Bidirectional control characters, which make an editor show a text in another order than it is stored."""
 
 
 def for_message(value: object, most: int = _MAX_SHOWN) -> str:
@@ -26,8 +29,11 @@ def for_message(value: object, most: int = _MAX_SHOWN) -> str:
 def forbidden_character(text: str, *, key: bool = False) -> str | None:
     """Return the code point and name of the first forbidden character in a text; None if there is none.
 
+    Forbidden are control characters other than tab and line breaks, surrogates, and bidirectional control characters,
+    which change the order in which a text is shown.
+
     :param text: the text
-    :param key: whether the text is a key, which may contain no invisible character at all
+    :param key: whether the text is a key of a declaration, which may contain no invisible character at all
     """
     for character in text:
         kind = unicodedata.category(character)
@@ -38,7 +44,10 @@ def forbidden_character(text: str, *, key: bool = False) -> str | None:
 
 
 def non_ascii_clause(text: str) -> str:
-    """Return a clause such as ``; its 'é' is U+00E9 (…)`` about a text's first non-ASCII character; else empty."""
+    """Return a clause about the first non-ASCII character of a text, to be appended to an error message.
+
+    An example is ``; its 'é' is U+00E9 (…)``. The result is empty if the text is ASCII.
+    """
     character = next((character for character in text if not character.isascii()), None)
     return (
         ""
@@ -48,7 +57,10 @@ def non_ascii_clause(text: str) -> str:
 
 
 def mixed_alphabet_clause(text: str) -> str:
-    """Return a clause that names the first Cyrillic or Greek letter in a word with ASCII letters; empty if none."""
+    """Return a clause that names the first Cyrillic or Greek letter in a word that also has ASCII letters.
+
+    Such a letter may look like an ASCII letter. The result is empty if there is none.
+    """
     for word in _WORD.findall(text):
         others = [character for character in word if unicodedata.name(character, "").startswith(("CYRILLIC", "GREEK"))]
         if others and any(character.isascii() and character.isalpha() for character in word):

@@ -1,4 +1,4 @@
-"""Refuse declarations whose keys contradict each other, or that no source, sink or engine can carry out together."""
+"""Refuse declarations whose keys contradict each other, or that no combination of source, sink and engine supports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def refuse_contradictions(pipeline: Pipeline) -> None:
 
 
 def _check_file_format(pipeline: Pipeline) -> None:
-    """Check that a files source's format fits ``transform.decode`` and ``error_handling``."""
+    """Check that the format of a source of type ``files`` fits ``transform.decode`` and ``error_handling``.
+
+    :raises ValueError: if it does not; the message names the keys
+    """
     form, decode = pipeline.source.format, pipeline.transform.decode
     if form == "parquet" and decode:
         raise ValueError("Parquet files have columns already; leave transform.decode out")
@@ -45,7 +48,12 @@ def _check_file_format(pipeline: Pipeline) -> None:
 
 
 def _check_order(pipeline: Pipeline) -> None:
-    """Refuse to spread a partition over lanes where the order of its batches matters (semantics, section 6)."""
+    """Refuse ``round_robin``, which spreads a partition over lanes, where the order of its batches matters.
+
+    That is so for upsert sinks and for Kafka (semantics, section 6).
+
+    :raises ValueError: if ``consumer.strategy`` is ``round_robin`` there
+    """
     if pipeline.consumer.strategy != "round_robin":
         return
     if pipeline.sink.mode == "upsert":
@@ -55,7 +63,10 @@ def _check_order(pipeline: Pipeline) -> None:
 
 
 def _check_dead_letter_store(pipeline: Pipeline) -> None:
-    """Check that a dead letter store has a connection, if it needs one."""
+    """Check that a dead letter store in Kafka or PostgreSQL has a connection, or brokers in the case of Kafka.
+
+    :raises ValueError: if it has neither
+    """
     queue = pipeline.dead_letter_queue
     wanting = {
         DeadLetterDestination.KAFKA: "connection or brokers",
@@ -66,7 +77,10 @@ def _check_dead_letter_store(pipeline: Pipeline) -> None:
 
 
 def _check_error_policy(pipeline: Pipeline) -> None:
-    """Refuse an override that would drop records after an error that must halt the run (semantics, section 7)."""
+    """Refuse an override that would drop records after an error that must halt the run (semantics, section 7).
+
+    :raises ValueError: if ``error_policy`` contains such an override
+    """
     for kind, action in pipeline.error_policy.items():
         if action in _DROPS and always_halts(kind):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Models of the delivery policy's keys: StreamForge's keys unchanged, additional ones, and the documented defaults."""
+"""Models of the keys that declare the delivery policy: StreamForge's keys unchanged, further keys, and the defaults."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from airflow_provider_ckpt.core.cadence import SettleCadence
 from airflow_provider_ckpt.core.retry_policy import OnExhausted, RetryPolicy
 
 DeliveryGuarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
-"""Delivery guarantee."""
+"""Delivery guarantee of a pipeline: how often a record may reach the target."""
 
 
 class CommitStrategy(Section):
-    """Size of batches, and times at which their receipts are settled into the ledger.
+    """Size of batches, and times at which their receipts are settled into the ledger during a wave.
 
-    :param manual_commit: ``False`` settles by timer alone
-    :param commit_mode: ``sync`` settles each batch of a lane before the next one is sent
+    Names that end in ``_ms`` are milliseconds.
+
+    :param manual_commit: whether the numbers of batches decide when to settle; ``False`` settles by timer alone
+    :param commit_mode: ``sync`` settles each batch of a lane before the next one is sent; ``async`` does not wait
     :param commit_interval: records per batch; the source chooses if it is ``auto``
-    :param commit_interval_ms: maximum time between two settlements
+    :param commit_interval_ms: maximum time between two settlements; None for no limit before the end of the wave
     :param commit_timeout_ms: maximum time of one statement of a settlement, including its wait for locks
     :param auto_commit_interval_ms: the timer's interval, if ``manual_commit`` is false
     :param checkpoint_after_ms: time after which ``min_checkpoint_count`` batches are settled
@@ -50,7 +52,7 @@ class CommitStrategy(Section):
 
     @property
     def records_per_batch(self) -> int | None:
-        """Number of records per batch; None for ``auto``."""
+        """Number of records per batch; None if the source chooses it (``commit_interval: auto``)."""
         return None if self.commit_interval == "auto" else self.commit_interval
 
     @property
@@ -67,7 +69,7 @@ class CommitStrategy(Section):
 
 
 class Retry(Section):
-    """Number and delay of retries of a failed batch; :class:`RetryPolicy` describes the fields."""
+    """Number and delay of the attempts of a failed batch; :class:`RetryPolicy` describes the fields."""
 
     max_attempts: WholeNumber = Field(default=3, ge=1)
     initial_delay_ms: Milliseconds = Field(default=100, ge=0)
@@ -84,7 +86,7 @@ class Retry(Section):
 
 
 class DeadLetterDestination(StrEnum):
-    """Destination of dead letters."""
+    """Destination of dead letters: the sink itself (``same``), or a Kafka topic, a PostgreSQL table or a directory."""
 
     SAME = "same"
     KAFKA = "kafka"
@@ -93,7 +95,10 @@ class DeadLetterDestination(StrEnum):
 
 
 def _kafka_if_brokers(data: object) -> object:
-    """Add ``sink: kafka`` to a section that has ``brokers`` and no ``sink``, as in StreamForge."""
+    """Return a ``dead_letter_queue`` section with ``sink: kafka`` added if it has ``brokers`` and no ``sink``.
+
+    StreamForge's declarations have this form. Any other section is returned unchanged.
+    """
     if isinstance(data, Mapping) and data.get("brokers") and "sink" not in data:
         return {**data, "sink": DeadLetterDestination.KAFKA.value}
     return data
@@ -147,12 +152,12 @@ class DeadLetterQueue(Section):
 
     @property
     def in_sink(self) -> bool:
-        """Return whether the sink itself writes the dead letters, with their batch."""
+        """True if dead letters are enabled and the sink itself writes them, together with their batch."""
         return self.enabled and self.sink is DeadLetterDestination.SAME
 
     @property
     def in_other_store(self) -> bool:
-        """Return whether dead letters are written to a destination other than the sink."""
+        """True if dead letters are enabled and written to a destination other than the sink."""
         return self.enabled and self.sink is not DeadLetterDestination.SAME
 
 
@@ -180,7 +185,7 @@ class Consumer(Section):
     :param strategy: ``pinned`` executes a partition's batches in one lane, in order; ``round_robin`` distributes them
         over all lanes; ``single`` uses one lane; ``auto`` is ``pinned`` if source or sink require order, else
         ``round_robin``
-    :param lanes: number of lanes; ``auto`` uses the cores of the master
+    :param lanes: number of lanes; ``auto`` uses the number of cores of the Spark master
     :param max_in_flight: maximum number of records in unsettled batches, started or not; planning waits beyond it
     """
 

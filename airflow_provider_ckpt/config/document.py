@@ -1,7 +1,7 @@
 """Read a YAML text as plain data, with the line of every key.
 
-Keys are always text (``on`` and ``no`` are valid column names). YAML features that are usually mistakes are faults:
-duplicate keys, merge keys, ``1:30`` read as 90, tags, and invisible characters. Values may refer to environment
+Keys are always text (``on`` and ``no`` are valid column names). YAML features that are usually mistakes are reported as
+faults: duplicate keys, merge keys, ``1:30`` read as 90, tags, and invisible characters. Values may refer to environment
 variables, see ``variables.py``.
 """
 
@@ -18,18 +18,18 @@ from airflow_provider_ckpt.config.problems import KeyPath, Problem
 from airflow_provider_ckpt.config.variables import expand
 
 MAX_DEPTH = 20
-"""Maximum number of levels of keys and lists."""
+"""Maximum number of nested levels of keys and lists in a declaration."""
 
 MAX_NODES = 10_000
-"""Maximum number of keys and values after aliases are expanded."""
+"""Maximum number of keys and values in a declaration after aliases are expanded."""
 
 _TAG = "tag:yaml.org,2002:"
 _MAX_NUMBER_LENGTH = 100
 _AMBIGUOUS_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]*[0-7][0-7_]*")
-"""Numbers that YAML 1.1 reads in base 60 and base 8."""
+"""Pattern of numbers that YAML 1.1 reads in base 60 or base 8, such as ``1:30`` and ``010``; they are faults."""
 
 _DELIMITER = ("transform", "delimiter")
-"""Path of the only value that may be a control character."""
+"""Key path of the only value that may be a control character: the delimiter of CSV."""
 
 _UNSEEN = "holds {}, which cannot be seen; leave it out"
 
@@ -54,8 +54,8 @@ class Document:
 
     :param text: the YAML text
     :param environment: environment variables that values may refer to
-    :ivar data: the data; incomplete if there are faults
-    :ivar faults: faults with their lines, in order
+    :ivar data: the plain data; a value with a fault is missing or None
+    :ivar faults: pairs of a line and the problem in that line, in order
     :raises NotReadableError: if the text is not a single YAML document with a mapping of keys, or is too large
     """
 
@@ -82,7 +82,7 @@ def unseen_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
     """Yield a problem for each key and text of plain data that contains a forbidden invisible character.
 
     :param data: the declaration, or the part of it at ``path``
-    :param path: path of the part; parts deeper than :data:`MAX_DEPTH` are not searched
+    :param path: key path of the part; parts deeper than :data:`MAX_DEPTH` are not searched
     """
     if isinstance(data, str) and path != _DELIMITER:
         found = forbidden_character(data)
@@ -153,7 +153,11 @@ def _compose(text: str) -> yaml.MappingNode:
 
 
 class _NodeConverter:
-    """Converts a node tree to plain data and records faults."""
+    """Converts PyYAML's node tree to plain data and records faults.
+
+    :param environment: environment variables that values may refer to
+    :ivar faults: pairs of a line and the problem in that line
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -164,8 +168,10 @@ class _NodeConverter:
         self.faults: list[tuple[int, Problem]] = []
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
-        """Return a node as plain data, or None after recording a fault.
+        """Return the plain data of a node; record a fault and return None if the node is not allowed.
 
+        :param node: node of PyYAML's tree
+        :param path: key path of the node, for the fault
         :raises NotReadableError: if the data is too large or too deep once aliases are expanded
         """
         if id(node) in self._open:

@@ -18,25 +18,28 @@ def _not_bool(value: object) -> object:
 
 
 WholeNumber = Annotated[int, BeforeValidator(_not_bool), Field(le=2**63 - 1)]
-"""A whole number that fits a 64-bit column; rejects ``true``, which pydantic alone would read as 1."""
+"""A whole number that fits a 64-bit column; ``true``, which pydantic alone would read as 1, is refused."""
 
 Milliseconds = Annotated[int, BeforeValidator(_not_bool), Field(le=2**31 - 1)]
 """A number of milliseconds, 24 days at most."""
 
 Number = Annotated[float, BeforeValidator(_not_bool)]
-"""A number with or without decimals."""
+"""A number with or without decimals; ``true`` and ``false`` are refused."""
 
 
 class Section(BaseModel):
-    """Base class of all sections of a pipeline's declaration: immutable; an unknown key is an error."""
+    """Base class of all sections of a pipeline's declaration.
+
+    A section is immutable, and an unknown key is an error.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _values_as_text(values: object) -> object:
-    """Convert the numbers and booleans in a mapping's values to text as in YAML: ``true`` for True, ``4`` for 4.
+    """Return a mapping whose numbers and booleans are text as in YAML: ``true`` for True, ``4`` for 4.
 
-    A value that is not a mapping is returned unchanged, so that pydantic reports it.
+    A value that is not a mapping is returned unchanged, so that pydantic reports it as an error.
     """
     if not isinstance(values, Mapping):
         return values
@@ -50,7 +53,7 @@ def _value_as_text(value: object) -> object:
 
 
 TextMapping = Annotated[dict[str, str], BeforeValidator(_values_as_text)]
-"""A mapping of texts; numbers and booleans are converted to text."""
+"""A mapping from text to text; numbers and booleans among the values are converted to text."""
 
 
 def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -63,7 +66,7 @@ def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 ColumnNames = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
-"""Distinct names of columns."""
+"""Names of columns; an empty or repeated name is an error."""
 
 
 def require_keys(section: Section, kind: str, names: tuple[str, ...]) -> None:

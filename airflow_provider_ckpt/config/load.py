@@ -1,7 +1,7 @@
 """Load a pipeline from YAML or plain data; errors name the file, the line, the key, and what to write instead.
 
-``document.py`` parses the YAML text. The size of the text, of the data with expanded aliases, and of the error messages
-is limited.
+``document.py`` parses the YAML text. The size of the text, of the data after expansion of YAML aliases, and of the
+error messages is limited.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MAX_BYTES = 256 << 10
 """Maximum size of a declaration, in bytes."""
 
 MAX_PROBLEMS = 20
-"""Maximum number of problems that an error lists."""
+"""Maximum number of problems that an error lists; the rest is only counted."""
 
 _MAX_LINE_LENGTH = 500
-"""Maximum number of characters in a problem's line, including file and key."""
+"""Maximum number of characters in the line of an error message that reports one problem, including file and key."""
 
 _MAX_NAME_LENGTH = 200
 """Maximum number of characters of a file's name in an error."""
@@ -63,8 +63,8 @@ def parse(text: str, name: str = "<string>") -> Pipeline:
     """Return the pipeline that a YAML text declares.
 
     :param text: the YAML text
-    :param name: name of the text in errors
-    :raises ConfigError: as :func:`load`
+    :param name: name of the text in error messages
+    :raises ConfigError: if the text is invalid; the message has one line for each problem
     """
     if len(text) > MAX_BYTES:
         raise ConfigError(_problem_line(name, None, _too_large_problem(len(text))))
@@ -83,8 +83,8 @@ def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
     """Return the pipeline that plain data declares, for declarations in Python instead of YAML.
 
     :param data: the declaration, with the same keys as in YAML
-    :param name: name of the data in errors
-    :raises ConfigError: as :func:`load`, without line numbers
+    :param name: name of the data in error messages
+    :raises ConfigError: if the data is invalid; the message has one line for each problem, without line numbers
     """
     unseen = [(None, fault) for fault in unseen_characters(data)]
     if unseen:
@@ -125,10 +125,10 @@ def _too_large_problem(size: int) -> Problem:
 
 
 def _validate(data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int] | None = None) -> Pipeline:
-    """Return the pipeline that plain data declares.
+    """Check plain data against the model of a pipeline, and return the pipeline.
 
     :param data: the declaration, with the same keys as in YAML
-    :param name: name of the file or data in errors
+    :param name: name of the file or data in error messages
     :param line: function that returns the line of a key in the file; None if there is no file
     :raises ConfigError: if the data is invalid; the message has one line for each problem
     """
@@ -143,7 +143,7 @@ def _error_message(name: str, found: Sequence[tuple[int | None, Problem]], count
     """Return an error message with a line for each of the first problems, and the number of further problems.
 
     :param name: name of the file or data
-    :param found: the first problems, each with its line in the file, if known
+    :param found: the first problems, each with its line in the file (None if there is no file)
     :param count: number of all problems
     """
     lines = [_problem_line(name, line, problem) for line, problem in found[:MAX_PROBLEMS]]

@@ -1,4 +1,7 @@
-"""Read the outline of a pipeline's file without validating it: the pipeline's name, its DAG's id and its schedule."""
+"""Read name, DAG id and schedule from a pipeline's file without validating the rest of it.
+
+A DAG factory needs them to show a DAG even for a file with errors.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ class Outline:
 
     :param name: the pipeline's name; None if it cannot be read
     :param dag_id: the DAG's id; None if the file declares no DAG, or its name cannot be read
-    :param schedule: a cron expression, a preset or an interval; not checked
-    :param start_date: the DAG's start date
+    :param schedule: a cron expression, a preset or an interval, not checked; None if there is none or it cannot be read
+    :param start_date: the DAG's start date; None if there is none or it cannot be read
     """
 
     name: str | None = None

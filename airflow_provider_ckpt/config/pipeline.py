@@ -1,4 +1,4 @@
-"""Model of a pipeline's declaration, with lease, run and recovery.
+"""Model of a pipeline's declaration, with the sections lease, run and recovery.
 
 Source, transform, sink and the delivery policy are in files of their own. Keys and defaults are those of the tables in
 the docs; unknown keys are errors.
@@ -54,7 +54,7 @@ def _default_engine(given: dict[str, Any]) -> Literal["warm", "submit"]:
 
 
 class RunSection(Section):
-    """Execution of a run.
+    """Execution of a run: its Spark, its time limit, and its result.
 
     :param engine: ``warm`` shares a local Spark that stays on the machine between runs, ``submit`` starts one for each
         run by the apache-spark provider's hook, ``connect`` uses a Spark Connect server; by default ``warm``, and
@@ -81,10 +81,11 @@ class RunSection(Section):
 
 
 class RecoverySection(Section):
-    """Detection of late records.
+    """Detection of late records: records that appear in the source after their range was read.
 
-    :param window: distance in time at which the low watermark follows the checkpoint
-    :param settle_lag: receipts that are younger than this are left out of a recovery
+    :param window: distance in time at which the low watermark follows the checkpoint; only records above the low
+        watermark are found
+    :param settle_lag: minimum age of receipts that a recovery compares with the source
     """
 
     window: Duration = timedelta(days=7)
@@ -136,8 +137,8 @@ class Pipeline(Section):
     def dead_letter_connection(self) -> str | None:
         """Airflow connection id of a dead letter destination other than the sink.
 
-        ``dead_letter_queue.connection``, or the connection of a sink or source of the same type. None if the sink
-        writes the dead letters, or neither is given.
+        It is ``dead_letter_queue.connection``, or else the connection of a sink or source of the same type. It is None
+        if the sink writes the dead letters, or neither is given.
         """
         queue = self.dead_letter_queue
         if not queue.in_other_store or queue.connection:
@@ -152,13 +153,13 @@ class Pipeline(Section):
 
     @property
     def spark_properties(self) -> dict[str, str]:
-        """Spark properties: those of ``run.conf``, and the jars of the source's JDBC driver."""
+        """Spark properties of the pipeline's runs: those of ``run.conf``, and the jars of the source's JDBC driver."""
         jars = [*self.source.jars, *filter(None, [self.run.conf.get("spark.jars")])]
         return {**self.run.conf, **({"spark.jars": ",".join(jars)} if jars else {})}
 
     @property
     def pinned(self) -> bool:
-        """Return whether a partition's batches are executed in one lane, in order (semantics, section 6)."""
+        """True if a partition's batches are executed in one lane, in order (semantics, section 6)."""
         if self.consumer.strategy == "auto":
             return self.sink.mode == "upsert" or "kafka" in (self.source.type, self.sink.type)
         return self.consumer.strategy != "round_robin"
@@ -169,8 +170,9 @@ class Pipeline(Section):
         return DeliveryPolicy(self.retry.policy, self.dead_letter_queue.enabled, dict(self.error_policy))
 
     def document(self) -> dict[str, Any]:
-        """Return the declaration as JSON-ready data without ``dag``; ``Pipeline.model_validate`` reads it.
+        """Return the declaration as JSON-ready data without ``dag``, the form in which the ledger stores it.
 
-        It contains no secret unless ``run.conf`` or an environment variable does; secrets belong in connections.
+        ``Pipeline.model_validate`` reads it. It contains no secret unless ``run.conf`` or an environment variable does;
+        secrets belong in connections.
         """
         return self.model_dump(mode="json", by_alias=True, exclude={"dag"})

@@ -1,6 +1,6 @@
-"""Convert pydantic's validation errors to problems that name the key and, for an unknown key, the nearest known one.
+"""Convert pydantic's validation errors to problems that name the key and say what to write instead.
 
-The line of a key in its file is added by ``load.py``.
+For an unknown key the problem names the nearest known one. ``load.py`` adds the line of a key in its file.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pydantic_core import ErrorDetails
 from airflow_provider_ckpt.config.characters import for_message, non_ascii_clause
 
 KeyPath = tuple[str | int, ...]
-"""Path of a value: keys and list indexes, from the top."""
+"""Path of a value in a declaration: keys and list indexes, from the top, such as ``("retry", "jitter")``."""
 
 _KEY = "[key]"
-"""pydantic's mark for an error in a mapping's key instead of its value."""
+"""Last part of pydantic's location of an error that is in a mapping's key instead of its value."""
 
 _ABSENT = frozenset({"missing", "extra_forbidden"})
 _EXPECTED = {
@@ -71,7 +71,8 @@ def to_problems(
     :param model: the model that was validated
     :param data: the invalid data
     :param error: the validation error
-    :param order: function that returns the line of a key, by which problems are sorted; missing keys come last
+    :param order: function that returns the line of a key, by which problems are sorted, with missing keys last; None to
+        keep pydantic's order
     :param most: maximum number of problems that are returned
     """
     by_path: dict[KeyPath, list[ErrorDetails]] = {}
@@ -86,7 +87,13 @@ def to_problems(
 
 
 def _key_path(data: object, detail: ErrorDetails) -> KeyPath:
-    """Return the path of an error: pydantic's location without the names of union members, which are not keys."""
+    """Return the key path of a validation error.
+
+    pydantic's location also contains the names of union members, which are not keys and are left out.
+
+    :param data: the invalid data
+    :param detail: one of pydantic's errors
+    """
     found: list[str | int] = []
     for part in detail["loc"]:
         inside = isinstance(data, Mapping) and part in data
@@ -142,7 +149,10 @@ def _limit_text(detail: ErrorDetails) -> str:
 
 
 def _allowed_texts(detail: ErrorDetails) -> list[str]:
-    """Return the allowed texts of a literal or enum error, which pydantic gives as prose: ``'a', 'b' or 'c'``."""
+    """Return the values that a literal or enum error allows; empty for other errors.
+
+    pydantic gives them as prose: ``'a', 'b' or 'c'``.
+    """
     if detail["type"] not in ("literal_error", "enum"):
         return []
     expected: str = detail["ctx"]["expected"]

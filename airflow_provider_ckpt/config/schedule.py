@@ -1,4 +1,4 @@
-"""Model of the optional ``dag`` section: the DAG that a factory creates from a pipeline's file (``dag_factories/``)."""
+"""Model of the optional section ``dag`` of a declaration: the DAG that a DAG factory creates from the file."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def _uri(text: str) -> str:
 
 
 AwareDatetime = Annotated[datetime, AfterValidator(_with_time_zone)]
-"""A point in time; UTC if it has no time zone."""
+"""A point in time; a value without a time zone is taken as UTC."""
 
 AssetUri = Annotated[str, AfterValidator(_uri)]
 
 
 class WorkSchedule(Section):
-    """Schedule by the amount of new work, see :class:`CkptWorkTrigger`.
+    """Schedule that starts a run when enough new records wait in the source; :class:`CkptWorkTrigger` implements it.
 
     :param at_least: number of new positions that starts a run at once
     :param longest_wait: time after which fewer new positions start a run, too
@@ -63,20 +63,21 @@ class WorkSchedule(Section):
 class DagSection(Section):
     """DAG of a pipeline; at most one of ``schedule``, ``every``, ``assets`` and ``work`` is given.
 
-    :param dag_id: the DAG's id; the pipeline's name by default
+    :param dag_id: the DAG's id; None for the pipeline's name
     :param description: the DAG's description
     :param schedule: a cron expression or a preset such as ``@hourly``
     :param every: a fixed interval
     :param assets: URIs of assets; a run starts when all of them have an event
-    :param work: schedule by the amount of new work
-    :param start_date: date before which nothing is scheduled
+    :param work: schedule by the number of new records
+    :param start_date: date before which nothing is scheduled; None for no such date
     :param tags: the DAG's tags
     :param owner: the tasks' owner
     :param task_retries: Airflow's retries of a task, for infrastructure failures; retries of batches follow the
         delivery policy
-    :param paused: whether the DAG is paused when it is created; by default as Airflow is configured
+    :param paused: whether the DAG is paused when it is created; None for Airflow's configured default
     :param shape: ``operator``, the whole run as one task, or ``task_group``
-    :param deferrable: for ``task_group``: whether the triggerer waits for later rounds
+    :param deferrable: for ``task_group``: whether the triggerer waits for later rounds; None for Airflow's configured
+        default
     """
 
     dag_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.config.fields import ColumnNames, Section, require_ke
 
 
 class SinkSection(Section):
-    """Sink of records.
+    """Sink of records. The types of sink to which a key applies are given in parentheses.
 
     :param type: ``postgres``, ``delta``, ``iceberg``, ``kafka`` or ``files``
     :param connection: Airflow connection id
@@ -25,10 +25,10 @@ class SinkSection(Section):
     :param files_may_go: whether readers remove files from the directory, so that a missing file is no loss (files)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
-    :param rows_may_differ: whether the target may take more or fewer rows than are sent, since a trigger, a rule or a
-        policy of it says so (postgres)
-    :param may_be_emptied: whether somebody empties the target on purpose, so that rows which are gone are no loss
-        (postgres)
+    :param rows_may_differ: whether the target may take more or fewer rows than are sent, because a trigger, a rule or a
+        policy of the target adds or removes some (postgres)
+    :param may_be_emptied: whether the target may be emptied on purpose, so that missing rows are no loss (postgres,
+        kafka)
     :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns`` (delta, iceberg)
     """
 
@@ -76,5 +76,5 @@ class SinkSection(Section):
 
     @property
     def adds_columns(self) -> bool:
-        """Return whether columns that the table lacks are added to it."""
+        """True if columns that the rows have and the table lacks are added to the table."""
         return self.schema_evolution == "add_columns"

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.config.fields import ColumnNames, Section, WholeNumbe
 
 
 class SourceSection(Section):
-    """Source of records.
+    """Source of records. The types of source to which a key applies are given in parentheses.
 
     :param type: ``files``, ``postgres``, ``kafka`` or ``jdbc``
     :param connection: Airflow connection id
@@ -25,15 +25,15 @@ class SourceSection(Section):
     :param topic: the topic's name (kafka)
     :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres, jdbc)
     :param key: the columns that identify a record, if any; they distinguish rows with the same cursor (postgres)
-    :param columns: the columns to read; all by default (postgres, jdbc)
-    :param start_from: ``earliest``, ``latest``, or a position; the start of the very first run
-    :param close_wait: how long planning waits for running transactions to end (postgres), or, as jdbc cannot see them,
-        how long a bound must be known before records below it are read (jdbc)
+    :param columns: the columns to read; empty for all (postgres, jdbc)
+    :param start_from: where the very first run starts: ``earliest``, ``latest``, or a position
+    :param close_wait: how long planning waits for running transactions to end (postgres). jdbc cannot see transactions;
+        there it is how long a bound must be known before records below it are read (jdbc)
     :param follow_links: whether symbolic links among the files are followed (files)
-    :param late_rows: ``refuse`` fails if rows appear, or will appear, below the checkpoint; ``recover`` only warns, for
-        users who run ``airflow ckpt recover`` (postgres)
+    :param late_rows: reaction to rows that appear, or will appear, below the checkpoint: ``refuse`` fails the run;
+        ``recover`` only warns, for users who run ``airflow ckpt recover`` (postgres)
     :param header: whether each file's first line names its columns (csv)
-    :param jars: paths of the driver's jars on the worker, from where Spark loads them too (jdbc)
+    :param jars: paths of the JDBC driver's jars on the worker; Spark loads them from the same paths (jdbc)
     """
 
     type: Literal["files", "postgres", "kafka", "jdbc"]
@@ -65,15 +65,15 @@ class SourceSection(Section):
 
     @property
     def is_parquet(self) -> bool:
-        """Return whether the source is files with typed columns, that is Parquet."""
+        """True if the source is a set of Parquet files, whose columns have types."""
         return self.type == "files" and self.format == "parquet"
 
     @property
     def ordered_by_cursor(self) -> bool:
-        """Return whether positions are values of a column, so that rows may appear below positions that were read."""
+        """True if positions are values of a cursor column, so that rows may appear below positions that were read."""
         return self.type in ("postgres", "jdbc")
 
     @property
     def read_by_spark(self) -> bool:
-        """Return whether Spark itself reads the source, so that a lane has only the columns that Spark passes on."""
+        """True if Spark itself reads the source (jdbc), so that a lane gets only the columns that Spark passes on."""
         return self.type == "jdbc"

@@ -22,16 +22,17 @@ def _delimiter(text: str) -> str:
 class Transform(Section):
     """Transform between source and sink, in Spark SQL.
 
-    :param decode: format of a raw record: ``json`` (one object per record) or ``csv``
+    :param decode: format of a raw record: ``json`` (one object per record) or ``csv``; None to leave records as the
+        source gives them
     :param schema_: columns of a record, as Spark DDL (``id bigint, at timestamp``); the YAML key is ``schema``. For
         Parquet files, the columns to read
-    :param where: condition that records must meet; the others are counted as filtered
-    :param select: mapping from output column to expression; by default all columns pass unchanged
+    :param where: condition that records must meet; other records are counted as filtered. None for all records
+    :param select: mapping from output column to expression; None to pass all columns unchanged
     :param delimiter: delimiter of csv
-    :param max_record_bytes: maximum size of a raw record; larger ones are bad records. Spark needs about ten times this
-        much memory in each lane
+    :param max_record_bytes: maximum size of a raw record; a larger record is an error of that record. Spark needs about
+        ten times this much memory in each lane
     :param python: a user's function as the last step: ``module:function``, or ``task`` if ``@task.ckpt_batch`` defines
-        it
+        it; None for no such step
     :param returns: the columns that the function returns, as Spark DDL
     """
 
@@ -80,10 +81,10 @@ class Transform(Section):
 
     @property
     def passes_unchanged(self) -> bool:
-        """Return whether the transform is empty, so that every record passes to the sink unchanged."""
+        """True if the transform is empty, so that every record passes to the sink unchanged."""
         return not (self.decode or self.where or self.select or self.python)
 
     @property
     def is_task_function(self) -> bool:
-        """Return whether the Python function is defined by a task, so that nothing but that task can run it."""
+        """True if an Airflow task defines the Python function, so that only this task can run the pipeline."""
         return self.python == "task"

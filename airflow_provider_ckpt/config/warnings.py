@@ -17,7 +17,7 @@ _DESTINATIONS_OF_KEYS = {
     "table": (DeadLetterDestination.POSTGRES,),
     "path": (DeadLetterDestination.FILES,),
 }
-"""Keys of ``dead_letter_queue`` that apply only to some destinations."""
+"""Keys of ``dead_letter_queue`` that apply only to some destinations, with these destinations."""
 
 _SOURCE_TYPES_OF_KEYS = {
     "table": ("postgres", "jdbc"),
@@ -32,7 +32,7 @@ _SOURCE_TYPES_OF_KEYS = {
     "late_rows": ("postgres",),
     "jars": ("jdbc",),
 }
-"""Keys of ``source`` that apply only to some types."""
+"""Keys of ``source`` that apply only to some types of source, with these types."""
 
 _SINK_TYPES_OF_KEYS = {
     "table": ("postgres", "iceberg"),
@@ -41,15 +41,15 @@ _SINK_TYPES_OF_KEYS = {
     "format": ("files",),
     "files_may_go": ("files",),
 }
-"""Keys of ``sink`` that apply only to some types."""
+"""Keys of ``sink`` that apply only to some types of sink, with these types."""
 
 
 _NAMING_KEYS = ("connection", "table", "topic", "cursor", "key", "columns")
-"""Keys whose values are names."""
+"""Keys whose values are names, in which letters of different alphabets are probably a mistake."""
 
 
 def warnings(pipeline: Pipeline) -> list[str]:
-    """Return the warnings about a declaration, one line each."""
+    """Return the warnings about a valid declaration, one line each; empty if there are none."""
     return [
         *_policy_warnings(pipeline),
         *_other_destination_warnings(pipeline),
@@ -76,7 +76,7 @@ def _policy_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _other_destination_warnings(pipeline: Pipeline) -> Iterator[str]:
-    """Yield warnings about keys of ``dead_letter_queue`` that apply only to another destination than the given one."""
+    """Yield a warning for each key of ``dead_letter_queue`` that has no effect on the chosen destination."""
     queue = pipeline.dead_letter_queue
     same = queue.sink is DeadLetterDestination.SAME
     destination = DeadLetterDestination.KAFKA if same and pipeline.sink.type == "kafka" else queue.sink
@@ -89,7 +89,7 @@ def _other_destination_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _other_type_warnings(name: str, part: Section, kind: str, types: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yield warnings about keys of a section that apply only to another type of source or sink.
+    """Yield a warning for each key of a section that has no effect on the section's type of source or sink.
 
     :param name: the section's name: ``source`` or ``sink``
     :param part: the section
@@ -119,7 +119,10 @@ def _no_effect_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _mixed_alphabet_warnings(pipeline: Pipeline) -> Iterator[str]:
-    """Yield warnings about names of tables, topics or columns in which a Cyrillic or Greek letter looks like Latin."""
+    """Yield a warning for each name of a table, topic or column that mixes Latin with Cyrillic or Greek letters.
+
+    Such a letter usually got there by mistake, because it looks like a Latin one.
+    """
     parts = {"source": pipeline.source, "sink": pipeline.sink, "dead_letter_queue": pipeline.dead_letter_queue}
     for where, part in parts.items():
         for key in _NAMING_KEYS:

@@ -121,8 +121,8 @@ def differences(known: ExpectedSinkState, found: SinkState) -> list[SinkDifferen
     """Return the differences between the sink and the state in which the ledger left it; empty if a run may continue.
 
     A target with the same identity may have another location. Properties that the ledger does not know yet are not
-    compared. If the location differs and the identity too, that is the only difference returned, or none if this
-    pipeline cannot have any rows in the target.
+    compared. If the location differs and the identity is not known to be the same, ``other_location`` is the only
+    difference returned, or none if the former target cannot contain rows of this pipeline.
 
     :param known: the state in which the ledger left the sink
     :param found: the state of the sink now

@@ -39,7 +39,7 @@ class DeadLetterState(StrEnum):
 
 
 UNDELIVERED = frozenset({DeadLetterState.PARKED, DeadLetterState.PARKED_AGAIN, DeadLetterState.REPLAYING})
-"""States of dead letters that are neither sent again nor discarded."""
+"""States of dead letters that are neither replayed nor discarded yet."""
 
 
 class AttemptKey(NamedTuple):

@@ -19,8 +19,8 @@ class ErrorAction(StrEnum):
     """Reaction of the delivery policy to an error of a record or of a batch.
 
     - ``retry``: attempt the batch again
-    - ``dead_letter``: store the record as a dead letter
-    - ``skip_and_log``: drop the record and log the error
+    - ``dead_letter``: store the record, or all records of the batch, as dead letters
+    - ``skip_and_log``: drop the record or the batch, and log the error
     - ``halt``: end the run as failed
     """
 

@@ -37,7 +37,7 @@ class Violation:
 
 
 Findings = Iterator[tuple[str, int | None]]
-"""Violations of one invariant, each with its message and the affected source position; None if there is no single one."""
+"""Violations of one invariant, each with its message and its source position; None if there is no single position."""
 
 StateCheck = Callable[[PartitionView, list[RangeReceipt]], Findings]
 """Function that checks one invariant on a partition.

@@ -74,7 +74,7 @@ class Partition(AttemptingPartition):
     def run_alone(self, ticket: PlannedTicket) -> list[Event]:
         """Make the batch's next attempt the only one in its wave, because it may have caused the crash of its lane.
 
-        If the executor dies again, the batch is known to be the cause, and no other batch has lost an attempt.
+        If the executor dies again, no other batch loses an attempt; :meth:`died_alone` counts these deaths.
 
         :param ticket: the planned batch
         :return: the events for the audit log

@@ -84,7 +84,7 @@ class DeliveryPolicy:
         return choose_action(error, self.overrides, dead_letters=self.dead_letters)
 
     def is_last_attempt(self, batch: Batch) -> bool:
-        """Return whether only one attempt of a batch remains: its open or else its next attempt is the last one allowed.
+        """Return whether only one attempt of a batch remains: its open or else its next attempt is the last allowed.
 
         :param batch: the batch, planned or in flight
         """

@@ -75,7 +75,7 @@ class Difference:
 
     @property
     def to_do(self) -> str:
-        """What the user should do about the difference, as text."""
+        """Text that tells the user how to resolve the difference."""
         return _TO_DO[self.kind]
 
 

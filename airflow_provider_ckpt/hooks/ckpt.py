@@ -1,4 +1,7 @@
-"""``CkptHook``: open the ledger from an Airflow task. The hook defines the connection type ``ckpt``."""
+"""``CkptHook``: open the ledger from an Airflow task.
+
+The hook defines the Airflow connection type ``ckpt``.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class CkptHook(BaseHook):
-    """Hook that opens the ledger.
+    """Hook that opens the ledger, the database with the checkpoints of all pipelines.
 
     :param ckpt_conn_id: id of the ledger's Airflow connection. The default connection may be undefined; then the option
         ``[ckpt] sql_alchemy_conn`` or the file ``ckpt.db`` in AIRFLOW_HOME is used
-    :param logger_name: name of the hook's logger; by default that of its class
+    :param logger_name: name of the hook's logger; None for that of its class
     """
 
     conn_name_attr = "ckpt_conn_id"
@@ -31,11 +34,11 @@ class CkptHook(BaseHook):
         self.ckpt_conn_id = ckpt_conn_id
 
     def get_conn(self) -> Ledger:
-        """Open the ledger; the caller closes it."""
+        """Open the ledger; the caller closes it. This is the name by which Airflow calls :meth:`get_ledger`."""
         return self.get_ledger()
 
     def get_ledger(self) -> Ledger:
-        """Open the ledger; the caller closes it.
+        """Open the ledger and return it; the caller closes it.
 
         :raises CkptError: if the ledger is not defined, cannot be opened, or has another Alembic revision than this
             version needs
@@ -52,8 +55,9 @@ class CkptHook(BaseHook):
             return ledger.status(pipeline)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check that the ledger can be opened and has the right Alembic revision, for the *Test* button of the
-        connection form.
+        """Check that the ledger can be opened and has the right Alembic revision.
+
+        Airflow calls it for the *Test* button of the connection form.
 
         :return: whether the ledger can be used, and a message with its database, its revision and what to do; the
             message contains no password

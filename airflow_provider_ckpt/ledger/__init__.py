@@ -1,4 +1,4 @@
-"""Durable ledger in PostgreSQL or SQLite: batches that were planned, attempted, receipted or given up.
+"""Durable ledger in PostgreSQL or SQLite: pipelines with their batches, attempts, receipts, checkpoints and audit log.
 
 Its only entry point is :class:`airflow_provider_ckpt.ledger.ledger.Ledger`. The package imports neither Airflow nor
 Spark.

@@ -1,4 +1,4 @@
-"""The :class:`Ledger` class, which joins all commands and queries of the ledger."""
+"""The class :class:`Ledger`, which unites all commands and queries of the ledger in one object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.ledger.queries.queries import Queries
 class Ledger(RunCommands, SinkCommands, AdminCommands, ProposalCommands, DeadLetterCommands, Queries):
     """One ledger database; open it with :meth:`open`.
 
-    Every command that takes a lease locks the lease row and checks the epoch under that lock. It raises
-    :class:`StaleEpochError` and stores nothing if a newer epoch has been granted. A database that fails is reported as
+    Every command that takes a lease as argument locks the lease row and checks the epoch under that lock. If a newer
+    epoch has been granted, it raises :class:`StaleEpochError` and stores nothing. A database that fails is reported as
     :class:`LedgerUnavailableError`, a value that it cannot store as :class:`LedgerStateError`.
     """

@@ -16,13 +16,15 @@ from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches, UnitOfWork
 
 
 class Session:
-    """One ledger database; open it with :meth:`open`.
+    """Connection to one ledger database; open it with :meth:`open`.
 
-    :param engine: engine on the ledger
-    :param description: location of the ledger, for messages
+    Every command is one transaction, every query one snapshot.
+
+    :param engine: SQLAlchemy engine of the ledger's database
+    :param description: location of the ledger, for error messages
     :param ledger_id: the ledger's UUID
     :ivar id: the ledger's UUID
-    :ivar seconds: total duration of its transactions so far
+    :ivar seconds: total duration of its transactions so far, in seconds
     """
 
     def __init__(self, engine: sa.Engine, description: str, ledger_id: str) -> None:

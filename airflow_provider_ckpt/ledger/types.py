@@ -25,7 +25,8 @@ class Lease:
     :param owner: name of the task or process that holds it, see ``replication/owner.py``
     :param epoch: epoch of the lease
     :param ttl: time without renewal after which another owner may take the lease over
-    :param expires_at: end of validity by the database's clock, as of when this object was created
+    :param expires_at: when the lease expires by the database's clock, unless it is renewed after this object was
+        created
     :param taken_over: whether it was taken from another owner
     """
 
@@ -39,13 +40,13 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the receipts of one generation of a partition.
+    """Sums over the batches of one generation of a partition that the checkpoint has passed.
 
     :param counts: numbers of records that were read, delivered, filtered and dead-lettered
     :param batches: number of batches that the checkpoint has passed
     :param rejected: number of these batches whose records all became dead letters
     :param skipped: number of these batches that a user or the delivery policy gave up (verdict ``void``)
-    :param sent: number of these batches that were sent with delivery at_most_once and of which no receipt is known
+    :param sent: number of these batches that were sent with at-most-once delivery and of which no receipt is known
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -66,7 +67,7 @@ class Totals:
         )
 
     def to_json(self) -> dict[str, int]:
-        """Return a JSON-ready dict, whose keys are also column names; :meth:`from_json` is the inverse."""
+        """Return the totals as a JSON-ready dict whose keys are column names; :meth:`from_json` is the inverse."""
         return {
             **self.counts.to_json(),
             "batches": self.batches,
@@ -84,7 +85,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """Partition as the ledger stores it.
+    """A partition as the ledger stores it, the type that queries return.
 
     :param partition: the partition, with the batches beyond its checkpoint
     :param identity: identity of the table, topic partition or file list on which it was started
@@ -106,7 +107,10 @@ class PartitionRecord:
 
     @property
     def known(self) -> KnownReceipts:
-        """Generation and position up to which the ledger already knows all of the sink's receipts."""
+        """Generation and position up to which the ledger already knows all of the sink's receipts.
+
+        A run asks the sink only for receipts beyond.
+        """
         committed = self.partition.committed
         position = committed if self.unconfirmed is None else min(committed, self.unconfirmed)
         return KnownReceipts(self.partition.generation, position)
@@ -116,11 +120,11 @@ class PartitionRecord:
 class Reconciliation:
     """Result of reconciling the ledger with the sink's receipts.
 
-    :param acked: receipts of batches that the ledger did not know to be resolved
+    :param acked: receipts that resolved a batch of the ledger
     :param imported: receipts that the ledger did not know, or knew with another range
-    :param fenced: batches without a receipt whose attempt of an older epoch was still open, and has been abandoned
-    :param forgotten_rewinds: partitions whose rewind the ledger had forgotten, with their current generation and the
-        position that was taken as its start
+    :param fenced: batches without a receipt whose attempt of an older epoch was still open and was ended
+    :param forgotten_rewinds: partitions whose rewind the ledger had lost and has repeated, with their generation and
+        the position at which it now starts
     """
 
     acked: list[Receipt] = field(default_factory=list)
@@ -154,13 +158,15 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Measured values of a pipeline that do not belong to one partition.
+    """Values that metrics report for a pipeline as a whole.
 
-    :param newest_event: id of the newest event
+    :param newest_event: id of the newest event; 0 if there is none
     :param parked: number of dead letters that wait for a user to replay or discard them
-    :param oldest_parked: time since which the oldest of them is a dead letter; None if there are none
-    :param stalled_since: time at which the longest-stalled checkpoint last moved while work was planned beyond it
-    :param expired: ranges that expired without a receipt, as JSON-ready dicts with ``partition`` and ``range``
+    :param oldest_parked: when the receipt of the oldest of them was claimed, UTC; None if there are none
+    :param stalled_since: of all partitions with batches beyond the checkpoint, the earliest time at which a checkpoint
+        last moved, UTC; None if there are no such partitions
+    :param expired: ranges that the low watermark passed without a receipt, as JSON-ready dicts with ``partition`` and
+        ``range``
     """
 
     newest_event: int
@@ -172,13 +178,13 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class StoredAction:
-    """Action that is stored until the holder of the lease applies it.
+    """A user's action that is stored until a run that holds the lease applies it.
 
     :param id: number of the stored action
-    :param action: the action that is stored
-    :param actor: the user who requests the action, such as ``cli:ann@host7``
-    :param reason: the user's explanation, which the audit log stores
-    :param stored_at: time at which the action was stored
+    :param action: the action
+    :param actor: the user who requested the action, such as ``cli:ann@host7``
+    :param reason: the user's explanation, which the audit log stores; None if there is none
+    :param stored_at: time at which the action was stored, UTC
     """
 
     id: int
@@ -190,11 +196,11 @@ class StoredAction:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """Result of an action.
+    """Result of a user's action on a pipeline.
 
     :param action: the action
-    :param applied: whether the action was carried out at once
-    :param intent: number of the stored action, if the action waits for the run that holds the lease; else None
+    :param applied: whether the action was carried out; False if it was stored, refused, or only tried in a dry run
+    :param intent: number of the stored action if a run is to apply it; None otherwise
     :param refusal: reason for which the ledger refused the action; None if it did not
     :param before: phase, batches and checkpoints that the action concerns, before it
     :param after: phase, batches and checkpoints that the action concerns, after it
@@ -210,16 +216,16 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class ProposalRecord:
-    """Proposal as stored.
+    """A proposal as the ledger stores it, with the question that the approver is asked and the answer.
 
     :param proposal: the action that is proposed, with its pipeline and the task that proposed it
     :param digest: digest of the proposal as it was stored and shown
     :param subject: headline of the question
     :param body: text of the question
     :param state: state of the proposal, such as approved
-    :param expires_at: time from which the proposal can be neither approved nor carried out
-    :param answered_by: actor who approved or rejected it
-    :param result: ``{"applied", "intent"}`` if it was carried out, ``{"refusal"}`` if it no longer applied
+    :param expires_at: time from which the proposal can be neither approved nor carried out, UTC
+    :param answered_by: the user who approved or rejected it; None while no user has
+    :param result: ``{"applied", "intent"}`` if it was carried out, ``{"refusal"}`` if it was refused; None otherwise
     """
 
     proposal: Proposal

@@ -1,4 +1,4 @@
-"""Transaction of one command: lock the lease, check its epoch, load the partitions, write back what has changed."""
+"""Transaction of one command: lock the lease row, check the epoch, load the partitions, and write back the changes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import Lease
 
 TouchedBatches = Iterable[str] | Mapping[str, Iterable[int]] | None
-"""Ids of the partitions that a command may change, or a mapping from these ids to batch numbers; None for all."""
+"""Ids of the partitions that a command may change, or a mapping from these ids to seqs of batches; None for all."""
 
 
 class UnitOfWork:
-    """Partitions of a pipeline, loaded for one command under its lease.
+    """Partitions of a pipeline, loaded for one command under its lease, with the events that the command causes.
 
     :param connection: connection inside the command's transaction
     :param lease: lease to check; its row stays locked until the transaction ends
-    :param now: UTC time that is stamped on events and attempts
-    :param touch: partitions whose batches the command may change; None for all. If it maps partitions to batch numbers,
-        only these batches are loaded, and those that decide how far the checkpoint moves
+    :param now: time that is stored with events and attempts, UTC
+    :param touch: ids of the partitions whose batches the command may change; None for all. If it maps these ids to
+        seqs, only the batches with these seqs are loaded, and those that decide how far the checkpoint moves
     :raises StaleEpochError: if the lease has another epoch or owner now
     """
 
@@ -65,7 +65,7 @@ class UnitOfWork:
 
     @property
     def replays(self) -> dict[str, Replay]:
-        """Replays of the side partitions that send dead letters again, by partition id."""
+        """Replays of dead letters, by the id of the side partition that sends them."""
         return {
             name: Replay.from_json(item.state)
             for name, item in self.stored.items()
@@ -73,7 +73,7 @@ class UnitOfWork:
         }
 
     def item(self, partition: str) -> partitions.LoadedPartition:
-        """Return a stored partition with its batches.
+        """Return a loaded partition with its batches and stored values, by its id.
 
         :raises LedgerStateError: if the partition was never started in this ledger
         """
@@ -87,7 +87,7 @@ class UnitOfWork:
         return found
 
     def partition(self, key: BatchKey) -> Partition:
-        """Return the partition of a batch.
+        """Return the partition of a batch, whose methods change the batch.
 
         :raises LedgerStateError: if the batch is of another generation, or its partition is unknown
         """
@@ -101,7 +101,10 @@ class UnitOfWork:
         return partition
 
     def batch_in_flight(self, key: BatchKey) -> Batch | None:
-        """Return the batch if it is in flight under this lease's epoch, else None."""
+        """Return a batch if it is in flight under this lease's epoch; None otherwise.
+
+        Only the attempts of the own epoch may be ended by the outcomes that this run receives.
+        """
         item = self.stored.get(key.partition)
         if item is None or item.partition.generation != key.generation:
             return None
@@ -111,21 +114,21 @@ class UnitOfWork:
         return batch
 
     def ended(self, key: BatchKey, outcome: AttemptOutcome, error: ErrorType | None = None) -> None:
-        """Record the outcome of a batch's open attempt.
+        """Record the outcome of a batch's attempt, which :meth:`store` writes to the table of attempts.
 
         :param key: the batch
         :param outcome: outcome of the attempt
-        :param error: type of the attempt's error, if it failed
+        :param error: type of the attempt's error; None unless it failed
         """
         self.item(key.partition).ended[key.seq] = (outcome, error)
 
     def advance(self) -> None:
-        """Move the checkpoint of every partition that the command may change."""
+        """Move the checkpoint of every partition that the command may change over its resolved batches."""
         for item in self.touched_partitions:
             self.events += item.partition.advance()
 
     def store(self) -> None:
-        """Write the changes without an event in the audit log."""
+        """Write the changes of partitions and batches to the tables, without events."""
         pipeline = self.lease.pipeline
         partitions.write(self.connection, pipeline, self.touched_partitions, self.now)
         after = (self.pipeline_state.phase, self.pipeline_state.generation)
@@ -138,7 +141,7 @@ class UnitOfWork:
             self._before = after
 
     def write(self, kind: str, detail: Mapping[str, Any]) -> None:
-        """Write the changes, the events that deserve a row, and one event that summarises the command.
+        """Write the changes, the events that are not routine, and one event that summarises the command.
 
         :param kind: kind of the summary event
         :param detail: its detail, JSON-ready

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class PipelineLink(BaseOperatorLink):
-    """Link to Airflow's list of assets, filtered by the pipeline's asset. Airflow creates it when the task
-    has ended.
+    """Link from a task's page to Airflow's list of assets, filtered by the asset of the task's pipeline.
+
+    The events of the asset show the pipeline's runs and positions. Airflow creates the link when the task has ended.
     """
 
     @property
@@ -26,7 +27,7 @@ class PipelineLink(BaseOperatorLink):
         return "Pipeline"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it
-        """Return the URL of the link, or an empty text if the task's declaration is invalid.
+        """Return the URL of the link; empty if the task's declaration of the pipeline is invalid.
 
         :param operator: operator of the task
         :param ti_key: key of the task instance; not used

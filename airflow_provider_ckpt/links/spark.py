@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class SparkLink(BaseOperatorLink):
-    """Link to Spark's UI while the task runs, and afterwards to the application's page in the history server."""
+    """Link from a task's page to the web UI of its Spark application.
+
+    While the task runs it leads to Spark's own UI, and afterwards to the application's page in the history server.
+    """
 
     @property
     def name(self) -> str:
@@ -20,7 +23,10 @@ class SparkLink(BaseOperatorLink):
         return "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it
-        """Return the URL of the application's page in the history server, or an empty text if there is none.
+        """Return the URL of the application's page in the history server.
+
+        It is empty if no history server is configured (``[ckpt] spark_history_url``) or the task has started no
+        application.
 
         :param operator: operator of the task, which has stored the application's id
         :param ti_key: key of the task instance; not used

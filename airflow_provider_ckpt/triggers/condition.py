@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class CkptConditionTrigger(BaseTrigger):
-    """Fire with ``{"seen": observed values}`` once a condition is met, or with ``{"wrong": error message}`` if it never
-    can be.
+    """Fire once a condition on a pipeline is met, or an error shows that it can never be met.
 
-    The latter is the case if the configuration is invalid. While the ledger, the source or the secrets backend cannot
-    be reached, the trigger keeps trying. Airflow stores a trigger's arguments. They contain no password of a
-    connection, but the whole declaration, and so any secret in its ``run.conf`` or from an expanded environment
-    variable.
+    The event is ``{"seen": observed values}`` or ``{"wrong": error message}``. The latter is sent if the configuration
+    is invalid. While the ledger, the source or the secrets backend cannot be reached, the trigger keeps trying.
+
+    Airflow stores a trigger's arguments. They contain no password of a connection, but the whole declaration, and so
+    any secret in its ``run.conf`` or from an expanded environment variable.
 
     :param pipeline: name of the pipeline
     :param declaration: declaration of the pipeline; None to use the one that its newest run stored
@@ -55,8 +55,9 @@ class CkptConditionTrigger(BaseTrigger):
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the condition until it is met, the first time after 10 s, when Airflow has noticed that the task's
-        worker ended.
+        """Check the condition until it is met, then yield one event.
+
+        The first check follows after 10 s, when Airflow has noticed that the deferred task's worker ended.
         """
         await asyncio.sleep(SHORTEST_WAIT.total_seconds())
         while True:
@@ -79,7 +80,7 @@ class CkptConditionTrigger(BaseTrigger):
         """Check the condition; return whether it is met, and the observed values.
 
         :param ledger: the open ledger
-        :param setup: function that returns the pipeline's setup, with which the condition reads the source
+        :param setup: function that returns the context of the pipeline, with which the condition reads the source
         """
         from airflow_provider_ckpt.replication.observe.conditions import Condition
 

@@ -20,11 +20,10 @@ before that, Airflow treats it as killed (apache/airflow issue 72716)."""
 
 
 class CkptNextRoundTrigger(BaseTrigger):
-    """Fire with ``{"due": time}`` when the next round is due, or with ``{"stale": message}`` if the run has lost its
-    lease.
+    """Fire when the next round of a run is due, or when the run has lost its lease.
 
-    The lease is renewed meanwhile. If the ledger cannot be reached, only the renewal is delayed. The arguments that
-    Airflow stores contain no secret.
+    The event is ``{"due": time}`` or ``{"stale": message}``. The lease is renewed meanwhile. If the ledger cannot be
+    reached, only the renewal is delayed. The arguments that Airflow stores contain no secret.
 
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
@@ -51,8 +50,10 @@ class CkptNextRoundTrigger(BaseTrigger):
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait until the round is due. Renew the lease at the start, regularly, and at the end, so that the task has
-        time to resume.
+        """Wait until the round is due, then yield one event.
+
+        The lease is renewed at the start, regularly, and at the end, so that it does not expire before the task
+        resumes.
         """
         earliest = datetime.now(UTC) + SHORTEST_WAIT
         event = await self._wait(max(self.moment, earliest))
@@ -74,8 +75,7 @@ class CkptNextRoundTrigger(BaseTrigger):
             )
 
     async def _wait(self, moment: datetime) -> dict[str, Any]:
-        """Renew the lease regularly until a time is reached or the lease is lost; return the payload of the event to
-        fire.
+        """Renew the lease regularly until a time is reached or the lease is lost; return the content of the event.
 
         :param moment: the time, with time zone
         """
@@ -95,7 +95,10 @@ class CkptNextRoundTrigger(BaseTrigger):
 
     def _renew(self) -> None:
         # The ledger is opened for each renewal, so that a wait of minutes keeps no connection open.
-        """Renew the lease in the ledger; raise :class:`StaleEpochError` if another run has taken it over."""
+        """Renew the lease in the ledger.
+
+        :raises StaleEpochError: if another run has taken the lease over, or it was released
+        """
         with open_ledger(self.ckpt_conn_id) as ledger:
             ledger.attach(self.pipeline, self.epoch, self.owner)
 

@@ -1,5 +1,6 @@
-"""Read a pipeline's state from a trigger. The ledger is opened for each read, so that a long wait keeps no connection
-open.
+"""Read a pipeline's state from a trigger.
+
+The ledger is opened for each read, so that a long wait keeps no connection open.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def call_with_ledger(
     :param ckpt_conn_id: Airflow connection of the ledger
     :param pipeline: name of the pipeline
     :param declaration: declaration of the pipeline; None to use the one that its newest run stored
-    :param read: function to call, with the open ledger and a second function that returns the pipeline's setup, by
-        which the source can be read
+    :param read: function to call, with the open ledger and a second function that returns the context of the pipeline,
+        with which the source can be read
     :return: the result of ``read``
     :raises CkptError: if ledger or source cannot be reached, or the ledger does not know the pipeline
     """

@@ -36,7 +36,7 @@ class TriggerReason(StrEnum):
 class LagReading:
     """State of a pipeline that one check has observed.
 
-    :param lag: distance between checkpoint and end of the source, by source partition
+    :param lag: checkpoint and end of the source, by source partition
     :param epoch: epoch of the newest run; 0 if the pipeline has never run
     :param running: whether a run holds the lease
     """
@@ -52,10 +52,10 @@ class FiringRule:
 
     The trigger fires if at least ``at_least`` positions are new, or if there is any lag and ``longest_wait`` has passed
     since lag was first observed. It then does not fire again until the run that it started has ended, or until
-    ``longest_wait`` has passed without such a run. Lag that a run leaves behind, as for held batches, does not count as
-    new.
+    ``longest_wait`` has passed without such a run. Lag that a run leaves behind, for example because of held batches,
+    does not count as new.
 
-    :param at_least: number of new positions that is worth a run
+    :param at_least: number of new positions from which a run is started at once
     :param longest_wait: longest time in seconds that a new record waits for a run
     :ivar lag_since: time at which the present lag was first observed; None without lag
     :ivar lag_left: number of positions of lag that the newest run left behind
@@ -71,8 +71,9 @@ class FiringRule:
     fired_epoch: int = 0
 
     def due(self, reading: LagReading, now: float) -> TriggerReason | None:
-        """Return the reason to start a run now, or None. If there is a reason, later calls take it that the trigger has
-        fired.
+        """Return the reason to start a run now; None if no run is due.
+
+        If a reason is returned, the rule records that the trigger has fired, which later calls consider.
 
         :param reading: state of the pipeline now
         :param now: time in seconds on a monotonic clock
@@ -102,15 +103,16 @@ class FiringRule:
 
 
 class CkptWorkTrigger(BaseEventTrigger):
-    """Fire repeatedly, with ``{"pipeline", "reason", "lag"}``, each time when a run of the pipeline is due.
+    """Fire each time that a run of the pipeline is due, because enough records are new or have waited long enough.
 
-    ``reason`` is ``enough`` (the lag is large enough) or ``waited`` (records have waited long enough). ``lag`` is the
-    number of positions by source partition, None for one whose lag is not known. After a restart the triggerer does not
-    know when the trigger last fired, so it may start a run that finds nothing new.
+    The event is ``{"pipeline", "reason", "lag"}``. ``reason`` is ``enough`` (the lag is large enough) or ``waited``
+    (records have waited long enough). ``lag`` is the number of positions by source partition, None for a partition
+    whose lag is not known. After a restart the triggerer does not know when the trigger last fired, so it may start a
+    run that finds nothing new.
 
     :param pipeline: name of the pipeline in the ledger, or its declaration as a dict; with a declaration, the pipeline
         need not have run before
-    :param at_least: number of new positions, over all source partitions, that is worth a run
+    :param at_least: number of new positions, over all source partitions, from which a run is started at once
     :param longest_wait: longest time (a timedelta, or seconds) that a new record waits for a run
     :param every: time between checks (a timedelta, or seconds), longer than 0
     :param ckpt_conn_id: Airflow connection of the ledger
@@ -143,8 +145,9 @@ class CkptWorkTrigger(BaseEventTrigger):
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the pipeline's lag without end, and yield an event when a run is due. A check that fails is logged and
-        repeated.
+        """Check the pipeline's lag without end, and yield an event each time that a run is due.
+
+        A check that fails is logged and repeated.
         """
         rule = FiringRule(self.at_least, self.longest_wait)
         loop = asyncio.get_running_loop()
@@ -164,10 +167,10 @@ class CkptWorkTrigger(BaseEventTrigger):
 
     @staticmethod
     def _read(ledger: Ledger, setup: Callable[[], PipelineContext]) -> LagReading:
-        """Return the pipeline's lag, and whether a run is in progress.
+        """Return the pipeline's lag, the epoch of its newest run, and whether a run is in progress.
 
         :param ledger: the open ledger, which knows the newest run
-        :param setup: function that returns the pipeline's setup, with which the lag is read from the source
+        :param setup: function that returns the context of the pipeline, with which the lag is read from the source
         """
         from airflow_provider_ckpt.replication.observe.lag import lag
         from airflow_provider_ckpt.replication.owner import is_held

@@ -1,1 +1,1 @@
-"""Commands that change the ledger; each is one transaction under the pipeline's lease."""
+"""Commands that change the ledger; each is one transaction that locks the row of the pipeline's lease."""

@@ -1,4 +1,4 @@
-"""Commands for users: carry out actions, break a lease, adopt receipts, delete and garbage-collect a pipeline."""
+"""Commands for users: request actions, break a lease, adopt receipts, delete a pipeline or old rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
 class AdminCommands(Session):
-    """Commands for users; each leaves an event with actor and reason."""
+    """Commands for users. Each records an event with actor and reason in the audit log."""
 
     def action(
         self,
@@ -46,23 +46,27 @@ class AdminCommands(Session):
         receipts: Iterable[Receipt] = (),
         proposal: str | None = None,
     ) -> ActionResult:
-        """Carry out an action at once, after the stored ones, if no one holds the lease; else store it.
+        """Carry out a user's action on a pipeline at once if no run holds the lease; otherwise store it.
 
-        Actions that need the sink's fence or its receipts, which are all of
-        :data:`~airflow_provider_ckpt.core.actions.NEED_RECEIPTS_READ`, are always stored; a run applies them by
-        :meth:`apply_stored_actions`.
+        A stored action is applied by the run that holds the lease, or by the next one. Actions that need the sink's
+        fence or its receipts, which are all of :data:`~airflow_provider_ckpt.core.actions.NEED_RECEIPTS_READ`, are
+        always stored; a run applies them by :meth:`apply_stored_actions`. Before the action is carried out, actions
+        that were stored earlier are applied.
 
         :param pipeline: name of the pipeline
         :param action: the action
         :param actor: the user who requests the action, such as ``cli:ann@host7``
-        :param reason: the user's explanation, which the audit log stores
+        :param reason: the user's explanation, which the audit log stores; None if there is none
         :param is_dead: function that returns whether the process of a lease owner has certainly ended
-        :param dry_run: return the state before and after, whoever holds the lease, and store nothing
+        :param dry_run: whether to only compute the state before and after the action, even if a run holds the lease,
+            and to store nothing
         :param receipts: the sink's receipts, with which a dry run reconciles first
-        :param proposal: id of the approved proposal that is used up in the same transaction
+        :param proposal: id of the approved proposal that is used up in the same transaction; None if the action needs
+            no approval
+        :return: the result: whether the action was applied, or its number if it was stored
         :raises ConfigError: if the ledger does not know the pipeline, or actor or a required reason is missing
-        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another
-            one; nothing is changed then
+        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another one;
+            nothing is changed then
         """
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)
@@ -98,17 +102,20 @@ class AdminCommands(Session):
         proposal: str | None = None,
         accepted: AcceptedSink | None = None,
     ) -> ActionResult:
-        """Carry out an action under a lease whose holder has fenced the sink and reconciled.
+        """Carry out a user's action under a lease whose holder has fenced the sink and reconciled.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param action: the action to carry out
         :param actor: the user who requests the action, such as ``cli:ann@host7``
-        :param reason: the user's explanation, which the audit log stores
-        :param proposal: id of the approved proposal that is used up in the same transaction; None without one
-        :param accepted: for an action on the sink, the lost receipts and rows that later audits do not report
+        :param reason: the user's explanation, which the audit log stores; None if there is none
+        :param proposal: id of the approved proposal that is used up in the same transaction; None if the action needs
+            no approval
+        :param accepted: for an action on the sink, the lost receipts and rows that later audits do not report; None for
+            other actions
+        :return: the result, with the state before and after the action
         :raises ConfigError: if the actor, or a reason that the action needs, is missing
-        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another
-            one; nothing is changed then
+        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another one;
+            nothing is changed then
         """
         require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON)
         with self._command(lease) as work:
@@ -120,11 +127,12 @@ class AdminCommands(Session):
             return result
 
     def apply_stored_actions(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActionResult]:
-        """Apply the actions that were stored while the lease was held; return their results.
+        """Apply the actions of users that were stored while a run held the lease, and return their results.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param now: time of the command
-        :param behind_fence: whether the sink has just been fenced and reconciled under this epoch
+        :param behind_fence: whether the sink has just been fenced and reconciled under this epoch; if not, force stops
+            and rewinds stay stored
         """
         with self._command(lease, now) as work:
             return stored_actions.apply_stored_actions(work, skip=frozenset() if behind_fence else NEED_NEW_EPOCH)
@@ -153,10 +161,13 @@ class AdminCommands(Session):
         return lease
 
     def adopt(self, lease: Lease, ledger_id: str, *, actor: str, reason: str) -> None:
-        """Take over another ledger's receipts in the sink: from now on they are this pipeline's own.
+        """Take over another ledger's receipts in the sink, for a pipeline whose former ledger was lost.
+
+        From then on, this ledger reads and writes the pipeline's receipts in the sink under the other ledger's id. The
+        stored state of the sink is cleared, and the audit log gets an event.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
-        :param ledger_id: id of the ledger under which the sink stores them
+        :param ledger_id: id of the other ledger, under which the sink stores the receipts
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores
         :raises ConfigError: if actor or reason is missing
@@ -173,7 +184,10 @@ class AdminCommands(Session):
             bulk_sql.insert(work.connection, tables.event, [row])
 
     def sink_id(self, pipeline: str) -> str:
-        """Return the ledger id of this pipeline's receipts in the sink: this ledger's own id, or an adopted one."""
+        """Return the ledger id under which the sink stores a pipeline's receipts.
+
+        It is this ledger's own id, or the id of the ledger whose receipts the pipeline has adopted.
+        """
         with self._reading() as connection:
             c = tables.pipeline.c
             return connection.execute(sa.select(c.adopted).where(c.name == pipeline)).scalar_one_or_none() or self.id
@@ -181,9 +195,9 @@ class AdminCommands(Session):
     def delete_pipeline(
         self, pipeline: str, *, actor: str, reason: str, is_dead: Callable[[str], bool] = assume_alive
     ) -> None:
-        """Delete everything that the ledger knows of a pipeline except its audit log; the sink is not changed.
+        """Delete everything that the ledger stores of a pipeline except its audit log and its lease row.
 
-        The lease row stays too, so that epochs continue to grow if the name is used again.
+        The sink is not changed. The lease row remains so that epochs continue to grow if the name is used again.
 
         :param pipeline: name of the pipeline
         :param actor: the user who requests the action, such as ``cli:ann@host7``
@@ -216,15 +230,17 @@ class AdminCommands(Session):
         now: datetime | None = None,
         dry_run: bool = False,
     ) -> dict[str, int]:
-        """Delete rows that are older than ``keep`` and no longer needed, also during a run; see ``retention.py``.
+        """Delete rows of a pipeline that are older than ``keep`` and no longer needed; a run may continue meanwhile.
+
+        See ``retention.py`` for the rows that are always kept.
 
         :param pipeline: name of the pipeline
         :param keep: age from which rows may be deleted
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores; None if there is none
-        :param now: time at which the age is taken; the current time if None
-        :param dry_run: whether to count the rows only, and change nothing
-        :returns: number of deleted or merged rows, by what they hold
+        :param now: time from which ages are calculated; None for the current time
+        :param dry_run: whether to only count the rows, and change nothing
+        :returns: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
         :raises ConfigError: if the ledger does not know the pipeline
         """
         require_reason("collect", actor, reason, required=False)
@@ -234,7 +250,7 @@ class AdminCommands(Session):
         )
 
     def stored_actions(self, pipeline: str) -> list[StoredAction]:
-        """Return the stored actions that have not been applied yet, oldest first."""
+        """Return the actions of users that are stored and have not been applied yet, oldest first."""
         with self._reading() as connection:
             status.require_pipeline(connection, pipeline)
             return stored_actions.stored_actions(connection, pipeline)
@@ -243,7 +259,16 @@ class AdminCommands(Session):
 def _use_proposal(
     connection: Connection, proposal: str, action: Action, result: ActionResult, pipeline: str, actor: str
 ) -> None:
-    """Use a proposal up, and record which approval the action is based on."""
+    """Mark a proposal as carried out, and record an event that names the approval on which the action is based.
+
+    :param connection: connection inside the transaction of the action
+    :param proposal: id of the proposal
+    :param action: the action that was carried out or stored
+    :param result: the result of the action
+    :param pipeline: name of the pipeline
+    :param actor: the user in whose name the action was carried out
+    :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action
+    """
     detail = proposals.use_up(connection, proposal, action, result, pipeline=pipeline, actor=actor)
     lease_row = lease_store.lock_row(connection, pipeline)
     moment = lease_store.database_time(connection)

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 ACTION_TTL = timedelta(seconds=60)
-"""TTL of an action's lease; an action is one transaction, which releases the lease at its end."""
+"""TTL of the lease that an action acquires for itself; the action's single transaction releases it at the end."""
 
 
 def apply_or_store(
@@ -27,7 +27,7 @@ def apply_or_store(
     reason: str | None,
     is_dead: Callable[[str], bool],
 ) -> ActionResult:
-    """Apply an action, after the stored ones, if no run holds the lease; else store it.
+    """Apply an action, after those stored earlier, if no run holds the lease; otherwise store it for a run to apply.
 
     An action that needs the sink's fence or receipts is always stored, for the next run.
 
@@ -35,8 +35,9 @@ def apply_or_store(
     :param pipeline: name of the pipeline
     :param action: the action
     :param actor: the user who requests the action, such as ``cli:ann@host7``
-    :param reason: the user's explanation, which the audit log stores
+    :param reason: the user's explanation, which the audit log stores; None if there is none
     :param is_dead: function that returns whether the process of a lease owner has certainly ended
+    :return: the result: whether the action was applied, or its number if it was stored
     """
     lease = None
     if action.kind not in NEED_RECEIPTS_READ:

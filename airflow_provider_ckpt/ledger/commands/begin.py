@@ -1,4 +1,7 @@
-"""Begin attempts: the ledger stores an attempt of each batch before anything of the batch is sent."""
+"""Begin attempts: the ledger stores an attempt of each batch before any record of the batch is sent.
+
+After a crash, the open attempts show which batches the sink may have received.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,15 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
 def begin_attempts(work: UnitOfWork, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
-    """Begin an attempt of each batch; with at-most-once delivery this also resolves the batch.
+    """Begin an attempt of each given batch, store the attempts, and return the batches as they are then.
+
+    With at-most-once delivery this also resolves the batches as ``sent``.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param keys: the batches
     :param run: name of the run, stored with the attempts
-    :param at_most_once: resolve the batches as ``sent``
-    :raises LedgerStateError: if one of them cannot begin; then none does
+    :param at_most_once: whether to resolve the batches as ``sent``, so that they are never sent a second time
+    :raises LedgerStateError: if one of the batches cannot begin; then none does
     """
     started: list[Batch] = []
     for key in keys:

@@ -14,10 +14,10 @@ from airflow_provider_ckpt.ledger.store import lease as lease_store
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterIndex:
-    """Index of a pipeline's dead letters.
+    """Index of a pipeline's dead letters, as read from the ledger in one snapshot.
 
     :param entries: entries of the index, in order
-    :param rereads: ranges that were read again; older dead letters inside them no longer count
+    :param rereads: ranges of the source that were read again; older dead letters inside them are obsolete
     """
 
     entries: list[IndexEntry]
@@ -25,7 +25,10 @@ class DeadLetterIndex:
 
 
 class DeadLetterCommands(Session):
-    """Commands for the index of dead letters; actions that change their states are in ``admin.py``."""
+    """Commands that read and complete the index of dead letters.
+
+    Actions of users that change the state of dead letters are in ``admin.py``.
+    """
 
     def dead_letter_index(self, pipeline: str) -> DeadLetterIndex:
         """Return the index of a pipeline's dead letters, read in one snapshot.
@@ -39,19 +42,24 @@ class DeadLetterCommands(Session):
             )
 
     def unknown_replays(self, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
-        """Return the side partitions that this ledger has never known; garbage-collected ones are known.
+        """Return those of the given side partitions that this ledger has never known, so that it can restore them.
 
-        :param partitions: generation of each side partition, by id
+        A side partition that was garbage-collected counts as known.
+
+        :param pipeline: name of the pipeline
+        :param partitions: generation of each given side partition, by id
         """
         with self._reading() as connection:
             return dead_letter_index.unknown_side_partitions(connection, pipeline, partitions)
 
     def set_error_types(self, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
-        """Replace the error type ``unknown`` by the types that the sink reports.
+        """Replace the error type ``unknown`` of dead letters in the index by the types that the sink reports.
 
-        The lease row is locked meanwhile, so that no action interferes.
+        The ledger does not know the types if it only has a receipt, which counts dead letters without naming types. The
+        lease row is locked meanwhile, so that no action interferes.
 
-        :param types: dead letters of each attempt, counted by error type
+        :param pipeline: name of the pipeline
+        :param types: for each attempt that wrote dead letters, their number by error type
         """
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)

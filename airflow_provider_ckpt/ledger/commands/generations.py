@@ -1,4 +1,4 @@
-"""History of generations: start and reason of each, and its checkpoint when a rewind ended it."""
+"""Store the history of generations: start and reason of each, and its checkpoint when a rewind ended it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
 def record_generations(work: UnitOfWork, events: Sequence[Event], reason: str | None = None) -> None:
-    """Store the starts and ends of generations among some events, and add side partitions that were started.
+    """Store the starts and ends of generations that some events report, and add side partitions that were started.
 
-    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param events: events of a command
-    :param reason: reason to store; by default the event's own
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction; new side partitions
+        are added to it
+    :param events: events of a command; other kinds than rewinds and starts of side partitions are ignored
+    :param reason: reason to store; None for the reason in the event
     """
     for event in events:
         partition = work.pipeline_state.partitions.get(event.partition)

@@ -1,4 +1,7 @@
-"""Settle a wave whose executors or driver were lost; count deaths of batches that ran alone (semantics, section 7)."""
+"""Settle a wave whose Spark executors or driver were lost before they could report (semantics, section 7).
+
+A batch that kills its executor is found by letting it run alone; its deaths are counted, and after some it is held.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,17 @@ def settle_lost_wave(
 ) -> Settlement:
     """Settle a wave whose Spark was lost before it could report (semantics, section 7, isolation).
 
-    In each lane the first batch without a receipt may have killed the executor, so it runs alone next time; if it did
-    run alone, another death is counted. The rest of the lane is abandoned.
+    Batches with a receipt are resolved. In each lane the first batch without a receipt may have killed the executor, so
+    its next attempt runs alone; if it ran alone already, another death is counted. The other batches are planned again.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param lanes: batches of the wave, each lane in order
     :param receipts: receipts read from the sink after the loss
-    :param alone: whether the wave was one batch running alone
+    :param alone: whether the wave consisted of one batch that ran alone
     :param limit: number of deaths at which the batch is held
-    :param window: time by which the low watermark follows the checkpoint
+    :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the low
+        watermark to the checkpoint
+    :return: the new receipts, the batches that were held, and the checkpoints
     """
     fresh: NewReceipts = [(receipt, {}) for receipt in receipts if apply_receipt(work, receipt)]
     decisions: dict[BatchKey, Decision] = {}

@@ -20,7 +20,11 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
 def declare(work: UnitOfWork, document: Mapping[str, Any]) -> None:
-    """Store the pipeline's declaration, and record an event with the changed keys."""
+    """Store a pipeline's declaration in the ledger; if it has changed, record an event with the changed keys.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param document: the declaration, JSON-ready and free of secrets
+    """
     columns = tables.pipeline.c
     of_pipeline = columns.name == work.lease.pipeline
     before: Mapping[str, Any] = (
@@ -40,12 +44,12 @@ def declare(work: UnitOfWork, document: Mapping[str, Any]) -> None:
 def start_partitions(
     work: UnitOfWork, partitions: Mapping[SourcePartition, int], files: Sequence[SourceFile] = ()
 ) -> None:
-    """Start new partitions at their declared base; known ones are not changed.
+    """Store new source partitions, whose checkpoint is their declared first position; known ones are not changed.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param partitions: base of each partition
-    :param files: the files from which the bases of new partitions were counted
-    :raises LedgerStateError: if these files do not continue the pipeline's list
+    :param partitions: first position of each source partition; known partitions are checked only
+    :param files: for a source of files, the files from whose sizes the first positions of new partitions were computed
+    :raises LedgerStateError: if these files do not continue the pipeline's list of files
     :raises SourceError: if the source of a known partition was recreated or replaced since it was started
     """
     fresh: list[partition_store.LoadedPartition] = []
@@ -98,10 +102,13 @@ def start_partitions(
 
 
 def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
-    """Store the result of a planning: batches, newly discovered files, bounds and the source's values.
+    """Store the result of a planning: new batches, newly discovered files, closed bounds, and the source's state.
 
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param found: the result of the source's planning
+    :return: the new batches
     :raises LedgerStateError: if the pipeline is draining or stopped, a range does not continue its partition, or a file
-        does not continue the list
+        does not continue the pipeline's list of files
     """
     batches: list[Batch] = []
     for planned in found.batches:

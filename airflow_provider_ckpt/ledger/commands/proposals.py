@@ -1,7 +1,8 @@
-"""Store proposals, their answers and their use.
+"""Store proposals, users' answers to them, and their use.
 
-A preview stores a proposal, a user answers it, and the transaction of its action uses it up. One task of a DAG run has
-at most one usable proposal; a newer one voids the older ones.
+A proposal is an action that one user requests and another must approve. The preview task of a DAG stores the proposal,
+a user answers it, and the transaction that carries the action out marks it as used. One task of a DAG run has at most
+one usable proposal; a newer one voids the older ones.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ _USABLE = (ProposalState.OPEN.value, ProposalState.APPROVED.value)
 
 
 class ProposalCommands(Session):
-    """Commands for proposals until they are carried out."""
+    """Commands for proposals: store, answer, refuse and look them up; carrying out their actions is in ``admin.py``."""
 
     def propose(self, proposal: Proposal, *, subject: str, body: str, valid_for: timedelta) -> None:
         """Store a proposal and void the older ones of the same task.
 
         :param proposal: the proposal
-        :param subject: headline of the question
-        :param body: text of the question
-        :param valid_for: time for which it can be approved and carried out
+        :param subject: headline of the question that the approver is asked
+        :param body: text of that question
+        :param valid_for: time for which the proposal can be approved and carried out
         """
         with self._writing() as connection:
             moment = lease_store.database_time(connection)
@@ -56,26 +57,28 @@ class ProposalCommands(Session):
             bulk_sql.insert(connection, tables.proposal, [row])
 
     def void_proposals(self, origin: str) -> None:
-        """Void the proposals of a task that have not been carried out.
+        """Void the proposals of a task that have not been carried out, so that they can no longer be approved or used.
 
-        :param origin: name of the task that stored the proposal
+        :param origin: the Airflow task that stored the proposals: DAG, run and task
         """
         with self._writing() as connection:
             _void(connection, origin, lease_store.database_time(connection))
 
     def load_newest_proposal(self, origin: str) -> ProposalRecord | None:
-        """Return the newest proposal of a task, or None if it has made none.
+        """Return the newest proposal of a task; None if the task has stored none.
 
-        :param origin: name of the task that stored the proposal
+        :param origin: the Airflow task that stored the proposal: DAG, run and task
         """
         with self._reading() as connection:
             return _load_newest(connection, origin)
 
     def proposal_to_answer(self, origin: str) -> ProposalRecord:
-        """Return the proposal to ask a user about; an approval that was not used yet is withdrawn.
+        """Return the newest proposal of a task, about which a user is to be asked; it is open again afterwards.
 
-        :param origin: name of the task that stored the proposal
-        :raises LedgerStateError: if there is none that can still be approved
+        An approval that was given before and not used yet is withdrawn.
+
+        :param origin: the Airflow task that stored the proposal: DAG, run and task
+        :raises LedgerStateError: if there is no proposal that can still be approved
         """
         with self._writing() as connection:
             found = _load_newest(connection, origin)
@@ -88,13 +91,13 @@ class ProposalCommands(Session):
             return found
 
     def answer(self, proposal_id: str, digest: str, *, approved: bool, actor: str | None) -> None:
-        """Store a user's answer; repeating the same answer changes nothing.
+        """Store a user's answer to a proposal; repeating the same answer changes nothing.
 
         :param proposal_id: id that the question showed
-        :param digest: digest that the question showed
-        :param approved: whether it was approved; else it was rejected, or not answered in time
-        :param actor: actor who answered, None if no one did
-        :raises LedgerStateError: if it can no longer be answered
+        :param digest: digest that the question showed; an approval is refused if the stored proposal has another one
+        :param approved: True if the proposal was approved; False if it was rejected, or not answered in time
+        :param actor: the user who answered; None if no user did
+        :raises LedgerStateError: if the proposal can no longer be approved
         """
         with self._writing() as connection:
             found = _load_locked(connection, proposal_id)
@@ -116,10 +119,10 @@ class ProposalCommands(Session):
             )
 
     def load_approved_proposal(self, origin: str) -> ProposalRecord:
-        """Return the proposal of a task that was approved and not carried out yet.
+        """Return the newest proposal of a task, which must be approved and not carried out yet.
 
-        :param origin: name of the task that stored the proposal
-        :raises LedgerStateError: if there is none
+        :param origin: the Airflow task that stored the proposal: DAG, run and task
+        :raises LedgerStateError: if there is no such proposal
         """
         with self._reading() as connection:
             found = _load_newest(connection, origin)
@@ -130,12 +133,12 @@ class ProposalCommands(Session):
             return found
 
     def refuse_proposal(self, proposal_id: str, refusal: str) -> None:
-        """Mark an approved proposal as refused because the pipeline's state no longer allows its action.
+        """Mark an approved proposal as refused, because the pipeline's state no longer allows its action.
 
-        The proposal is then not carried out if the state allows the action again later.
+        It is then not carried out, even if the state allows the action again later.
 
         :param proposal_id: id of the proposal
-        :param refusal: reason for which the proposal is refused
+        :param refusal: explanation of the refusal, which is stored with the proposal
         """
         with self._writing() as connection:
             found = _load_locked(connection, proposal_id)
@@ -146,16 +149,16 @@ class ProposalCommands(Session):
 def use_up(
     connection: Connection, proposal_id: str, action: Action, result: ActionResult, *, pipeline: str, actor: str
 ) -> dict[str, Any]:
-    """Use an approved proposal up in the transaction of its action.
+    """Mark an approved proposal as carried out, in the transaction of its action, so that it cannot be used again.
 
-    :param connection: connection inside a transaction
-    :param proposal_id: its id
+    :param connection: connection inside the transaction of the action
+    :param proposal_id: id of the proposal
     :param action: the action that was carried out or stored
     :param result: the action's result
-    :param pipeline: pipeline that was changed
-    :param actor: actor in whose name it was changed
-    :returns: detail for the audit log
-    :raises LedgerStateError: if it is not approved, was used already, or is about another action
+    :param pipeline: name of the pipeline that was changed
+    :param actor: the user in whose name the pipeline was changed; must be the user who approved the proposal
+    :returns: detail of the event for the audit log: the proposal, its digest, and the user and task that requested it
+    :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action
     """
     found = _load_locked(connection, proposal_id)
     _check(connection, found, ProposalState.APPROVED)

@@ -1,7 +1,7 @@
 """First command of a run: make the ledger agree with the sink's receipts (semantics, section 4, steps 3 and 4).
 
-``core/reconcile.py`` decides; this module loads, stores, and updates the dead letter index. Call it after the sink was
-fenced.
+``core/reconcile.py`` decides what changes. This module loads and stores the partitions, and updates the dead letter
+index. Call it after the sink was fenced.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
 def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostReplays) -> Reconciliation:
-    """Acknowledge known receipts, import the others, then fence attempts that older epochs left open.
+    """Resolve batches by the sink's receipts, import unknown receipts, and end attempts that older epochs left open.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param receipts: the sink's receipts, read after the sink was fenced
     :param forgotten: replays of dead letters that have receipts in the sink and are unknown to the ledger
+    :return: the receipts that were new to the ledger, the batches whose attempts were ended, and the rewinds that were
+        repeated
     :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
     """
     result = Reconciliation()
@@ -57,7 +59,13 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostRepl
 
 
 def _restore_forgotten_replays(work: UnitOfWork, forgotten: LostReplays) -> None:
-    """Add forgotten replays as side partitions again: batches with a receipt are imported, the others will be sent."""
+    """Add the side partitions of replays that the ledger has lost.
+
+    Their batches that have a receipt are imported afterwards; the rest of each replay is planned and sent again.
+
+    :param work: partitions of the pipeline, to which the side partitions are added
+    :param forgotten: the replays that only the sink still knows
+    """
     for name, replay in forgotten.replays.items():
         key = BatchKey(side_generation(name), name, 0)
         if key.source in work.stored:
@@ -99,7 +107,10 @@ def _record_events(
 
 
 def _give_up_unconfirmed(work: UnitOfWork) -> None:
-    """Stop waiting for receipts of at-most-once batches of older epochs; whether they arrived will never be known."""
+    """Stop waiting for the receipts of at-most-once batches that runs of older epochs have sent.
+
+    It remains unknown whether these batches arrived; an event records this for each.
+    """
     for item in work.touched_partitions:
         for seq, batch in list(item.unconfirmed.items()):
             if batch.epoch is not None and batch.epoch < work.lease.epoch:

@@ -1,9 +1,10 @@
-"""Delete rows that are no longer needed, in small portions beside a running pipeline (``airflow ckpt gc``).
+"""Delete rows of the ledger that are no longer needed, in small portions beside a running pipeline.
 
-A portion is a transaction that locks the pipeline's lease row like any command, without taking the lease. What stays:
-what is younger than ``keep``; the receipts of the current generations; side partitions that the low watermark has not
-passed; the newest event, and those that keep accepted losses of the sink; the dead-letter index; and source files,
-which would be discovered anew without their rows.
+``airflow ckpt gc`` uses this module. A portion is one transaction. It locks the pipeline's lease row like any command,
+without acquiring the lease. These rows are always kept: rows younger than ``keep``; the receipts of the current
+generations; side partitions whose range the low watermark has not passed; the newest event, and events with accepted
+losses of the sink; the dead letter index; and source files, which would be discovered as new ones if their rows were
+missing.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ PortionResult = tuple[int, bool]
 
 
 class GarbageCollection:
-    """Garbage collection of one pipeline.
+    """Garbage collection of one pipeline: deletes old rows of the ledger, or counts them in a dry run.
 
     :param writing: function that opens a transaction on the ledger
     :param pipeline: name of the pipeline
     :param keep: age from which rows may be deleted
     :param now: the current time, from which ages are calculated
-    :param dry_run: whether to count the rows only, and change nothing
+    :param dry_run: whether to only count the rows, and change nothing
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class GarbageCollection:
         return sa.and_(_B.pipeline == self._pipeline, _B.state == BatchState.SUPERSEDED.value, ~recent)
 
     def _finished_side_partitions(self, connection: Connection) -> list[sa.RowMapping]:
-        """Return the side partitions that ended before the cutoff and whose range recovery no longer checks."""
+        """Return the rows of side partitions that ended before the cutoff and whose range recovery no longer checks."""
         rows = connection.execute(sa.select(tables.partition).where(_P.pipeline == self._pipeline)).mappings().all()
         low = {row["partition"]: row["low"] for row in rows if row["side_end"] is None}
         batches = sa.select(_B.partition).where(_B.pipeline == self._pipeline).distinct()
@@ -137,9 +138,11 @@ class GarbageCollection:
         ]
 
     def _side_partitions(self, connection: Connection) -> PortionResult:
-        """Store the sums of finished side partitions with their ended generations, and delete the partitions.
+        """Delete side partitions that have ended, after storing their totals with their generation.
 
         :meth:`_receipts` deletes their receipts.
+
+        :return: the number of these side partitions, and False, because there is no further portion
         """
         done = self._finished_side_partitions(connection)
         if self._dry_run or not done:
@@ -160,7 +163,10 @@ class GarbageCollection:
         return len(done), False
 
     def _receipts(self, connection: Connection) -> PortionResult:
-        """Delete receipts of generations that ended before the cutoff; their sums stay with the generation."""
+        """Delete one portion of the receipts of generations that ended before the cutoff.
+
+        The totals of these receipts stay with the generation.
+        """
         long_ago = sa.and_(_G.pipeline == self._pipeline, _G.ended_at < self._cutoff)
         generations = [tuple(row) for row in connection.execute(sa.select(_G.generation, _G.partition).where(long_ago))]
         if self._dry_run:
@@ -177,7 +183,10 @@ class GarbageCollection:
         return total, False
 
     def _merge(self, connection: Connection) -> PortionResult:
-        """Merge receipts of ended generations that are still one per batch, as the low watermark never reached them."""
+        """Merge one portion of the receipts of ended generations that are still stored one per batch.
+
+        The low watermark, below which receipts are merged, had not reached them when the generation ended.
+        """
         single = sa.and_(_G.pipeline == self._pipeline, _G.single_from.is_not(None), _G.ended_at >= self._cutoff)
         rows = connection.execute(sa.select(_G.generation, _G.partition, _G.single_from).where(single)).all()
         total = 0
@@ -201,7 +210,11 @@ class GarbageCollection:
         return total, False
 
     def _snapshots(self, connection: Connection) -> PortionResult:
-        """Delete snapshots that no look-up and no low watermark needs; after a day only one per hour is kept."""
+        """Delete one portion of the snapshots of partitions' positions that are no longer needed.
+
+        Snapshots after the cutoff are kept, as are those that the low watermark needs. Of those older than a day, one
+        per hour is kept.
+        """
         query = sa.select(_M.partition, _M.at, _M.generation, _M.planned_end).where(_M.pipeline == self._pipeline)
         by_partition: dict[str, list[Any]] = {}
         for row in connection.execute(query.order_by(_M.partition, _M.at)):
@@ -227,9 +240,10 @@ class GarbageCollection:
         return len(deletable[:_PORTION]), len(deletable) > _PORTION
 
     def _events(self, connection: Connection) -> PortionResult:
-        """Delete old events but the newest: SQLite would assign its number again, and readers rely on the numbers.
+        """Delete one portion of the events before the cutoff, except the newest event and accepted losses of the sink.
 
-        Accepted losses of the sink stay as well, since an audit would report them as new ones.
+        If the newest event were deleted, SQLite would assign its id again, and readers rely on growing ids. Without the
+        stored losses, an audit would report them as new.
         """
         newest = status.last_event(connection, self._pipeline)
         deletable = sa.and_(_E.pipeline == self._pipeline, _E.kind != sink_state.ACCEPTED)
@@ -253,6 +267,9 @@ class GarbageCollection:
 
 
 def _recovering_partition(row: sa.RowMapping) -> str | None:
-    """Return the source partition whose recovery needs a side partition's receipts; None for dead letter replays."""
+    """Return the source partition whose recovery still needs the receipts of a side partition; None for replays.
+
+    :param row: row of a side partition; a replay of dead letters covers no range of the source
+    """
     key = BatchKey(row["generation"], row["partition"], 0)
     return None if key.is_replay else key.source

@@ -1,4 +1,4 @@
-"""Commands of runs: hold the lease, plan, begin, reconcile, settle."""
+"""Commands of a run: acquire and renew the lease, plan, begin attempts, reconcile, settle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RunCommands(Session):
-    """Commands of a run that holds, or wants, the lease of a pipeline."""
+    """Commands of a run that holds the lease of a pipeline, or wants to acquire it."""
 
     def acquire(
         self,
@@ -48,7 +48,7 @@ class RunCommands(Session):
         :param pipeline: name of the pipeline, which is created if it is new
         :param owner: the new owner
         :param ttl: time without renewal after which another owner may take the lease over
-        :param at_least: epoch of the sink's fence; the new epoch is greater than this too
+        :param at_least: epoch of the sink's fence, which the new epoch must exceed; 0 if it is not known
         :param is_dead: function that returns whether an owner's process has certainly ended
         :param force: whether to take the lease from another owner that is alive (a user's force stop)
         :raises LeaseBusyError: if another owner holds the lease; the error names the owner and the expiry
@@ -66,22 +66,25 @@ class RunCommands(Session):
         return replace(lease, taken_over=taken)
 
     def renew(self, lease: Lease) -> None:
-        """Extend the lease by its ``ttl`` from now.
+        """Extend the lease by its TTL from now, so that no other owner takes it over.
 
-        :raises StaleEpochError: if a newer epoch was granted, or it was released
+        :raises StaleEpochError: if a newer epoch was granted, or the lease was released
         """
         with self._writing() as connection:
             lease_store.renew(connection, lease.pipeline, lease.epoch, lease.owner)
 
     def release(self, lease: Lease) -> None:
-        """Release the lease; if it is already released or taken over, nothing happens."""
+        """Release the lease, so that another run can acquire it.
+
+        Nothing happens if it was already released or taken over.
+        """
         with self._writing() as connection:
             if lease_store.release(connection, lease):
                 moment = lease_store.database_time(connection)
                 bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_released", {})])
 
     def attach(self, pipeline: str, epoch: int, owner: str) -> Lease:
-        """Return and renew the lease that another process of the same run acquired.
+        """Renew the lease that another process of the same run acquired, and return it for use in this process.
 
         :param pipeline: name of the pipeline
         :param epoch: epoch of the lease
@@ -92,7 +95,11 @@ class RunCommands(Session):
             return lease_store.renew(connection, pipeline, epoch, owner)
 
     def declare(self, lease: Lease, document: Mapping[str, Any]) -> None:
-        """Store the pipeline's declaration, JSON-ready and free of secrets."""
+        """Store the pipeline's declaration in the ledger, and record an event if it has changed.
+
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
+        :param document: the declaration, JSON-ready and free of secrets
+        """
         with self._command(lease, touch=()) as work:
             plan_commands.declare(work, document)
 
@@ -104,24 +111,25 @@ class RunCommands(Session):
         files: Sequence[SourceFile] = (),
         now: datetime | None = None,
     ) -> None:
-        """Start new partitions at their declared first position; known ones are not changed.
+        """Store new source partitions, whose checkpoint is their declared first position; known ones are not changed.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
-        :param partitions: first position of each partition
-        :param files: files from which the positions of new partitions were counted, stored in the same transaction
-        :param now: time of the command; the current time if None
-        :raises LedgerStateError: if the files do not continue the pipeline's list
+        :param partitions: first position of each source partition; known partitions are checked only
+        :param files: for a source of files, the files from whose sizes the first positions of new partitions were
+            computed, stored in the same transaction
+        :param now: time of the command; None for the current time
+        :raises LedgerStateError: if the files do not continue the pipeline's list of files
         :raises SourceError: if the source of a known partition was recreated or replaced since it was started
         """
         with self._command(lease, now, ()) as work:
             plan_commands.start_partitions(work, partitions, files)
 
     def plan(self, lease: Lease, plan: Plan, *, now: datetime | None = None) -> list[Batch]:
-        """Store the result of a planning (batches, files, bounds and the source's values), all of it or nothing.
+        """Store the result of a planning, as a whole or not at all: batches, files, bounds and the source's state.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
-        :param plan: the result
-        :param now: time of the command; the current time if None
+        :param plan: the result of the source's planning
+        :param now: time of the command; None for the current time
         :returns: the new batches
         :raises LedgerStateError: if the pipeline is draining or stopped, or a range does not continue its partition
         """
@@ -133,14 +141,14 @@ class RunCommands(Session):
     def begin(
         self, lease: Lease, keys: Sequence[BatchKey], *, now: datetime, run: str, at_most_once: bool = False
     ) -> list[Batch]:
-        """Begin an attempt of each batch, or of none.
+        """Begin an attempt of each given batch, or of none, and return the batches with their attempts open.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param keys: the batches
         :param now: time of the command
         :param run: name of the run, stored with the attempts
-        :param at_most_once: resolve the batches as ``sent`` at once
-        :raises LedgerStateError: if a batch is not planned, is due later, or the pipeline is draining or stopped
+        :param at_most_once: whether to resolve the batches as ``sent``, so that they are never sent a second time
+        :raises LedgerStateError: if a batch is not planned or not due yet, or the pipeline is draining or stopped
         """
         with self._command(lease, now, _numbers(keys)) as work:
             return begin_attempts(work, keys, run=run, at_most_once=at_most_once)
@@ -154,13 +162,17 @@ class RunCommands(Session):
         window: timedelta | None = None,
         forgotten: LostReplays | None = None,
     ) -> Reconciliation:
-        """Make the ledger agree with the sink's receipts, then fence attempts that older epochs left open.
+        """Make the ledger agree with the sink's receipts, and end the attempts that older epochs left open.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
-        :param receipts: the sink's receipts, read after it was fenced; all are read before the transaction begins
+        :param receipts: the sink's receipts, read after the sink was fenced; all are read before the transaction begins
         :param now: time of the command
-        :param window: time by which the low watermark follows the checkpoint; if None, it is the checkpoint
-        :param forgotten: replays of dead letters that :meth:`unknown_replays` returned, as the sink stores them
+        :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the
+            low watermark to the checkpoint
+        :param forgotten: replays that :meth:`unknown_replays` named, with their content as the sink stores it; None if
+            there are none
+        :return: the receipts that were new to the ledger, the batches whose attempts were ended, and the rewinds that
+            were repeated
         :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
         """
         found = list(receipts)
@@ -180,15 +192,18 @@ class RunCommands(Session):
         window: timedelta | None = None,
         patience: timedelta | None = None,
     ) -> Settlement:
-        """End the attempts that a wave reports, and move the checkpoint.
+        """End the attempts of a wave according to their outcomes, and move the checkpoint.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param outcomes: outcomes of the wave's attempts
         :param now: time of the command
-        :param policy: policy that decides about failed batches
-        :param deviation: function that returns a random number in [-1, 1] for each retry's jitter
-        :param window: time by which the low watermark follows the checkpoint; if None, it is the checkpoint
-        :param patience: limit on the duration of a statement and on waiting for another command; None for the default
+        :param policy: delivery policy, which decides about failed batches
+        :param deviation: function that returns a random number in [-1, 1], which determines the jitter of a retry's
+            delay
+        :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the
+            low watermark to the checkpoint
+        :param patience: limit on the duration of one SQL statement and of waiting for locks; None for the defaults
+        :return: the new receipts, the decisions about failed batches, and the checkpoints
         """
         with self._command(lease, now, _numbers(outcome.key for outcome in outcomes), patience) as work:
             return settle.settle(work, outcomes, policy=policy, deviation=deviation, window=window)
@@ -204,15 +219,20 @@ class RunCommands(Session):
         limit: int,
         window: timedelta | None = None,
     ) -> Settlement:
-        """Settle a wave whose Spark was lost before it could report.
+        """Settle a wave whose Spark was lost before it could report, by the receipts that the sink holds.
+
+        The first batch without a receipt in each lane runs alone next time, because it may have killed the executor; if
+        it did run alone, its death is counted.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param lanes: batches of the wave, each lane in order
         :param receipts: receipts read from the sink after the loss
         :param now: time of the command
-        :param alone: whether the wave was one batch running alone
+        :param alone: whether the wave consisted of one batch that ran alone
         :param limit: number of deaths at which the batch is held
-        :param window: time by which the low watermark follows the checkpoint; if None, it is the checkpoint
+        :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the
+            low watermark to the checkpoint
+        :return: the new receipts, the batches that were held, and the checkpoints
         """
         found = list(receipts)
         touch = {key.partition for lane in lanes for key in lane} | {receipt.key.partition for receipt in found}
@@ -220,13 +240,19 @@ class RunCommands(Session):
             return settle_lost_wave(work, lanes, found, alone=alone, limit=limit, window=window)
 
     def cancel(self, lease: Lease, *, now: datetime) -> list[BatchKey]:
-        """Cancel every attempt that is open under the lease's epoch, and return the cancelled batches."""
+        """Cancel every attempt that is open under the lease's epoch, and return the batches concerned.
+
+        Until these batches are started again or resolved, the checkpoint does not pass the first of them.
+
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
+        :param now: time of the command
+        """
         with self._command(lease, now) as work:
             return settle.cancel_open_attempts(work)
 
 
 def _numbers(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
-    """Return the seqs of batches by partition id."""
+    """Return the seqs of batches as lists, by the id of their partition."""
     numbers: dict[str, list[int]] = {}
     for key in keys:
         numbers.setdefault(key.partition, []).append(key.seq)

@@ -1,6 +1,7 @@
-"""Commands that end attempts: settle a wave's outcomes, cancel.
+"""Commands that end attempts: settle the outcomes of a wave, and cancel open attempts.
 
-Only a receipt resolves a batch; any other outcome ends the attempt, and the batch waits for another.
+Only a receipt resolves a batch. After any other outcome the attempt ends, and the batch is planned again, held, or
+given another instruction.
 """
 
 from __future__ import annotations
@@ -35,16 +36,20 @@ from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 NO_ERROR_REPORTED = ErrorInfo(ErrorType.GENERIC, "the lane reported that the batch failed, but not with which error")
-"""Error of a failed outcome that carries none; like any error without a rule it halts the pipeline."""
+"""Error that is stored for a failed outcome without an error. No rule covers its type, so it halts the run."""
 
 NewReceipts = list[tuple[Receipt, dict[str, int]]]
 
 
 def apply_receipt(work: UnitOfWork, receipt: Receipt) -> bool:
-    """Resolve the batch of a receipt; return whether the ledger did not know the receipt before.
+    """Resolve the batch of a receipt.
 
-    A receipt whose range differs from the batch's is imported: the sink is right, and ranges without a receipt are
-    planned again.
+    A receipt whose range differs from the batch's is imported: the sink is right, and the parts of the batch's range
+    without a receipt are planned again. A receipt of a side partition that was garbage-collected is ignored.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param receipt: a receipt of the sink
+    :return: True if the receipt was new to the ledger
     """
     if receipt.key.is_side_partition and receipt.key.partition not in work.stored:
         return False  # its side partition has ended and was garbage-collected
@@ -70,13 +75,20 @@ def settle(
     deviation: Callable[[], float],
     window: timedelta | None = None,
 ) -> Settlement:
-    """Acknowledge outcomes with a receipt, and let the policy decide about failures (semantics, sections 1 and 7).
+    """End the attempts of a wave according to their outcomes, and move checkpoints (semantics, sections 1 and 7).
+
+    An outcome with a receipt resolves its batch. On a failed attempt the delivery policy decides: retry, reject, skip
+    or hold the batch, or end the run. After any other outcome the batch is planned again. The outcome of an attempt
+    that is no longer open is ignored and recorded as an event.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param outcomes: outcomes of the wave's attempts
-    :param policy: policy that decides about failed batches
-    :param deviation: function that returns a random number in [-1, 1] for each delay's jitter
-    :param window: time by which the low watermark follows the checkpoint
+    :param policy: delivery policy, which decides about failed batches
+    :param deviation: function that returns a random number in [-1, 1], which determines the jitter of a retry's delay
+    :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the low
+        watermark to the checkpoint
+    :return: the receipts that were new to the ledger, the decision about each failed batch, the first error that halts
+        or fails the run (None if there is none), and the checkpoints
     """
     fresh: NewReceipts = []
     decisions: dict[BatchKey, Decision] = {}
@@ -105,7 +117,10 @@ def settle(
 
 
 def _storable(error: ErrorInfo) -> ErrorInfo:
-    """Return the error without characters that databases refuse; its message may quote the failed record."""
+    """Return an error whose message and stack trace contain no characters that databases refuse.
+
+    A message may quote the failed record, and thus contain NUL characters or lone surrogates, which are replaced.
+    """
     message = _without_nul(error.message)
     trace = error.trace and _without_nul(error.trace)
     return error if (message, trace) == (error.message, error.trace) else replace(error, message=message, trace=trace)
@@ -135,7 +150,12 @@ def _apply_decision(work: UnitOfWork, batch: Batch, error: ErrorInfo, decision: 
 
 
 def _return_to_planned(work: UnitOfWork, batch: Batch, outcome: AttemptOutcome) -> None:
-    """Return a batch to ``planned`` whose attempt ended without a verdict, not counted against ``max_attempts``."""
+    """Plan a batch again whose attempt ended without a verdict; the attempt is not counted against ``max_attempts``.
+
+    :param work: partitions of the pipeline, in which the batch and its attempt are changed
+    :param batch: the batch, in flight
+    :param outcome: outcome of the attempt
+    """
     partition = work.partition(batch.key)
     back: Mapping[AttemptOutcome, Callable[..., tuple[object, list[Event]]]] = {
         AttemptOutcome.NOT_ATTEMPTED: partition.not_attempted,
@@ -156,7 +176,10 @@ def _ignored_outcome(outcome: Outcome) -> Event:
 
 
 def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
-    """Cancel every attempt that is open under the lease's epoch, and return the cancelled batches."""
+    """Cancel every attempt that is open under the lease's epoch, and return the batches concerned.
+
+    Until these batches are started again or resolved, the checkpoint does not pass the first of them.
+    """
     cancelled: list[BatchKey] = []
     for partition in touched_partitions(work):
         for seq, batch in partition.in_flight.items():
@@ -169,14 +192,18 @@ def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
 
 
 def touched_partitions(work: UnitOfWork) -> list[Partition]:
-    """Return every partition that the command of a unit of work may change."""
+    """Return the partitions that the current command may change."""
     return [item.partition for item in work.touched_partitions]
 
 
 def move_low_watermark(work: UnitOfWork, window: timedelta | None) -> None:
-    """Move the low watermark after a command has written its changes, whether or not its partitions moved.
+    """Move the low watermark of all partitions after a command has written its changes.
 
-    :param window: time by which the low watermark follows the checkpoint
+    Unlike in a settlement, this is done even for partitions whose positions the command has not changed.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the low
+        watermark to the checkpoint
     """
     events = _move_low_watermark(work, window, idle=True)
     work.store()
@@ -190,12 +217,13 @@ def _move_low_watermark(work: UnitOfWork, window: timedelta | None, *, idle: boo
 
 
 def store_result(work: UnitOfWork, kind: str, fresh: NewReceipts, window: timedelta | None) -> None:
-    """Store a settlement: the low watermarks that it moves, its dead letters, and an event with its receipts.
+    """Store a settlement: changed partitions, low watermarks, new dead letters, and an event with the new receipts.
 
-    :param work: the unit of work, with the partitions settled
-    :param kind: the event's kind
-    :param fresh: the receipts that the ledger did not have
-    :param window: time by which the low watermark follows the checkpoint
+    :param work: the partitions, with the outcomes already applied
+    :param kind: kind of the event: ``settled`` or ``lost``
+    :param fresh: the receipts that were new to the ledger, each with its dead letters counted by error type
+    :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the low
+        watermark to the checkpoint
     """
     work.events += _move_low_watermark(work, window)
     dead_letter_index.update_index(work.connection, work.lease.pipeline, fresh, work.replays)

@@ -1,4 +1,8 @@
-"""Store the state in which a run left the sink, and the losses that a user accepted; see ``queries/sink_state.py``."""
+"""Store the state in which a run left the sink, and the losses that a user accepted.
+
+The next run compares this state with the sink, to detect a sink that has lost commits. ``queries/sink_state.py`` reads
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,11 @@ _N, _P = tables.pipeline.c, tables.partition.c
 
 
 def store_state(work: UnitOfWork, now: ExpectedSinkState) -> None:
-    """Store the state of the sink under this epoch; record an event if target or location have changed."""
+    """Store the state in which a run leaves the sink; record an event if its target or location have changed.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param now: epoch of the fence, target and location of the sink
+    """
     pipeline = work.lease.pipeline
     before = load_expected_state(work.connection, pipeline)
     values = {"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}
@@ -25,16 +33,22 @@ def store_state(work: UnitOfWork, now: ExpectedSinkState) -> None:
 
 
 def store_unaccepted(work: UnitOfWork, evidence: UnfinishedAcceptance) -> None:
-    """Store the differences of a sink that a user is about to accept, until :func:`clear_state` deletes them."""
+    """Store the differences of a changed sink that a user is about to accept, before the acceptance changes the sink.
+
+    Raising the fence hides some of the differences. :func:`clear_state` deletes them when the acceptance is complete.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param evidence: the differences that were found
+    """
     of_pipeline = _N.name == work.lease.pipeline
     work.connection.execute(tables.pipeline.update().where(of_pipeline).values(sink_unaccepted=evidence.to_json()))
 
 
 def store_accepted(work: UnitOfWork, accepted: AcceptedSink, actor: str) -> None:
-    """Store the losses that audits do not report any more, in an event.
+    """Store losses of the sink that a user has accepted, in an event; later audits do not report them.
 
-    :param work: the unit of work
-    :param accepted: the losses
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param accepted: the lost receipts and rows
     :param actor: the user who accepted them
     """
     row = events.event_row(work.lease, work.now, ACCEPTED, accepted.to_json()) | {"actor": actor}
@@ -42,7 +56,7 @@ def store_accepted(work: UnitOfWork, accepted: AcceptedSink, actor: str) -> None
 
 
 def clear_state(connection: Connection, pipeline: str) -> None:
-    """Delete the stored state of the sink; the next run stores it again once it has fenced the sink."""
+    """Delete the stored state of a pipeline's sink; the next run stores it again once it has fenced the sink."""
     nothing = {"sink_epoch": None, "sink_target": None, "sink_location": None, "sink_unaccepted": None}
     connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(nothing))
     connection.execute(tables.partition.update().where(_P.pipeline == pipeline).values(receipted=None))

@@ -1,4 +1,7 @@
-"""Commands and queries for a pipeline's sink: the state in which it was left, expected receipts, skipped ranges."""
+"""Commands and queries for a pipeline's sink: its expected state, receipts that it must hold, and skipped ranges.
+
+A run compares the expected state with the sink, to detect a sink that was restored, recreated or replaced.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +17,51 @@ from airflow_provider_ckpt.ledger.types import Lease
 
 
 class SinkCommands(Session):
-    """Commands and queries for a pipeline's sink; see ``sink_state.py``."""
+    """Commands and queries about the state in which runs left a pipeline's sink; ``sink_state.py`` implements them."""
 
     def expected_sink_state(self, pipeline: str) -> ExpectedSinkState:
-        """Return the state in which the newest run left the sink."""
+        """Return the state in which the newest run left the sink: fence, target and location."""
         with self._reading() as connection:
             return sink_state.load_expected_state(connection, pipeline)
 
     def expected_receipts(self, pipeline: str) -> list[BatchKey]:
-        """Return the batches whose receipt the sink must hold; see ``sink_state.py`` for the choice."""
+        """Return the batches whose receipts a run looks for in the sink, to detect that the sink has lost commits.
+
+        These are the newest receipts that the ledger knows, because a sink that was restored has lost its last commits;
+        see ``queries/sink_state.py`` for the exact choice.
+        """
         with self._reading() as connection:
             return sink_state.expected_receipts(connection, pipeline)
 
     def store_sink_state(self, lease: Lease, state: ExpectedSinkState) -> None:
-        """Store the state of the sink after its fence was raised to the lease's epoch."""
+        """Store the state of the sink after its fence was raised to the lease's epoch.
+
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
+        :param state: epoch of the fence, target and location of the sink
+        """
         with self._command(lease, touch=()) as work:
             store_state(work, state)
 
     def store_unaccepted(self, lease: Lease, evidence: UnfinishedAcceptance) -> None:
-        """Store the evidence of a sink that a user is about to accept, before its fence is raised.
+        """Store the differences of a changed sink that a user is about to accept, before its fence is raised.
 
-        Runs are refused from then on until an action on the sink has been carried out.
+        Runs are refused from then on until the user's action on the sink has been carried out.
+
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
+        :param evidence: the differences that were found
         """
         with self._command(lease, touch=()) as work:
             store_unaccepted(work, evidence)
 
     def first_positions(self, pipeline: str) -> dict[str, int]:
-        """Return the lowest base of any generation of each partition, by partition id."""
+        """Return the lowest position at which any generation of each partition began, by partition id."""
         with self._reading() as connection:
             return sink_state.first_positions(connection, pipeline)
 
     def skipped_ranges(self, pipeline: str) -> Mapping[tuple[int, str], list[Range]]:
-        """Return the skipped ranges by generation and partition, as far back as the audit log goes."""
+        """Return the ranges of batches that were skipped in the ledger alone, by generation and partition.
+
+        They are read from the audit log, so ranges whose events were garbage-collected are missing.
+        """
         with self._reading() as connection:
             return sink_state.skipped_ranges(connection, pipeline)

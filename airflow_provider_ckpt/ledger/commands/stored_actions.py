@@ -1,6 +1,6 @@
-"""Apply users' actions, or store them while a run holds the lease (semantics, section 4).
+"""Apply users' actions in the ledger, or store them while a run holds the lease (semantics, section 4).
 
-Every action leaves one event with actor, reason, and the state before and after.
+Each action is recorded as an event with actor, reason, and the state before and after.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 _I = tables.stored_action.c
 
 _READ_ON = frozenset({ActionKind.REWIND, ActionKind.RESEND_TO_SINK})
-"""Actions after which positions are read again together with what follows them."""
+"""Actions after which a partition is read again from a position on, including everything that follows."""
 
 
 def store_action(
     connection: Connection, pipeline: str, action: Action, actor: str, reason: str | None, now: Any
 ) -> int:
-    """Store an action for the holder of the lease; return its number.
+    """Store an action, to be applied by the run that holds the lease or by the next one; return its number.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -72,13 +72,14 @@ def stored_actions(connection: Connection, pipeline: str) -> list[StoredAction]:
 
 
 def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -> ActionResult:
-    """Apply one action and record its event.
+    """Apply one action to the pipeline, write all changes to the ledger, and record its events.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: the action
     :param actor: the user who requests the action, such as ``cli:ann@host7``
     :param reason: the user's explanation, which the audit log stores; None if there is none
-    :raises LedgerStateError: if the action does not fit the pipeline's state; nothing is changed then
+    :return: the result, with the values that the action concerns before and after it
+    :raises LedgerStateError: if the pipeline's state does not allow the action; nothing is changed then
     """
     pipeline = work.lease.pipeline
     if action.kind in actions.DEAD_LETTER_ACTIONS:
@@ -114,12 +115,14 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
 
 
 def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refused: bool = False) -> list[ActionResult]:
-    """Apply the stored actions; an action that the pipeline's state no longer allows is refused, with an event.
+    """Apply the stored actions of a pipeline, oldest first, and return their results.
+
+    An action that the pipeline's state no longer allows is refused, which is recorded as an event.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param skip: kinds that stay stored for a caller that has fenced the sink, or has read its receipts
-    :param keep_refused: keep actions that do not fit for the next run: a stop may fit once that run has fenced the work
-        of a dead one
+    :param skip: kinds of actions that stay stored, because they need a fenced sink or its receipts
+    :param keep_refused: whether actions that the state does not allow stay stored for the next run instead of being
+        refused; a stop, for example, may be allowed once that run has ended the attempts of a dead run
     """
     results = []
     for intent in stored_actions(work.connection, work.lease.pipeline):
@@ -144,9 +147,14 @@ def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refuse
 
 
 def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
-    """Refuse to re-read ranges whose dead letters a replay has delivered, unless the sink replaces rows by key.
+    """Refuse to read ranges again whose dead letters a replay has delivered, since their rows would be there twice.
 
-    :raises LedgerStateError: naming the batches and the range
+    The check applies to range replays only. It is omitted if the user chose ``--with-replayed`` or the sink replaces
+    rows by key.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param action: the action
+    :raises LedgerStateError: if there are such dead letters; the error names their batches and range
     """
     pipeline = work.lease.pipeline
     if (
@@ -175,7 +183,13 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
 
 
 def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
-    """Return the side partitions of unfinished replays whose records an action reads again, so both would deliver."""
+    """Return the side partitions of unfinished replays whose records an action reads again.
+
+    Both the replay and the second reading would deliver these records, so the caller ends the replays.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param action: a rewind, or a resend to a sink that has lost records
+    """
     partitions = work.pipeline_state.partitions
     ranges = [*action.ranges]
     for name, start in action.positions.items():
@@ -186,7 +200,15 @@ def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
 
 
 def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
-    """Return the values that an action may change, as shown before and after it: phase, named batches, checkpoints."""
+    """Return the current values that an action may change, to be shown as the state before or after the action.
+
+    These are the phase, the states of the batches that the action names, the number of held batches, the checkpoints of
+    the partitions that it names, the states of its dead letters and, for actions on the sink, the stored state of the
+    sink.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param action: the action
+    """
     partitions, of_the_sink = work.pipeline_state.partitions, action.kind in actions.SINK_ACTIONS
     batches: dict[str, str | None] = {}
     for key in action.batches:
@@ -212,7 +234,7 @@ def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
 
 
 def _count_by_state(entries: Iterable[IndexEntry]) -> dict[str, int]:
-    """Return the number of dead letters in each state."""
+    """Return the number of dead letters in each state, leaving out states without any."""
     counts = dict.fromkeys(DeadLetterState, 0)
     for entry in entries:
         counts[entry.state] += entry.dead_letters.records
@@ -220,9 +242,14 @@ def _count_by_state(entries: Iterable[IndexEntry]) -> dict[str, int]:
 
 
 def _update_source_states(work: UnitOfWork, action: Action) -> None:
-    """Update the source connector's stored states from ``action.states``; remove the witness of rewound partitions.
+    """Change the states that the source connector has stored with its partitions, as an action requires.
 
-    The next planning compares the source with these states.
+    The next planning compares the source with these states. The values of ``action.states`` replace stored ones. For
+    rewound partitions the facts about the source at the last planning (key ``witness``) are removed, since they concern
+    records that are read again.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param action: the action
     """
     for name, state in action.states.items():
         if name in work.stored:
@@ -233,7 +260,12 @@ def _update_source_states(work: UnitOfWork, action: Action) -> None:
 
 
 def _update_dead_letter_index(work: UnitOfWork, action: Action, events: Sequence[Event]) -> None:
-    """Update the states in the index of dead letters after an action, such as ``replaying`` or ``discarded``."""
+    """Update the states of dead letters in the index after an action, for example to ``replaying`` or ``discarded``.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param action: the action
+    :param events: the events that the action caused
+    """
     connection, pipeline = work.connection, work.lease.pipeline
     if action.kind is ActionKind.RESEND_TO_SINK:
         dead_letter_index.park_lost_replays(connection, pipeline, action.dead_letters)

@@ -1,4 +1,4 @@
-"""Alembic's entry point: run the ledger's migrations on a given connection, or on ``sqlalchemy.url``."""
+"""Alembic's entry point: run the ledger's migrations on the caller's connection, or on ``sqlalchemy.url``."""
 
 from __future__ import annotations
 

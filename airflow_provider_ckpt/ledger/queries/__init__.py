@@ -1,1 +1,1 @@
-"""Queries of the ledger: status, audit, receipts, recovery plan, events; each reads one snapshot without a lease."""
+"""Queries of the ledger: status, audit, receipts, missing ranges, events; each reads one snapshot without a lease."""

@@ -1,7 +1,7 @@
-"""Check everything that the ledger stores of a pipeline against the named invariants, and account for every position.
+"""Check a pipeline's data in the ledger against the named invariants, and account for every position of the source.
 
-It reads one snapshot beside running commands. A quick audit checks only what lies beyond the merged receipts, so that
-its cost does not depend on the length of the history.
+The audit reads one snapshot while commands may be running. A quick audit checks only what lies beyond the merged
+receipts, so that its cost does not depend on the length of the history.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ ATTEMPTS_MATCH_BATCHES = "AttemptsMatchBatches"
 """Invariant: every batch in flight has exactly one open attempt, and no other batch has one."""
 
 DEAD_LETTERS_ARE_INDEXED = "DeadLettersAreIndexed"
-"""Invariant: the dead letter index holds as many records as the receipts count."""
+"""Invariant: the dead letter index contains at least as many dead letters as the receipts count."""
 
 
 def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, Any]:
-    """Return what was checked, each violation, and an account of every partition; JSON-ready.
+    """Check a pipeline's data in the ledger against the named invariants.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
     :param quick: whether to check only what lies beyond the merged receipts, instead of the whole history
+    :return: JSON-ready dict of the invariants that were checked, the violations (``ok`` is true if there are none), and
+        for each partition its positions, its counts, and the ranges that no batch accounts for
     :raises ConfigError: if the ledger does not know the pipeline
     """
     status.require_pipeline(connection, pipeline)
@@ -72,7 +74,7 @@ def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, An
 
 
 def load_snapshot(connection: Connection, pipeline: str) -> LedgerSnapshot:
-    """Return the ledger's receipts, batches, generations and numbers of dead letters, for a comparison with the sink.
+    """Return the ledger's receipts, batches and numbers of dead letters, to be compared with the sink.
 
     :raises ConfigError: if the ledger does not know the pipeline
     """
@@ -111,7 +113,14 @@ def _passed_receipts(
 def _unconfirmed_receipts(
     item: partitions.LoadedPartition, passed: Sequence[RangeReceipt], *, quick: bool
 ) -> list[RangeReceipt]:
-    """Return receipts for batches below the checkpoint that were sent at most once and never confirmed."""
+    """Return range receipts, one per batch, for batches that were sent at most once and never confirmed.
+
+    These batches lie below the checkpoint and are not part of the stored range receipts, so the audit adds them.
+
+    :param item: the partition
+    :param passed: the stored range receipts that the audit has read
+    :param quick: whether to leave out batches before the first of these range receipts
+    """
     first = passed[0].range.start if quick and passed else item.partition.base
     return [RangeReceipt.of(batch) for batch in item.unconfirmed.values() if batch.range.start >= first]
 
@@ -130,7 +139,10 @@ def _violations(
 
 
 def _account(item: partitions.LoadedPartition, passed: Sequence[RangeReceipt]) -> dict[str, Any]:
-    """Return a partition's positions, and its numbers of records, batches and unaccounted ranges, for the audit.
+    """Return what became of a partition's positions, for the output of the audit, as a JSON-ready dict.
+
+    It contains the partition's positions, its counts of records, the numbers of batches by state, and the ranges that
+    no batch covers.
 
     :param item: the partition
     :param passed: the range receipts of its generation

@@ -1,6 +1,6 @@
-"""Queries of ``airflow ckpt inspect``: one batch with its attempts, one partition with its history, or all unresolved.
+"""Queries of ``airflow ckpt inspect``: details of one batch, of one partition, or of all unresolved batches.
 
-A batch that the checkpoint has passed is known only by its range receipt and the audit log.
+Of a batch that the checkpoint has passed, only its range receipt and its events in the audit log remain.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _RECEIPTS = 100
 
 
 def inspect(connection: Connection, pipeline: str, what: BatchKey | str | None) -> dict[str, Any]:
-    """Return details of a batch, of a partition, or of everything unresolved; JSON-ready.
+    """Return details of a batch, of a partition, or of all unresolved batches; JSON-ready.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param what: key of a batch, id of a partition, or None for everything unresolved
+    :param what: key of a batch, id of a partition, or None for all unresolved batches
     :raises ConfigError: if the ledger does not know the pipeline
-    :raises LedgerStateError: if it does not know the batch or partition
+    :raises LedgerStateError: if the ledger does not know the batch or partition
     """
     if what is None:
         return _unresolved(connection, pipeline)
@@ -39,7 +39,7 @@ def inspect(connection: Connection, pipeline: str, what: BatchKey | str | None) 
 
 
 def _unresolved(connection: Connection, pipeline: str) -> dict[str, Any]:
-    """Return every batch that blocks a checkpoint, and ranges that no batch covers."""
+    """Return all batches that block a checkpoint, and the planned ranges without a batch, as a JSON-ready dict."""
     phase = status.require_pipeline(connection, pipeline).phase
     stored = status.partitions(connection, pipeline)
     blocking = [batch for item in stored.values() for batch in item.partition.blocking.values()]
@@ -52,7 +52,7 @@ def _unresolved(connection: Connection, pipeline: str) -> dict[str, Any]:
 
 
 def _partition(connection: Connection, pipeline: str, name: str) -> dict[str, Any]:
-    """Return one partition: its positions, generations, newest receipts, and the batches beyond its checkpoint."""
+    """Return details of one partition: positions, generations, newest receipts, and batches beyond its checkpoint."""
     item = _item(connection, pipeline, name)
     part = item.partition
     c = tables.generation.c
@@ -106,7 +106,7 @@ def _partition(connection: Connection, pipeline: str, name: str) -> dict[str, An
 
 
 def _batch(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, Any]:
-    """Return one batch with its attempts, dead letters and events."""
+    """Return details of one batch as a JSON-ready dict: its stored values, attempts, dead letters and newest events."""
     item = _item(connection, pipeline, key.partition)
     part = item.partition
     found = part.batches.get(key.seq) or item.unconfirmed.get(key.seq) if key.generation == part.generation else None
@@ -169,7 +169,10 @@ def _gaps(item: partitions.LoadedPartition) -> list[list[int]]:
 
 
 def _newest_receipts(connection: Connection, pipeline: str, name: str, generation: int) -> list[RangeReceipt]:
-    """Return only the newest receipts, since above the low watermark there is one per batch."""
+    """Return the newest range receipts of a partition and generation, about 100, in order.
+
+    Above the low watermark there is one per batch, so the list of all receipts could be long.
+    """
     c = tables.receipt.c
     first = connection.execute(
         sa.select(c.range_start)

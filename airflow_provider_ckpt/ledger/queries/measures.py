@@ -1,4 +1,7 @@
-"""Measured values of a pipeline: age of its most delayed checkpoint, parked dead letters, expired ranges."""
+"""Measured values of a pipeline: age of its most delayed checkpoint, parked dead letters, expired ranges.
+
+The metrics of a run report them. A range has expired if the low watermark passed it without a receipt.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _P, _M, _D, _E = tables.partition.c, tables.partition_snapshot.c, tables.dead_le
 
 
 def measure(connection: Connection, pipeline: str, after: int | None) -> Measures:
-    """Return the values of a pipeline as a whole that metrics and alarms report.
+    """Return the values that metrics report for a pipeline as a whole.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
@@ -35,10 +38,10 @@ def measure(connection: Connection, pipeline: str, after: int | None) -> Measure
 
 
 def _last_moves(pipeline: str) -> sa.Select[datetime]:
-    """Build the query for the time at which the checkpoint last moved, in each partition with work planned beyond it.
+    """Build a query for the time at which the checkpoint last moved, for each partition that has batches beyond it.
 
-    A partition's ``moved_at`` also changes when work is planned. Its history holds earlier snapshots, so the first
-    snapshot with the current checkpoint says when the checkpoint was reached.
+    A partition's column ``moved_at`` also changes when batches are planned. The partition's history holds earlier
+    snapshots, so the first snapshot with the current checkpoint shows when the checkpoint was reached.
     """
     same = sa.and_(
         _M.pipeline == _P.pipeline,

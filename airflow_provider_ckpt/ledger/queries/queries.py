@@ -1,4 +1,4 @@
-"""Class with the ledger's queries as methods, from which :class:`Ledger` inherits."""
+"""The class :class:`Queries`, from which :class:`Ledger` inherits all queries of the ledger as methods."""
 
 from __future__ import annotations
 
@@ -27,12 +27,18 @@ class Queries(Session):
     """Queries of the ledger; each reads the tables in one snapshot, without a lease."""
 
     def partitions(self, pipeline: str) -> dict[str, PartitionRecord]:
-        """Return every partition by id, with the batches beyond its checkpoint; empty if the pipeline never ran."""
+        """Return every partition of a pipeline by id, with the batches beyond its checkpoint; empty if it never ran."""
         with self._reading() as connection:
             return {name: item.record for name, item in status.partitions(connection, pipeline).items()}
 
     def collected_ends(self, pipeline: str) -> dict[str, KnownReceipts]:
-        """Return the end positions of garbage-collected side partitions; receipts up to there are known."""
+        """Return, for each side partition that was garbage-collected, the receipts that the ledger knew of it.
+
+        The sink may still hold these receipts. They end at or before the position that is returned, and must not be
+        taken for new ones.
+
+        :return: generation and end position, by id of the side partition
+        """
         with self._reading() as connection:
             return partition_history.collected_ends(connection, pipeline)
 
@@ -46,7 +52,7 @@ class Queries(Session):
             return status.files(connection, pipeline, ranges)
 
     def receipts(self, pipeline: str) -> list[RangeReceipt]:
-        """Return the receipts below the checkpoint, ordered by generation, partition and position.
+        """Return the range receipts below the checkpoints, ordered by generation, partition and position.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -55,7 +61,7 @@ class Queries(Session):
             return range_receipts.load(connection, pipeline)
 
     def events(self, pipeline: str, limit: int = 100) -> list[dict[str, Any]]:
-        """Return the newest events of the audit log in order, JSON-ready.
+        """Return the newest events of a pipeline's audit log, oldest first, JSON-ready.
 
         :param limit: maximum number of events
         :raises ConfigError: if the ledger does not know the pipeline
@@ -65,9 +71,11 @@ class Queries(Session):
             return status.events(connection, pipeline, limit)
 
     def positions_at(self, pipeline: str, at: datetime) -> dict[str, int]:
-        """Return the checkpoint of each source partition at a time, or an earlier position, never a later one.
+        """Return the checkpoint that each source partition had at an earlier time, for a rewind to that time.
 
-        :param at: the time, with a zone
+        Where the exact checkpoint is not stored, the position is an earlier one, never a later one.
+
+        :param at: the time, with a time zone
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
@@ -87,10 +95,10 @@ class Queries(Session):
 
         :param pipeline: name of the pipeline
         :param settle_lag: minimum age: ranges that were planned or got a receipt more recently are left out
-        :param now: time from which ages are calculated; the current time if None
-        :param window: distance at which the low watermark would be by now; if None, it is taken as stored
-        :param shown: compares ranges of a partition with the source, after the snapshot was closed; if None, the source
-            is not asked
+        :param now: time from which ages are calculated; None for the current time
+        :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
+        :param shown: function that compares ranges of a partition with the source, called after the snapshot was
+            closed; None to find only ranges without a receipt, without reading the source
         :raises ConfigError: if the ledger does not know the pipeline, or no run has declared its first start
         """
         moment = now or datetime.now(UTC)
@@ -117,12 +125,13 @@ class Queries(Session):
         """Return a reader of the ranges that are missing now and of all later events, without gaps or duplicates.
 
         :param pipeline: name of the pipeline
-        :param after: continue after this event, which :attr:`Subscription.after` gave, instead of looking for what is
-            missing
+        :param after: id of the event after which to continue, as an earlier :attr:`Subscription.after` returned it;
+            missing ranges are not determined then. None to begin with the ranges that are missing now
         :param settle_lag: minimum age: ranges that were planned or got a receipt more recently are left out
-        :param now: time from which ages are calculated; the current time if None
-        :param window: distance at which the low watermark would be by now; if None, it is taken as stored
-        :param shown: compares ranges of a partition with the source; if None, the source is not asked
+        :param now: time from which ages are calculated; None for the current time
+        :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
+        :param shown: function that compares ranges of a partition with the source; None to find only ranges without a
+            receipt, without reading the source
         :raises ConfigError: if the ledger does not know the pipeline
         """
         moment = now or datetime.now(UTC)
@@ -135,7 +144,9 @@ class Queries(Session):
         return Subscription(self._reading, pipeline, found, after)
 
     def audit(self, pipeline: str, *, quick: bool = False) -> dict[str, Any]:
-        """Check every named invariant and account for every position; JSON-ready, see ``audit.py``.
+        """Check a pipeline's data in the ledger against the named invariants, and account for every position.
+
+        See ``audit.py`` for the JSON-ready result.
 
         :param pipeline: name of the pipeline
         :param quick: whether to check only what lies beyond the merged receipts, instead of the whole history
@@ -145,7 +156,7 @@ class Queries(Session):
             return audit.audit(connection, pipeline, quick=quick)
 
     def ledger_snapshot(self, pipeline: str) -> LedgerSnapshot:
-        """Return the ledger's receipts, batches and numbers of dead letters, for a comparison with the sink.
+        """Return the ledger's receipts, batches and numbers of dead letters, to be compared with the sink.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -153,21 +164,21 @@ class Queries(Session):
             return audit.load_snapshot(connection, pipeline)
 
     def measures(self, pipeline: str, after: int | None = None) -> Measures:
-        """Return measured values of a pipeline that do not belong to one partition; see ``measures.py``.
+        """Return the values that metrics report for a pipeline as a whole; see ``measures.py``.
 
         :param pipeline: name of the pipeline
-        :param after: report ranges that expired after this event; none if None
+        :param after: id of the event after which expired ranges are reported; None to report none
         """
         with self._reading() as connection:
             return measures.measure(connection, pipeline, after)
 
     def inspect(self, pipeline: str, what: BatchKey | str | None = None) -> dict[str, Any]:
-        """Return details of a batch, of a partition, or of everything unresolved; JSON-ready.
+        """Return details of a batch, of a partition, or of all unresolved batches; JSON-ready.
 
         :param pipeline: name of the pipeline
-        :param what: key of a batch, id of a partition, or None for everything unresolved
+        :param what: key of a batch, id of a partition, or None for all unresolved batches
         :raises ConfigError: if the ledger does not know the pipeline
-        :raises LedgerStateError: if it does not know the batch or partition
+        :raises LedgerStateError: if the ledger does not know the batch or partition
         """
         with self._reading() as connection:
             return inspect_batches.inspect(connection, pipeline, what)
@@ -178,9 +189,9 @@ class Queries(Session):
             return status.pipelines(connection)
 
     def status(self, pipeline: str) -> dict[str, Any]:
-        """Return the status of a pipeline, JSON-ready.
+        """Return the status of a pipeline as a JSON-ready dict: phase, lease, partitions, batches, receipts, events.
 
-        :raises ConfigError: if the ledger does not know it; names similar ones
+        :raises ConfigError: if the ledger does not know the pipeline; the error names similar ones
         """
         with self._reading() as connection:
             return status.status(connection, self.id, pipeline)

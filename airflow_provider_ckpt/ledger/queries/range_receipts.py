@@ -1,4 +1,4 @@
-"""Read range receipts; ``store/receipts.py`` writes them."""
+"""Read range receipts from the ledger; ``store/receipts.py`` writes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _R = tables.receipt.c
 
 
 def load(connection: Connection, pipeline: str) -> list[RangeReceipt]:
-    """Return all range receipts of a pipeline, in order."""
+    """Return all range receipts of a pipeline, ordered by generation, partition and position."""
     rows = connection.execute(
         sa.select(tables.receipt).where(_R.pipeline == pipeline).order_by(_R.generation, _R.partition, _R.range_start)
     )
@@ -29,7 +29,8 @@ def of_partition(
     :param pipeline: name of the pipeline
     :param partition: id of the partition
     :param generation: the generation
-    :param last_at: return only the receipt that begins nearest before this position, and the later ones
+    :param last_at: a position: only the last receipt that begins before it, and the receipts after that one, are
+        returned; None for all
     """
     of_generation = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
     query = sa.select(tables.receipt).where(of_generation).order_by(_R.range_start)
@@ -42,7 +43,7 @@ def of_partition(
 
 
 def newest(connection: Connection, pipeline: str, partition: str, generation: int, *, limit: int) -> list[RangeReceipt]:
-    """Return the last range receipts of one partition and generation, in order.
+    """Return the range receipts of one partition and generation that have the highest positions, in ascending order.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline

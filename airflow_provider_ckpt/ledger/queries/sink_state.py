@@ -1,7 +1,8 @@
 """Read the state in which a run left the sink: fence, target, location, and receipts that must still be there.
 
-``core/changed_sink.py`` compares that state with the sink. A partition stores the numbers of batches whose receipt is
-of its newest epoch, so a run asks the sink for no more receipts than the run before it delivered.
+``core/changed_sink.py`` compares that state with the sink, to detect a sink that has lost commits. Each partition
+stores the seqs of the batches with a receipt of its newest epoch, so a run asks the sink for no more receipts than the
+run before it delivered.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _B, _E, _G = tables.batch.c, tables.event.c, tables.generation.c
 _N, _P = tables.pipeline.c, tables.partition.c
 
 ACCEPTED = "sink_accepted"
-"""Kind of the event that stores the losses which a user accepted; it is never garbage-collected."""
+"""Kind of the event that stores the losses of the sink which a user accepted; it is never garbage-collected."""
 
 _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 
@@ -31,7 +32,7 @@ _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 def load_expected_state(connection: Connection, pipeline: str) -> ExpectedSinkState:
     """Return the stored state in which the newest run left the pipeline's sink.
 
-    Epoch, target and location are None as long as no batch began: such a sink has nothing to lose.
+    Epoch, target and location are None as long as no batch began: such a sink cannot have lost anything.
     """
     columns = (_N.sink_epoch, _N.sink_target, _N.sink_location, _N.sink_unaccepted)
     row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
@@ -50,12 +51,16 @@ def load_expected_state(connection: Connection, pipeline: str) -> ExpectedSinkSt
 
 
 def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
-    """Return the batches whose receipt the sink must hold, in order.
+    """Return the batches whose receipts the sink must still hold, in order.
 
-    They are all that have a receipt of the newest epoch raised there, the newest of each partition of an older epoch,
-    and those beyond the checkpoint that no user has accepted as lost. Whatever suffix of its commits the sink has
-    lost, one of them is in it, or the newest fence. So of a side partition that has ended nothing is asked for once a
-    newer epoch is raised: it delivers no more, and its receipts lie further back in the sink with every run.
+    A sink that was restored has lost its last commits. Therefore either its fence is too low, or one of these receipts
+    is missing:
+
+    - all receipts of the newest epoch that fenced the sink
+    - for each partition that has none of that epoch, its newest receipt; side partitions that have ended are left out
+    - receipts of batches beyond the checkpoint, except those that a user has accepted as lost
+
+    Side partitions that have ended deliver no more, so with every run their receipts lie further back in the sink.
     """
     raised = load_expected_state(connection, pipeline).epoch
     found: set[BatchKey] = set()
@@ -78,19 +83,22 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
 
 
 def replaces_by_key(connection: Connection, pipeline: str) -> bool:
-    """Return whether the sink replaces rows by key, according to the newest run's declaration."""
+    """Return whether the sink replaces rows by key (mode ``upsert``), according to the newest run's declaration."""
     document = connection.execute(sa.select(_N.document).where(_N.name == pipeline)).scalar_one()
     return bool(document) and document.get("sink", {}).get("mode") == "upsert"
 
 
 def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
-    """Return the lowest base of any generation of each partition, by partition id."""
+    """Return the lowest position at which any generation of each partition began, by partition id."""
     least = sa.select(_G.partition, sa.func.min(_G.base)).where(_G.pipeline == pipeline).group_by(_G.partition)
     return {row[0]: row[1] for row in connection.execute(least)}
 
 
 def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str], list[Range]]:
-    """Return the skipped ranges by generation and partition, as far back as the audit log goes."""
+    """Return the ranges of batches that were skipped in the ledger alone, by generation and partition.
+
+    They are read from the audit log, so ranges whose events were garbage-collected are missing.
+    """
     rows = connection.execute(
         sa.select(_E.generation, _E.partition, _E.detail).where(_E.pipeline == pipeline, _E.kind == "skipped")
     )
@@ -102,7 +110,10 @@ def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str
 
 
 def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
-    """Return the losses that a user has accepted last, which contain those that were accepted before."""
+    """Return the losses of the sink that a user has accepted last, which include those accepted before; empty if none.
+
+    Losses that were accepted before the pipeline was deleted from the ledger do not count.
+    """
     of_pipeline = sa.and_(_E.pipeline == pipeline, _E.kind.in_((ACCEPTED, "forgotten")))
     newest = connection.execute(
         sa.select(_E.kind, _E.detail).where(of_pipeline).order_by(_E.id.desc()).limit(1)
@@ -111,5 +122,8 @@ def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
 
 
 def to_json(known: ExpectedSinkState) -> dict[str, Any]:
-    """Return epoch, target and location of a stored sink state as a JSON-ready dict."""
+    """Return the stored state of a sink as a JSON-ready dict with the keys ``epoch``, ``target`` and ``location``.
+
+    It is shown in the audit log as the state before and after an action; a value that is not known is None.
+    """
     return {"epoch": known.epoch, "target": known.target, "location": known.location}

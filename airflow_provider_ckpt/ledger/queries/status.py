@@ -1,4 +1,4 @@
-"""Read status, events and files, and the accounts that recovery works on."""
+"""Queries for the status of a pipeline, its events and source files, and the data for finding missing records."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def require_pipeline(connection: Connection, pipeline: str) -> sa.Row[Any]:
 
 
 def partitions(connection: Connection, pipeline: str) -> dict[str, partition_store.LoadedPartition]:
-    """Return every partition with its batches; empty if the pipeline has never run."""
+    """Return every partition of a pipeline with its batches, by id; empty if the pipeline has never run."""
     column = tables.pipeline.c
     phase = connection.execute(sa.select(column.phase).where(column.name == pipeline)).scalar_one_or_none()
     return {} if phase is None else partition_store.load(connection, pipeline, Phase(phase))
 
 
 def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None) -> list[SourceFile]:
-    """Return discovered files by ordinal, all or those that overlap one of the ranges.
+    """Return the discovered files of a source, in order of discovery: all, or those that overlap one of some ranges.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
@@ -109,7 +109,7 @@ def events_after(connection: Connection, pipeline: str, after: int, limit: int) 
     :param pipeline: name of the pipeline
     :param after: id of the given event
     :param limit: maximum number of events
-    :raises LedgerStateError: if events that follow the given one were garbage-collected
+    :raises LedgerStateError: if events that follow the given event were garbage-collected
     """
     collected_to = require_pipeline(connection, pipeline).collected_to
     if collected_to is not None and after < collected_to:
@@ -134,13 +134,13 @@ def last_event(connection: Connection, pipeline: str) -> int:
 def accounts(
     connection: Connection, pipeline: str, *, now: datetime, settle_lag: timedelta, window: timedelta | None
 ) -> list[PartitionAccount]:
-    """Return the receipts and batches of each partition above its low watermark, for :func:`find_missing`.
+    """Return the receipts and batches of each partition above its low watermark, as input of :func:`find_missing`.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
     :param now: time from which ages are calculated
-    :param settle_lag: age at which a partition's state counts as settled
-    :param window: distance at which the low watermark would be by now; if None, it is taken as stored
+    :param settle_lag: age from which positions are old enough to be compared with the source
+    :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
     """
     require_pipeline(connection, pipeline)
     stored = partitions(connection, pipeline)
@@ -161,7 +161,10 @@ def accounts(
 
 
 def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, Any]:
-    """Return the status of a pipeline, JSON-ready; it lists the newest receipts and the totals of all.
+    """Return the status of a pipeline as a JSON-ready dict, for ``airflow ckpt status``.
+
+    It contains the phase, the lease, the partitions with their positions, the numbers of batches by state, the sums of
+    records, the newest receipts, held and waiting batches, dead letters, and the newest 20 events.
 
     :param connection: connection on a snapshot
     :param ledger_id: id of the ledger
@@ -199,7 +202,7 @@ def _newest_receipts(connection: Connection, pipeline: str, partition: Partition
 
 
 def _last_begun_by(connection: Connection, pipeline: str) -> str | None:
-    """Return the owner of the run that last began batches; None if none of the newest 1000 events records it."""
+    """Return the owner of the run that last began batches; None if none of the newest 1000 events shows it."""
     c = tables.event.c
     newest = (
         sa.select(c.id, c.kind, c.actor)
@@ -267,7 +270,7 @@ def _waiting_batch(batch: Batch) -> dict[str, Any]:
 
 
 def _dead_letters(connection: Connection, pipeline: str) -> dict[str, int]:
-    """Return the number of dead letters that wait for a user or a replay, by error type."""
+    """Return the number of dead letters that are neither delivered nor discarded, by error type."""
     c = tables.dead_letter.c
     rows = connection.execute(
         sa.select(c.error_type, sa.func.sum(c.records))

@@ -1,8 +1,8 @@
-"""Read everything that is missing now and then every new event of a pipeline, without missing or repeating one.
+"""Read the ranges that are missing now and then every new event of a pipeline, each exactly once.
 
-Every command of a pipeline holds the lease row locked from before it writes its events until it has committed. Event
-ids, though assigned before the commit, therefore grow in the order of commits within a pipeline, and the newest id in a
-snapshot tells exactly what the snapshot contains.
+Every command of a pipeline holds the lease row locked from before it writes its events until it has committed. Although
+event ids are assigned before the commit, they therefore grow in the order of commits within a pipeline, and the newest
+id in a snapshot shows exactly which events the snapshot contains.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PAGE_SIZE = 1000
 
 
 class Subscription:
-    """Reader of one pipeline's audit log (Wave's ``subscribe``).
+    """Reader of the ranges that are missing, and of new events in one pipeline's audit log (Wave's ``subscribe``).
 
-    The details of events such as ``planned`` and ``settled`` list planned and receipted ranges.
+    The details of events such as ``planned`` and ``settled`` list the ranges that were planned or got a receipt.
 
-    :param reading: opens a snapshot
+    :param reading: function that opens a snapshot of the ledger
     :param pipeline: name of the pipeline
-    :param missing: what was unaccounted for when the subscription began; empty if it continues from an event
-    :param after: newest event that was read; give it to :meth:`Ledger.subscribe` to continue later
+    :param missing: ranges with missing records when the subscription began; empty if it continues after an event
+    :param after: id of the newest event that was read; pass it to :meth:`Ledger.subscribe` to continue later
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class Subscription:
     def poll(self, limit: int = _PAGE_SIZE) -> list[dict[str, Any]]:
         """Return the events since the last call, in order, JSON-ready.
 
-        :param limit: maximum number of events; the next call returns the others
-        :raises LedgerStateError: if some of them were garbage-collected meanwhile
+        :param limit: maximum number of events; further events are returned by the next call
+        :raises LedgerStateError: if events since the last call were garbage-collected
         """
         with self._reading() as connection:
             found = status.events_after(connection, self._pipeline, self.after, limit)
@@ -55,6 +55,6 @@ class Subscription:
         return found
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield new events until there are no more."""
+        """Yield new events until there are none left; iterate again later to read on."""
         while found := self.poll():
             yield from found

@@ -1,1 +1,1 @@
-"""The ledger's tables: load, store and migrate the state that ``core`` works on."""
+"""The tables of the ledger: load and store the state on which ``core`` works, and migrate the schema."""

@@ -1,6 +1,6 @@
-"""Convert batches to rows and back, and load and store them.
+"""Load and store batches in the table ``batch``.
 
-Loading batches dominates the time of a settlement, so rows are read by position.
+Loading batches takes most of the time of a settlement, so values are read from rows by their position.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BATCH_COLUMNS = (
     _BATCH.error,
     _BATCH.receipt,
 )
-"""Columns in the order in which :func:`batch_from` takes them."""
+"""Columns of the table ``batch``, in the order in which :func:`batch_from` expects their values."""
 
 _MAX_SHARED_UPDATES = 8
 
@@ -81,7 +81,10 @@ def batch_from(row: Any) -> Batch:
 
 
 def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
-    """Return the row of a batch; :func:`batch_from` is the inverse."""
+    """Return a batch as a row of the table ``batch``; :func:`batch_from` is the inverse.
+
+    The positions of the records in the batch's receipt are not stored.
+    """
     return {
         "pipeline": pipeline,
         "generation": batch.key.generation,
@@ -107,7 +110,7 @@ def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
 
 
 def load_all(connection: Connection, pipeline: str, partitions: Iterable[str] | None) -> Iterable[Any]:
-    """Return the rows of all batches in order, or of those of some partitions.
+    """Return the rows of all batches of a pipeline or of some of its partitions, in order.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -122,14 +125,15 @@ def load_all(connection: Connection, pipeline: str, partitions: Iterable[str] | 
 def load_some(
     connection: Connection, pipeline: str, partitions: Iterable[str], keys: Iterable[BatchKey]
 ) -> Iterable[Any]:
-    """Return the rows of some batches, and of all resolved or cancelled batches of some partitions.
+    """Return the rows that are needed to change some batches and move the checkpoint.
 
-    A row may occur twice.
+    These are the rows of the batches, and of all resolved or cancelled batches of their partitions. A row may occur
+    twice.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param partitions: ids of the partitions
-    :param keys: the batches
+    :param keys: the batches to change
     """
     resolved_or_cancelled = sa.or_(_BATCH.state.in_([state.value for state in RESOLVED]), _BATCH.cancelled)
     query = sa.select(*BATCH_COLUMNS).where(
@@ -155,11 +159,13 @@ def _rows_of_runs(dialect: str) -> sa.Select[Any]:
 
 
 def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> None:
-    """Insert new batches and update the others; batches with equal changes, which most have, share one statement.
+    """Insert new batches and update changed ones.
+
+    Batches with equal changes, which are most of them, share one statement.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param changed: batches before and after
+    :param changed: pairs of a batch as it is stored (None if it is new) and as it is now
     """
     fresh: list[dict[str, Any]] = []
     single: list[dict[str, Any]] = []
@@ -188,7 +194,11 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
 
 
 def key_runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
-    """Return a row for each run of consecutive batches, with its first and last seq, as ``bulk_sql`` takes it."""
+    """Return a row for each run of consecutive batches, with its first and last seq, for :mod:`~.bulk_sql`.
+
+    :param pipeline: name of the pipeline
+    :param keys: the batches
+    """
     numbers_by_partition: dict[tuple[int, str], list[int]] = {}
     for key in keys:
         numbers_by_partition.setdefault((key.generation, key.partition), []).append(key.seq)

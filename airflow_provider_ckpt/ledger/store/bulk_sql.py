@@ -1,6 +1,6 @@
-"""Write many rows in one statement: PostgreSQL gets them by COPY or as one JSON parameter, SQLite by ``executemany``.
+"""Write many rows in one statement: in PostgreSQL by COPY or as one JSON parameter, in SQLite by ``executemany``.
 
-A statement's text does not depend on the number of rows; it is built once per process.
+The text of a statement does not depend on the number of rows; it is built once per process.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ SQLITE = "sqlite"
 
 
 def insert(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Insert rows; all of them must have the same columns.
+    """Insert rows into a table.
 
     :param connection: connection inside a transaction
     :param table: the table
-    :param rows: rows, all with the same columns
+    :param rows: rows as dicts, all with the same columns
     """
     if rows:
         insert_values(connection, table, tuple(rows[0]), [tuple(row.values()) for row in rows])
 
 
 def insert_values(connection: Connection, table: sa.Table, names: Names, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows given as tuples of values.
+    """Insert rows that are given as tuples of values.
 
     :param connection: connection inside a transaction
     :param table: the table
@@ -54,7 +54,7 @@ def insert_values(connection: Connection, table: sa.Table, names: Names, rows: S
 
 
 def insert_missing(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Insert rows; rows whose primary key exists are not changed.
+    """Insert those rows whose primary key is not in the table yet; existing rows are not changed.
 
     :param connection: connection inside a transaction
     :param table: the table
@@ -70,33 +70,34 @@ def upsert(connection: Connection, table: sa.Table, rows: Rows, *, added: Names 
     :param connection: connection inside a transaction
     :param table: the table
     :param rows: rows, all with the same columns
-    :param added: columns that are not overwritten: the new value is added to the stored one
-    :param grown: columns that are not overwritten: the greater of the stored and the new value remains
+    :param added: columns whose new value is added to the stored value instead of overwriting it
+    :param grown: columns in which the greater of the stored and the new value remains
     """
     if rows:
         _execute(connection, _upsert(connection.dialect.name, table, tuple(rows[0]), added, grown), rows)
 
 
 def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | None = None) -> None:
-    """Update the stored rows that have the same primary key, or part of it, as one of the given rows.
+    """Update the stored rows whose primary key, or the given part of it, equals that of a given row.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param rows: the given rows, all with the same columns: columns of the primary key select the stored rows, and the
         others are their new values
-    :param unset: only update rows in which this column is NULL
+    :param unset: name of a column: only stored rows in which it is NULL are updated; None for no such condition
     """
     if rows:
         _execute(connection, _update(connection.dialect.name, table, tuple(rows[0]), unset), rows)
 
 
 def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows, values: dict[str, Any]) -> None:
-    """Set the same values in all stored rows of some runs, such as batches 5 to 9 of a partition.
+    """Set the same values in all stored rows of some runs of numbers, such as batches 5 to 9 of a partition.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param number: name of the column that holds the number
-    :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table that must have the same values
+    :param rows: the runs, as dicts with the first and last number (keys :data:`FIRST` and :data:`LAST`, inclusive), and
+        columns of the table whose values select the stored rows
     :param values: new values by column
     """
     if rows:
@@ -106,7 +107,7 @@ def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Delete the stored rows that have the same values as one of the given rows.
+    """Delete the stored rows that have the same values as a given row.
 
     :param connection: connection inside a transaction
     :param table: the table
@@ -117,12 +118,13 @@ def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
 
 
 def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows) -> None:
-    """Delete all stored rows of some runs, such as batches 5 to 9 of a partition.
+    """Delete all stored rows of some runs of numbers, such as batches 5 to 9 of a partition.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param number: name of the column that holds the number
-    :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table that must have the same values
+    :param rows: the runs, as dicts with the first and last number (keys :data:`FIRST` and :data:`LAST`, inclusive), and
+        columns of the table whose values select the stored rows
     """
     if rows:
         names = tuple(name for name in rows[0] if name not in (FIRST, LAST))
@@ -138,12 +140,12 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def given_rows(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: Names = ()) -> sa.FromClause:
-    """Return the rows in the JSON parameter ``given`` as a relation.
+    """Return a relation whose rows are those of the JSON parameter ``given``, to be joined with tables in a statement.
 
-    :param dialect: name of the SQL dialect
-    :param table: table whose column types apply
-    :param names: its columns, which have the types of the table's columns
-    :param numbers: further columns, of 64-bit integers
+    :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
+    :param table: table that defines the types of the columns
+    :param names: names of the columns, all of this table
+    :param numbers: names of further columns, which hold 64-bit integers
     """
     kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
     parameter = sa.bindparam("given", type_=sa.Text)
@@ -157,16 +159,16 @@ def given_rows(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: 
 
 
 def look_up_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Select the rows of a table that belong to each row of another relation, looked up by index.
+    """Build a query for the rows of a table that match each row of another relation, so that an index is used.
 
     PostgreSQL would read a big table as a whole if it estimates that enough rows match; ``OFFSET 0`` keeps the look-up
-    a query of its own. SQLite would begin with the table if a condition on it named a parameter, so all conditions must
-    name the other relation.
+    a query of its own. SQLite would begin with the table if a condition on it contained a parameter, so every condition
+    must refer to the other relation.
 
-    :param dialect: name of the SQL dialect
+    :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     :param outer: the other relation
     :param table: the table
-    :param where: conditions, each naming the other relation
+    :param where: conditions, each of which compares columns of the table with columns of the other relation
     """
     if dialect == SQLITE:
         return sa.select(table).select_from(outer.join(table, sa.and_(*where)))
@@ -175,7 +177,7 @@ def look_up_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa
 
 
 def as_json(rows: Rows) -> str:
-    """Return rows as JSON text, for the parameter ``given`` of a statement; see :func:`given_rows`."""
+    """Return rows as JSON text, the value of the statement parameter ``given``, which :func:`given_rows` expands."""
     return json.dumps(rows, default=str)
 
 
@@ -234,7 +236,15 @@ def _delete(dialect: str, table: sa.Table, names: Names, number: str | None) -> 
 def _given_columns(
     dialect: str, table: sa.Table, names: Names, numbers: Names = ()
 ) -> dict[str, sa.ColumnElement[Any]]:
-    """Return by name the columns of the rows to write: of the JSON parameter, or in SQLite one parameter per column."""
+    """Return the columns of the rows to write as SQL expressions, by name.
+
+    In PostgreSQL they are columns of the expanded JSON parameter, in SQLite one bind parameter per column.
+
+    :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
+    :param table: table that defines the types of the columns
+    :param names: names of the columns, all of this table
+    :param numbers: names of further columns, which hold 64-bit integers
+    """
     if dialect == SQLITE:
         kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
         return {name: sa.bindparam(f"given_{name}", type_=kind) for name, kind in kinds.items()}

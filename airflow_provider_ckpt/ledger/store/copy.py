@@ -35,7 +35,10 @@ _TO_TEXT: Mapping[type, Callable[[Any], str]] = {
 
 
 def _column_texts(column: tuple[Any, ...]) -> Iterable[str]:
-    """Return the values of one column as COPY text; columns of one value or of integers need no look-up per value."""
+    """Return the values of one column in the text format of COPY.
+
+    Columns with a single distinct value or with integers only are converted without looking at each value's type.
+    """
     first = column[0]
     if column.count(first) == len(column) and set(map(type, column)) == {type(first)}:
         return [_TO_TEXT[type(first)](first)] * len(column)
@@ -45,13 +48,13 @@ def _column_texts(column: tuple[Any, ...]) -> Iterable[str]:
 
 
 def copy_rows(connection: Connection, table: sa.Table, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Insert rows, none of which may exist already.
+    """Insert rows by COPY; none of them may exist in the table already.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param names: names of the columns that the rows have
     :param rows: values of each row, in the order of the names
-    :raises DBAPIError: if the database refuses
+    :raises DBAPIError: if the database refuses the rows
     :raises UnicodeEncodeError: if the database's encoding lacks a character
     """
     quote = connection.dialect.identifier_preparer.quote

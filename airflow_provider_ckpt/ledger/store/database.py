@@ -1,7 +1,7 @@
 """Open the ledger's database, PostgreSQL or an existing SQLite file, and turn driver errors into one-line errors.
 
-SQLite runs in WAL mode with ``synchronous=FULL``. A command begins with ``BEGIN IMMEDIATE``, so that processes queue
-for the write lock instead of failing halfway. A query takes a snapshot and blocks no one.
+SQLite runs in WAL mode with ``synchronous=FULL``. A command begins with ``BEGIN IMMEDIATE``, so that processes wait for
+the write lock at the beginning instead of failing halfway. A query reads a snapshot and blocks no other process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, LedgerUnavailableError
 
 MIGRATE = "Run `airflow ckpt db migrate`."
-"""Hint for a ledger that is missing or at another revision."""
+"""Hint in errors about a ledger that does not exist or is at another schema revision."""
 
 _BUSY_SECONDS = 30.0
 _POSTGRES = ("postgres", "postgresql", "postgresql+psycopg2")
@@ -32,10 +32,10 @@ _POSTGRES_SESSION = """
     SET timezone = 'UTC';
     SET jit = off
 """
-"""Settings of every PostgreSQL session.
+"""Settings of every PostgreSQL session on the ledger.
 
-The timeouts release the lease row if a process is suspended inside a command: the server ends its transaction. JIT is
-off because statements touch few rows whatever the planner estimates, and compiling would take longer than running.
+The timeouts end the transaction of a process that is suspended inside a command, and so release the lease row. JIT is
+off because statements touch few rows whatever the planner estimates, and compiling would take longer than executing.
 """
 
 
@@ -43,7 +43,7 @@ def parse_url(url: str) -> URL:
     """Parse a ledger's URL for SQLAlchemy.
 
     :param url: ``postgresql://…`` (psycopg2) or ``sqlite:///path``
-    :raises ConfigError: if it is neither, or cannot be read; the message never shows a password
+    :raises ConfigError: if the URL has another scheme, or cannot be read; the message never shows a password
     """
     try:
         parsed = sa.make_url(url)
@@ -76,7 +76,10 @@ def describe(url: URL) -> str:
 
 
 def create_engine(url: URL) -> Engine:
-    """Create an engine on the ledger; it does not connect yet, and never creates a missing SQLite file."""
+    """Create an SQLAlchemy engine for the ledger's database.
+
+    It does not connect yet, and it never creates a missing SQLite file.
+    """
     if url.get_backend_name() == "sqlite":
         return _sqlite(Path(str(url.database)).absolute())
     engine = sa.create_engine(
@@ -121,7 +124,7 @@ def _sqlite(path: Path) -> Engine:
 
 @contextmanager
 def translate_errors(description: str) -> Iterator[None]:
-    """Turn driver errors into one-line errors.
+    """Turn driver errors raised in the ``with`` block into one-line errors with a hint for the user.
 
     :param description: location of the ledger, see :func:`describe`
     :raises LedgerUnavailableError: if the database did not execute a statement
@@ -165,11 +168,11 @@ def _hint(line: str) -> str:
 
 @contextmanager
 def open_transaction(engine: Engine, description: str, patience: timedelta | None = None) -> Iterator[Connection]:
-    """Open one command's transaction: either all of it is stored or nothing.
+    """Open the transaction of one command, in a ``with`` block: it is committed at the end, or rolled back on an error.
 
-    :param engine: engine on the ledger
+    :param engine: engine of the ledger's database
     :param description: location of the ledger, see :func:`describe`
-    :param patience: limit on the duration of a statement and on waiting for another command; None for the default
+    :param patience: limit on the duration of one SQL statement and of waiting for locks; None for the defaults
     """
     with (
         translate_errors(description),
@@ -186,7 +189,11 @@ def open_transaction(engine: Engine, description: str, patience: timedelta | Non
 
 @contextmanager
 def _sqlite_timeout(connection: Connection, patience: timedelta | None) -> Iterator[None]:
-    """Limit the time that SQLite waits for its write lock; the setting belongs to the connection."""
+    """Limit the time that SQLite waits for its write lock, for the duration of the ``with`` block.
+
+    The setting belongs to the connection, which is reused, so the default is restored at the end. Without effect on
+    other databases, or if ``patience`` is None.
+    """
     if patience is None or connection.dialect.name != "sqlite":
         yield
         return
@@ -200,7 +207,7 @@ def _sqlite_timeout(connection: Connection, patience: timedelta | None) -> Itera
 
 @contextmanager
 def open_snapshot(engine: Engine, description: str) -> Iterator[Connection]:
-    """Open a consistent snapshot that blocks no command."""
+    """Open a transaction for queries, in a ``with`` block: it reads one consistent snapshot and blocks no command."""
     with translate_errors(description), engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             yield connection.execution_options(ckpt_begin="BEGIN")

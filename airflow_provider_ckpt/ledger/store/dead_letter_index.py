@@ -1,7 +1,8 @@
-"""Load and store the index of dead letters: one entry per run of a batch's dead letters with one error type and state.
+"""Load and store the index of dead letters in the table ``dead_letter``.
 
-``core/dead_letter_index.py`` decides; this module loads and stores. The index is written in the transaction that stores
-a receipt, so it holds every dead letter that counts. The receipts of replays then change the state of its entries.
+Each row is a run of consecutive dead letters of one batch with the same error type and state;
+``core/dead_letter_index.py`` decides how rows change. The index is written in the transaction that stores a receipt, so
+it holds every dead letter that a receipt counts. The receipts of replays then change the state of its entries.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ _D = tables.dead_letter.c
 _AT_ONCE = 500
 
 NewReceipts = Sequence[tuple[Receipt, Mapping[str, int]]]
-"""Receipts that the ledger did not know, each with its dead letters counted by error type.
+"""Receipts that were new to the ledger, each with its dead letters counted by error type.
 
-Types come from a lane's report; dead letters beyond those that it names get the type ``unknown``.
+The types come from a lane's report. If the receipt counts more dead letters than the report names, the rest gets the
+type ``unknown``.
 """
 
 
 def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | None = None) -> list[IndexEntry]:
-    """Return the entries of the index in order, all of them or those of some batches.
+    """Return the entries of the index in order: all of a pipeline, or those of some batches.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -64,7 +66,10 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
 
 
 def load_rereads(connection: Connection, pipeline: str) -> list[RereadRange]:
-    """Return the ranges that rewinds and replays of ranges have read again."""
+    """Return the ranges of the source that were read again, by rewinds, range replays or recoveries.
+
+    Older dead letters in these ranges are obsolete.
+    """
     g, p = tables.generation.c, tables.partition.c
     limit = sa.select(p.side_end).where(p.pipeline == pipeline, p.partition == g.partition).scalar_subquery()
     rows = connection.execute(
@@ -80,11 +85,11 @@ def load_rereads(connection: Connection, pipeline: str) -> list[RereadRange]:
 
 
 def unknown_side_partitions(connection: Connection, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
-    """Return the side partitions that this ledger has never known, in order.
+    """Return those of the given side partitions that this ledger has never known, sorted by id.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param partitions: generation of each side partition, by id
+    :param partitions: generation of each given side partition, by id
     """
     c = tables.generation.c
     query = sa.select(c.generation, c.partition).where(c.pipeline == pipeline, c.generation.in_(partitions.values()))
@@ -99,13 +104,14 @@ def update_index(
     replays: Mapping[str, Replay],
     recalled: LostReplays = LostReplays(),  # noqa: B008  # immutable
 ) -> None:
-    """Add the dead letters of receipts to the index, and update those that a replay has sent.
+    """Add the dead letters of new receipts to the index, and update those that a replay has sent.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param fresh: receipts that the ledger did not know
-    :param replays: dead letters that each side partition replays, by its id
-    :param recalled: replays that only the sink still knows, as the ledger was restored to an older state
+    :param fresh: receipts that were new to the ledger
+    :param replays: content of each replay, by the id of its side partition
+    :param recalled: replays that only the sink still knows, because the ledger was restored from an older backup; their
+        dead letters first get the state ``replaying``
     """
     of_source = [item for item in fresh if not item[0].key.is_replay]
     bulk_sql.insert_missing(
@@ -134,8 +140,14 @@ def _apply_replay_receipt(
 ) -> None:
     """Update the index after a batch of a replay got its verdict.
 
-    The dead letters that the batch sent get the state ``replayed``; they are parked again if the batch was skipped.
-    Records that the replay could not deliver either are added to the index as parked again.
+    The dead letters that the batch sent get the state ``replayed``; if the batch was skipped, they get their former
+    state back. Records that failed again in the replay are added to the index with the state ``parked_again``.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param receipt: the receipt of the replay's batch
+    :param types: number of dead letters that the replay's batch wrote, by error type
+    :param replay: the content of the replay
     """
     sent = [placed.dead_letters for placed in replay.within(receipt.range)]
     entries = load(connection, pipeline, {dead_letters.key for dead_letters in sent})
@@ -162,12 +174,14 @@ def _apply_replay_receipt(
 def resolve_at_most_once(
     connection: Connection, pipeline: str, started: Iterable[Batch], replays: Mapping[str, Replay]
 ) -> None:
-    """Set the state of dead letters to ``replayed`` when a batch that replays them with delivery at_most_once begins.
+    """Set dead letters to ``replayed`` when a batch that replays them begins, with at-most-once delivery.
+
+    Such a batch is resolved before it is sent, so its dead letters are never replayed a second time.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param started: batches whose attempt begins
-    :param replays: dead letters that each side partition replays, by its id
+    :param started: batches whose attempt begins; batches that are not part of a replay are ignored
+    :param replays: content of each replay, by the id of its side partition
     """
     for batch in started:
         if batch.key.partition in replays:
@@ -178,7 +192,7 @@ def resolve_at_most_once(
 
 
 def park_again(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> None:
-    """Set the state of dead letters whose replay was skipped from ``replaying`` back to the state before the replay.
+    """Give dead letters in the state ``replaying`` their former state back, because their replay was skipped.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -192,7 +206,7 @@ def park_again(connection: Connection, pipeline: str, dead_letters: Sequence[Dea
 
 
 def park_lost_replays(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> None:
-    """Set the state of dead letters whose replay the sink has lost from ``replayed`` back to the state before it.
+    """Give dead letters in the state ``replayed`` their former state back, because the sink has lost their replay.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -206,11 +220,13 @@ def park_lost_replays(connection: Connection, pipeline: str, dead_letters: Seque
 
 
 def select_open(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> list[DeadLetters]:
-    """Return those of the given dead letters that may be replayed or discarded: parked ones that were not re-read.
+    """Return those of the given dead letters that may still be replayed or discarded.
+
+    They must be parked, and their records must not have been read again by a rewind or range replay.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param dead_letters: dead letters to look up
+    :param dead_letters: the given dead letters
     """
     rereads = load_rereads(connection, pipeline)
     entries = [
@@ -228,13 +244,13 @@ def set_state(
     state: DeadLetterState,
     replay: str | None = None,
 ) -> None:
-    """Set the state of those of the given dead letters that are parked; the others are not changed.
+    """Set the state of those of the given dead letters that are parked; the rest is not changed.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param dead_letters: the given dead letters
     :param state: their new state
-    :param replay: id of the side partition that replays the dead letters, if the new state is ``replaying``
+    :param replay: id of the side partition that replays the dead letters; None unless the new state is ``replaying``
     """
     entries = load(connection, pipeline, {item.key for item in dead_letters})
     _, changed = update_entries(entries, dead_letters, REPLAYABLE, state=state, replay=replay)
@@ -242,13 +258,14 @@ def set_state(
 
 
 def set_error_types(connection: Connection, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
-    """Replace the error type ``unknown`` by the types that the sink reports.
+    """Replace the error type ``unknown`` of dead letters by the types that the sink reports.
 
-    An attempt's dead letters keep their types once any of them was replayed or discarded.
+    If any dead letter of an attempt was replayed or discarded, all dead letters of that attempt keep their types, since
+    the numbers that identify them depend on the type.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param types: dead letters of each attempt, counted by error type
+    :param types: for each attempt that wrote dead letters, their number by error type
     """
     entries: dict[AttemptKey, list[IndexEntry]] = {}
     for entry in load(connection, pipeline, {source.key for source in types}):

@@ -1,7 +1,7 @@
-"""Rows of the audit log, made from the events that ``core`` reports for each transition.
+"""Make rows of the audit log from the events that ``core`` reports for each transition.
 
-Routine transitions of batches (planned, begun, delivered, not attempted) are summed up in one row per command, so that
-the log grows with runs and not with batches. All other events get a row of their own.
+Routine transitions of batches (planned, begun, delivered, not attempted) are only counted in one summary row per
+command, so that the log grows with the number of runs and not of batches. All other events get a row of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VERDICT_KINDS = {Verdict.REJECTED.value: "rejected", Verdict.VOID.value: "skipp
 
 
 def event_row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an event that concerns the whole pipeline.
+    """Return the row of the audit log for an event that concerns the whole pipeline.
 
     :param lease: lease whose pipeline, owner and epoch are stored
     :param at: time of the event
@@ -41,7 +41,7 @@ def event_row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) 
 
 
 def event_rows(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Return the rows of those events that are not routine.
+    """Return rows of the audit log for those events that are not routine; routine ones are left out.
 
     :param lease: lease whose pipeline, owner and epoch are stored
     :param at: time of the events

@@ -1,6 +1,6 @@
-"""Lock, check and store the lease row; ``core/lease.py`` decides.
+"""Lock, check and store the row of a pipeline's lease; ``core/lease.py`` decides who gets the lease.
 
-Expiry is judged by the database's clock, so that machines with different clocks agree.
+The database's clock decides whether a lease has expired, so that machines with different clocks agree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _L = tables.lease.c
 
 
 def database_time(connection: Connection) -> datetime:
-    """Return the current time in UTC: of PostgreSQL's clock, or of this host's clock for SQLite."""
+    """Return the current time in UTC: from PostgreSQL's clock, or from this host's clock for SQLite."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
     moment: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
@@ -34,7 +34,7 @@ def database_time(connection: Connection) -> datetime:
 
 
 def lock_row(connection: Connection, pipeline: str) -> LeaseState | None:
-    """Lock the pipeline's lease row until the transaction ends, and return it; None if there is none."""
+    """Lock the row of a pipeline's lease until the transaction ends, and return it; None if it does not exist."""
     row = connection.execute(
         sa.select(_L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline == pipeline).with_for_update()
     ).one_or_none()
@@ -42,13 +42,16 @@ def lock_row(connection: Connection, pipeline: str) -> LeaseState | None:
 
 
 def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> LeaseState:
-    """Lock a pipeline's lease row until the transaction ends, and check that an owner still holds it under an epoch.
+    """Lock the row of a pipeline's lease until the transaction ends, and check that an owner holds it under an epoch.
+
+    A lease that has expired but was not taken over still counts as held.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
     :param owner: owner of the lease
-    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or it was released
+    :return: the lease as it is stored
+    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
     """
     with _with_pipeline_name(pipeline):
         return epochs.check_epoch(lock_row(connection, pipeline), epoch, owner)
@@ -72,10 +75,10 @@ def acquire(
     :param pipeline: name of the pipeline, which is created if it is new
     :param owner: the new owner
     :param ttl: time without renewal after which another owner may take the lease over
-    :param at_least: the new epoch is greater than this
+    :param at_least: epoch of the sink's fence, which the new epoch must exceed; 0 if it is not known
     :param is_dead: function that returns whether an owner's process has certainly ended
     :param force: whether to take the lease from another owner that is alive
-    :returns: the lease, its state before, and the reason for which it was granted
+    :returns: the lease, its state before, and the reason why it was granted
     :raises LeaseBusyError: if another owner holds the lease
     """
     moment = database_time(connection)
@@ -96,13 +99,13 @@ def acquire(
 
 
 def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Lease:
-    """Extend the lease by its ``ttl`` from now, even after its expiry, as long as no one has taken it.
+    """Extend a lease by its TTL from now, even after its expiry, unless another owner has taken it over.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
     :param owner: owner of the lease
-    :raises StaleEpochError: see :func:`check`
+    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
     """
     row = lock_row(connection, pipeline)
     with _with_pipeline_name(pipeline):
@@ -110,7 +113,10 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
 
 
 def release(connection: Connection, lease: Lease) -> bool:
-    """Release the lease if the given owner holds it under the given epoch; return whether that was the case."""
+    """Release a lease, so that another run can acquire it.
+
+    :return: False if the lease was already released or taken over; nothing is changed then
+    """
     row = lock_row(connection, lease.pipeline)
     if row is None or (row.epoch, row.owner) != (lease.epoch, lease.owner):
         return False

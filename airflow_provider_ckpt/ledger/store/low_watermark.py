@@ -1,4 +1,4 @@
-"""Let the low watermark follow the checkpoint by the recovery window; ``core/low_watermark.py`` decides how far."""
+"""Move the low watermarks of partitions after their checkpoints; ``core/low_watermark.py`` decides how far."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def move_low_watermarks(
     *,
     idle: bool = False,
 ) -> list[Event]:
-    """Move the low watermark of partitions.
+    """Move the low watermark of partitions to the checkpoint, or to where the checkpoint was one recovery window ago.
 
     With a window this reads the partitions' history, so it happens about once a minute and not at every settlement.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param items: partitions of the pipeline; the attribute ``low_watermark`` of each is updated
-    :param window: time by which the low watermark follows; if None or zero, it is the checkpoint
+    :param window: the recovery window; if None or zero, the low watermark moves to the checkpoint
     :param now: time of the command
     :param idle: whether to move the low watermarks even if no snapshot of the partition's history is due
     :returns: an event for each range without a receipt that the low watermark had to pass

@@ -1,7 +1,7 @@
-"""Bring a ledger to a revision with Alembic, and check that a ledger is at the revision this code needs.
+"""Migrate a ledger to a schema revision with Alembic, and check that a ledger is at the revision that this code needs.
 
-Alembic's version table has a name of its own, so that the ledger may share a database with other Alembic users. Only a
-migration creates a SQLite file.
+Alembic's version table has a name of its own, so that the ledger may share a database with other users of Alembic. Only
+a migration creates a SQLite file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
-"""Alembic's script location."""
+"""Directory of the migrations, Alembic's ``script_location``."""
 
 
 def head() -> str:
@@ -32,7 +32,7 @@ def head() -> str:
 
 
 def alembic_config(connection: Connection | None = None) -> Config:
-    """Return Alembic's configuration.
+    """Return Alembic's configuration for the ledger's migrations.
 
     :param connection: connection to migrate on; if None, the caller must set ``sqlalchemy.url``
     """
@@ -47,11 +47,11 @@ def alembic_config(connection: Connection | None = None) -> Config:
 
 
 def upgrade(url: str, *, create: bool = False) -> None:
-    """Bring a ledger to :func:`head`.
+    """Upgrade a ledger's schema to the revision that this code needs, :func:`head`.
 
     :param url: the ledger's URL
     :param create: whether to create a missing SQLite file
-    :raises LedgerUnavailableError: if the database cannot be reached, or its file is missing and is not to be created
+    :raises LedgerUnavailableError: if the database cannot be reached, or its file is missing and ``create`` is False
     """
     from alembic import command
 
@@ -92,9 +92,12 @@ def revision(connection: Connection) -> str | None:
 
 
 def require_head(connection: Connection, description: str) -> None:
-    """Check that a ledger is at the revision that this code needs.
+    """Check that a ledger is at the schema revision that this code needs.
 
-    :raises LedgerUnavailableError: if it is not; names the command to run
+    :param connection: connection to the ledger's database
+    :param description: location of the ledger, for the error message
+    :raises LedgerUnavailableError: if there is no ledger, or it is at another revision; the hint names the command to
+        run
     """
     found = revision(connection)
     if found is None:
@@ -107,9 +110,9 @@ def require_head(connection: Connection, description: str) -> None:
 
 
 def require_file(url: URL) -> None:
-    """Check that a SQLite ledger's file exists; a server is not checked.
+    """Check that the file of a SQLite ledger exists; nothing is checked for PostgreSQL.
 
-    :raises LedgerUnavailableError: if it does not
+    :raises LedgerUnavailableError: if the file does not exist
     """
     if not _file_exists(url):
         raise LedgerUnavailableError(
@@ -122,9 +125,11 @@ def _file_exists(url: URL) -> bool:
 
 
 def create_file(url: URL) -> None:
-    """Create an empty file for a SQLite ledger if it is missing; SQLite gives its other files the same mode.
+    """Create an empty file for a SQLite ledger, readable by the current user only, if it does not exist.
 
-    :raises LedgerUnavailableError: if it cannot be created
+    SQLite gives the files that it creates beside it the same mode. Nothing is done for PostgreSQL.
+
+    :raises LedgerUnavailableError: if the file cannot be created
     """
     if url.get_backend_name() != "sqlite":
         return

@@ -1,8 +1,8 @@
-"""History of partitions, for the low watermark, for recovery and for rewinds to a time.
+"""History of partitions' positions, for the low watermark, the search for missing records, and rewinds to a time.
 
-A partition moves when its checkpoint or planned end changes. A snapshot stores the positions that it had before it
-moved, if it had them for a minute or the newest snapshot is a minute older; the current positions are in the row of
-the partition. A look-up in the past therefore never returns a position later than the true one.
+A partition moves when its checkpoint or the end of its plan changes. The current positions are in the partition's row.
+A snapshot stores earlier positions: it is written when the partition moves away from them, at most about once a minute.
+A look-up in the past returns the nearest earlier snapshot, therefore never a position later than the true one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _G = tables.generation.c
 
 
 def record_move(pipeline: str, item: LoadedPartition, now: datetime) -> dict[str, Any] | None:
-    """Update a partition's time of movement if its positions changed; return the row of a snapshot if one is due.
-
-    The row stores the positions before the movement; at most one a minute is returned, else None.
+    """Update the time at which a partition last moved if its positions changed, and return a snapshot if one is due.
 
     :param pipeline: name of the pipeline
     :param item: partition as the command leaves it; its ``moved_at`` and ``marked_at`` are updated
     :param now: time of the command
+    :return: row of the table ``partition_snapshot`` with the positions before the movement; None if the partition has
+        not moved or no snapshot is due
     """
     part, snapshot = item.partition, item.snapshot
     if snapshot == PartitionSnapshot(part.generation, part.committed, part.planned_end):
@@ -57,7 +57,9 @@ def record_move(pipeline: str, item: LoadedPartition, now: datetime) -> dict[str
 def snapshots_at(
     connection: Connection, pipeline: str, at: datetime, rows: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, PartitionSnapshot]:
-    """Return the positions that partitions had at an earlier time; partitions without a snapshot are left out.
+    """Return the positions that partitions had at an earlier time, by partition id.
+
+    Partitions without a snapshot from that time or before are left out.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -88,9 +90,10 @@ def snapshots_at(
 
 
 def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[str, int]:
-    """Return the checkpoint of each source partition at a time, or an earlier position, never a later one.
+    """Return the checkpoint that each source partition had at an earlier time.
 
-    A partition that is not known at that time, or had not started, gets the position at which it first started.
+    Where the exact checkpoint is not stored, an earlier position is returned, never a later one. A partition whose
+    position at that time is unknown, or that did not exist yet, gets the position at which it first started.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -113,7 +116,10 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
 
 
 def collected_ends(connection: Connection, pipeline: str) -> dict[str, KnownReceipts]:
-    """Return the generation and end position of garbage-collected side partitions, by partition id."""
+    """Return generation and end position of side partitions that were garbage-collected, by partition id.
+
+    The sink may still hold receipts of these side partitions, which must not be taken for new ones.
+    """
     still_exists = sa.exists().where(_P.pipeline == _G.pipeline, _P.partition == _G.partition)
     query = sa.select(_G.partition, _G.generation, _G.committed)
     rows = connection.execute(query.where(_G.pipeline == pipeline, _G.committed.is_not(None), ~still_exists))
@@ -121,10 +127,12 @@ def collected_ends(connection: Connection, pipeline: str) -> dict[str, KnownRece
 
 
 def is_snapshot_due(since: datetime, marked_at: datetime | None, now: datetime) -> bool:
-    """Return whether to store a snapshot of a partition that did not move from ``since`` to ``now``.
+    """Return whether to store a snapshot of the positions that a partition had from ``since`` to ``now``.
 
-    :param since: time from which the partition did not move
-    :param marked_at: time of the newest snapshot, None if there is none
-    :param now: time at which it moves
+    A snapshot is due if the partition had these positions for a minute, or the newest snapshot is a minute older.
+
+    :param since: time at which the partition reached these positions
+    :param marked_at: time of the newest snapshot; None if there is none
+    :param now: time at which the partition moves on
     """
     return marked_at is None or since - marked_at >= _SNAPSHOT_INTERVAL or now - since >= _SNAPSHOT_INTERVAL

@@ -1,7 +1,7 @@
 """Load partitions as state for ``core``, and write back what a command has changed.
 
-The number of statements does not depend on the number of batches, and their cost does not depend on how many batches
-the checkpoint has passed.
+The number of SQL statements does not depend on the number of batches, and their cost does not depend on how many
+batches the checkpoint has passed.
 """
 
 from __future__ import annotations
@@ -36,19 +36,22 @@ class LoadedPartition:
 
     :param partition: positions and batches of the partition, which the functions of ``core`` change
     :param identity: identity of the table, topic partition or file list on which the partition was started
-    :param bound: newest closed bound that planning recorded
+    :param bound: newest closed bound that planning recorded; None if there is none
     :param state: JSON-ready values that the source stored at its last planning and gets back at the next one
     :param unconfirmed: batches below the checkpoint that were sent at most once and not confirmed since, by seq
-    :param receipts_to_merge: batches whose receipts are merged into those of their generation at the next :func:`write`
-    :param ended: outcomes of attempts for which the batch's new state is not enough, by seq
+    :param receipts_to_merge: batches that the next :func:`write` adds to the stored receipts
+    :param ended: outcome and error type of attempts that ended, where they do not follow from the batch's new state, by
+        seq
     :param before: batches as they were loaded or last written, by seq
-    :param before_row: the partition's row as it was loaded or last written
-    :param complete: whether all batches were loaded; else only the named, the resolved and the cancelled ones
+    :param before_row: the partition's row as it was loaded or last written; empty if the partition is new
+    :param complete: whether all batches were loaded; else only those that the command names, and resolved and cancelled
+        ones
     :ivar low_watermark: position below which receipts are merged, and from which ``recover`` searches
     :ivar totals: sums of this generation's batches below the checkpoint
-    :ivar receipted: batches that have a receipt of the newest epoch, see ``receipted_batches.py``
-    :ivar moved_at: time at which the checkpoint or the planned end last moved
-    :ivar marked_at: time of the newest snapshot in the partition's history
+    :ivar receipted: batches that have a receipt of the newest epoch, see ``receipted_batches.py``; None if there are
+        none
+    :ivar moved_at: time at which the checkpoint or the end of the plan last moved; None if not known
+    :ivar marked_at: time of the newest snapshot in the partition's history; None if there is none
     """
 
     partition: Partition
@@ -84,17 +87,22 @@ class LoadedPartition:
 
     @property
     def snapshot(self) -> PartitionSnapshot | None:
-        """Snapshot of the partition as it was loaded; None if it is new."""
+        """Positions of the partition as it was loaded or last written; None if the partition is new."""
         row = self.before_row
         return PartitionSnapshot(row["generation"], row["committed"], row["planned_end"]) if row else None
 
     @property
     def rewound(self) -> bool:
-        """Return whether a rewind has ended the generation in which the partition was loaded."""
+        """True if a rewind has ended the generation in which the partition was loaded or last written."""
         return self.snapshot is not None and self.snapshot.generation != self.partition.generation
 
     def confirm(self, receipt: Receipt) -> bool:
-        """Resolve a batch that was sent at most once, now that its receipt is known; return whether there was one."""
+        """Store the receipt of a batch below the checkpoint that was sent at most once.
+
+        Such a batch counts as unconfirmed until its receipt is known.
+
+        :return: False if the receipt belongs to no unconfirmed batch; nothing is changed then
+        """
         batch = self.unconfirmed.get(receipt.key.seq)
         if batch is None or receipt.key.generation != self.partition.generation:
             return False
@@ -138,9 +146,9 @@ def load(
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param phase: the pipeline's phase
-    :param batches_of: load the batches of these partitions only (default: all); the others must not be changed. If it
-        maps partitions to batch numbers, only these batches are loaded, and those that decide how far the checkpoint
-        moves
+    :param batches_of: ids of the partitions whose batches are loaded; the other partitions must not be changed. If it
+        maps these ids to seqs, only the batches with these seqs are loaded, and those that decide how far the
+        checkpoint moves. None for all batches of all partitions
     """
     found = connection.execute(sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition))
     stored: dict[str, LoadedPartition] = {}
@@ -170,11 +178,11 @@ def load(
 
 
 def load_all_batches(connection: Connection, pipeline: str, item: LoadedPartition) -> None:
-    """Load the batches of a partition that :func:`load` left out.
+    """Load the batches of a partition that :func:`load` left out, before a decision that depends on all batches.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param item: the partition
+    :param item: the partition, which is changed
     """
     if not item.complete:
         _add_batches({item.partition.id: item}, batch_store.load_all(connection, pipeline, [item.partition.id]))
@@ -198,7 +206,7 @@ def _add_batch(item: LoadedPartition, batch: Batch) -> None:
 
 
 def write(connection: Connection, pipeline: str, items: Sequence[LoadedPartition], now: datetime) -> None:
-    """Write the changes since the partitions were loaded or last written.
+    """Write to the tables what has changed since the partitions were loaded or last written.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -261,10 +269,10 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
 
 
 def _sort_passed_batches(item: LoadedPartition) -> dict[int, Batch]:
-    """Sort the batches that the checkpoint has passed; return the batches that remain as rows, by seq.
+    """Decide where batches that the checkpoint has passed are stored; return the batches that remain as rows, by seq.
 
-    A batch that was sent at most once goes to ``unconfirmed`` until its receipt arrives; the others go to
-    ``receipts_to_merge``. A rewind moves all of them to ``receipts_to_merge``.
+    A batch that was sent at most once goes to ``unconfirmed`` until its receipt arrives; any other batch goes to
+    ``receipts_to_merge``. After a rewind all of them go to ``receipts_to_merge``.
     """
     if item.rewound:
         item.receipts_to_merge += item.unconfirmed.values()
@@ -278,7 +286,15 @@ def _sort_passed_batches(item: LoadedPartition) -> dict[int, Batch]:
 
 
 def _write_receipts(connection: Connection, pipeline: str, items: Sequence[LoadedPartition]) -> None:
-    """Store receipts, merged below the low watermark and single above it, and update the totals."""
+    """Store the receipts of passed batches, and update the totals of the partitions.
+
+    Receipts below the low watermark are merged into range receipts; above it there is one row per batch. For a
+    partition that was rewound, the totals are stored with the generation that has ended.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param items: the partitions
+    """
     single: list[Batch] = []
     merged: list[tuple[Any, int]] = []
     ranges: list[receipt_store.RowRange] = []
@@ -308,7 +324,11 @@ def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Loade
 
 
 def _ended_attempts(item: LoadedPartition, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
-    """Yield seq, outcome and error type of each attempt that ended, for batches that remain as rows."""
+    """Yield seq, outcome and error type of each attempt that ended, for batches that remain as rows.
+
+    :param item: the partition
+    :param after: batches that remain as rows, by seq
+    """
     for seq, batch in item.before.items():
         if seq in after and _attempt_ended(batch, after[seq]):
             outcome, error = item.ended.get(seq) or (_outcome(after[seq]), None)
@@ -322,7 +342,7 @@ def _outcome(batch: Batch) -> AttemptOutcome:
 def _attempt_ended(before: Batch, after: Batch) -> bool:
     """Return whether a batch's open attempt ended between two states of the batch.
 
-    A batch that only got another instruction is still in flight.
+    The attempt of a batch that only got another instruction is still open.
 
     :param before: the batch as it was loaded
     :param after: the batch after the command

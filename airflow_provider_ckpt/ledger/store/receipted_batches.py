@@ -1,4 +1,7 @@
-"""Batches of a partition that have a receipt of its newest epoch, stored as runs of numbers in one column."""
+"""Batches of a partition that have a receipt of its newest epoch, stored as runs of seqs in one column.
+
+The next run checks that the sink still holds these receipts, to detect a sink that has lost commits.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,16 @@ from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.store import bulk_sql
 
 _MAX_RUNS = 1000
-"""Maximum number of runs stored per partition; the highest are stored."""
+"""Maximum number of runs stored per partition; if there are more, those with the highest seqs are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiptedBatches:
     """Batches of one partition and generation that have a receipt of the partition's newest epoch.
 
-    :param epoch: the newest epoch
+    :param epoch: the newest epoch under which a receipt was written
     :param generation: the partition's generation
-    :param runs: numbers of the batches, as first and last of each run, in order
+    :param runs: seqs of the batches, as pairs of the first and last seq of each run, both inclusive, in order
     """
 
     epoch: int
@@ -32,7 +35,7 @@ class ReceiptedBatches:
         return cls(data["epoch"], data["generation"], tuple((first, last) for first, last in data["runs"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is the inverse."""
+        """Return the batches as a JSON-ready dict, the value of the column; :meth:`from_json` is the inverse."""
         return {"epoch": self.epoch, "generation": self.generation, "runs": [list(run) for run in self.runs]}
 
     @property
@@ -46,7 +49,7 @@ def with_receipts(before: Mapping[str, Any] | None, generation: int, receipts: I
 
     Receipts of other generations or of older epochs are left out.
 
-    :param before: the column so far
+    :param before: the value so far; None if there was no receipt
     :param generation: the partition's current generation
     :param receipts: the further receipts
     """

@@ -1,7 +1,8 @@
-"""Store receipts as rows: merged into ranges below the low watermark, one row per batch above it.
+"""Store receipts in the table ``receipt``: merged into ranges below the low watermark, one row per batch above it.
 
-The size of the ledger therefore follows gaps and the recovery window, not the number of batches that ever ran. Rows
-that begin below the low watermark neither touch nor overlap, so one look-up of the nearest row is enough.
+The size of the ledger therefore depends on gaps and on the recovery window, not on the number of batches that ever ran.
+Rows that begin below the low watermark neither touch nor overlap each other, so one look-up of the nearest row is
+enough.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _COLUMNS = tuple(column.name for column in tables.receipt.columns)
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Rows of the table ``receipt`` of one partition and generation that begin from ``start`` up to before ``below``.
+    """Rows of the table ``receipt`` of one partition and generation whose ranges begin within some positions.
 
     :param generation: the generation
     :param partition: id of the partition
-    :param start: first position
-    :param below: position before which the rows begin
+    :param start: lowest position at which these rows begin
+    :param below: position before which they begin
     """
 
     generation: int
@@ -44,7 +45,7 @@ class RowRange:
 def add_single(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None:
     """Store the receipts of resolved batches, one row per batch.
 
-    A receipt that begins where another row begins already, as an import may bring it, is merged into that row.
+    After an import of receipts, a row with the same start may exist already; the receipt is then merged into that row.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -75,7 +76,8 @@ def merge_into_rows(connection: Connection, pipeline: str, receipts: Sequence[tu
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param receipts: each with the low watermark of its partition and generation; rows from there on are not changed
+    :param receipts: pairs of a range receipt and the low watermark of its partition and generation; rows that begin at
+        or after the low watermark are not changed
     """
     if not receipts:
         return
@@ -99,14 +101,15 @@ def merge_into_rows(connection: Connection, pipeline: str, receipts: Sequence[tu
 
 
 def compact(connection: Connection, pipeline: str, ranges: Iterable[RowRange], *, dry_run: bool = False) -> int:
-    """Merge the rows of the table ``receipt`` in some ranges if they touch; return the decrease in the number of rows.
+    """Merge the rows of the table ``receipt`` that touch or overlap each other within some ranges.
 
-    A range includes the row before it.
+    The row before each range is included.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param ranges: the ranges
-    :param dry_run: whether to count only, and change nothing
+    :param dry_run: whether to only count, and change nothing
+    :return: the decrease in the number of rows
     """
     merged: list[RangeReceipt] = []
     removed: list[tuple[Any, ...]] = []
@@ -126,7 +129,7 @@ def compact(connection: Connection, pipeline: str, ranges: Iterable[RowRange], *
 
 
 def merge_batches(batches: Iterable[Batch]) -> list[RangeReceipt]:
-    """Return range receipts of resolved batches; adjacent batches of one partition and generation share one."""
+    """Return the range receipts of resolved batches; adjacent batches of one partition and generation share one."""
     found: list[RangeReceipt] = []
     ordered = sorted(batches, key=lambda batch: (batch.key.generation, batch.key.partition, batch.range.start))
     group: list[Batch] = []
@@ -148,7 +151,10 @@ def merge_batches(batches: Iterable[Batch]) -> list[RangeReceipt]:
 
 
 def _totals_of(batch: Batch) -> tuple[Any, ...]:
-    """Return the record counts, batch counts and receipt time of one batch, in the order of the table's columns."""
+    """Return the record counts, batch counts and receipt time of one batch, in the order of the table's columns.
+
+    Without a receipt the record counts are 0 and the time is None.
+    """
     state, receipt = batch.state, batch.receipt
     of_batch = (1, int(state is BatchState.REJECTED), int(state is BatchState.SKIPPED), int(state is BatchState.SENT))
     if receipt is None:
@@ -189,7 +195,9 @@ def _row(pipeline: str, item: RangeReceipt) -> dict[str, Any]:
 
 
 def _sum(group: Sequence[Batch], end: int) -> RangeReceipt:
-    """Return one range receipt for adjacent batches; a faster equivalent of :func:`merge_receipts`, in one pass.
+    """Return the sum of adjacent batches as one range receipt.
+
+    It is a faster equivalent of :func:`merge_receipts`, in one pass.
 
     :param group: batches of one partition and generation, in order
     :param end: end of their common range
@@ -227,11 +235,11 @@ def _existing_starts(
 ) -> set[tuple[int, str, int]]:
     """Return the positions at which a row of the table ``receipt`` begins already, as after an import of receipts.
 
-    The result may contain further positions between the lowest and the highest given one of a partition.
+    The result may contain further positions between the lowest and the highest given position of a partition.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param positions: the given generations, partitions and start positions
+    :param positions: the given positions, as triples of generation, partition and start position
     """
     ranges: dict[tuple[int, str], tuple[int, int]] = {}
     for generation, partition, start in positions:
@@ -263,9 +271,9 @@ def _query_rows(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> 
 
 @lru_cache
 def _touching_rows(dialect: str) -> sa.Select[Any]:
-    """Build the query for the rows that given ranges touch.
+    """Build the query for the stored rows that touch or overlap given ranges.
 
-    These are the nearest row that begins before each range, and those that begin inside.
+    These are, for each range, the nearest row that begins at or before its start, and the rows that begin inside.
     """
     names = (*_PLACE, "range_start", "range_end")
     outer = bulk_sql.given_rows(dialect, tables.receipt, names, numbers=("below",)).alias("wanted")
@@ -301,7 +309,11 @@ def _rows_beginning_in(dialect: str) -> sa.Select[Any]:
 
 
 def _touching_groups(pipeline: str, row_range: RowRange) -> sa.Select[Any]:
-    """Build the query for one summed row per group of two or more rows that touch or overlap within a range."""
+    """Build a query that sums up each group of two or more rows that touch or overlap each other.
+
+    :param pipeline: name of the pipeline
+    :param row_range: the rows to consider; the row before them is included
+    """
     of_generation = sa.and_(
         _R.pipeline == pipeline, _R.generation == row_range.generation, _R.partition == row_range.partition
     )

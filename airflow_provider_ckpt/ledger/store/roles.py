@@ -1,7 +1,8 @@
-"""SQL that gives a PostgreSQL ledger three roles: one to migrate, one to run pipelines, one to read.
+"""SQL that creates three roles for a PostgreSQL ledger: one to migrate, one to run pipelines, one to read.
 
-The runtime role has no DDL rights, cannot change the ledger's id and revision, and can only append to the audit log. It
-cannot write when an event was recorded and by which database user; the database fills these in.
+The runtime role has no DDL rights, cannot change the ledger's id and revision, and can only append to the audit log.
+The database fills in when an event was recorded and by which database user, and the runtime role cannot write these
+columns.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _MIGRATION_TABLES = (tables.VERSION_TABLE, tables.ledger.name)
 
 @dataclass(frozen=True)
 class LedgerRoles:
-    """Roles of a ledger's schema.
+    """Names of the roles of a ledger, and of the schema that contains its tables.
 
     :param schema: schema that only the ledger uses
-    :param owner: role that migrates and garbage-collects
+    :param owner: role that migrates the ledger and deletes old rows
     :param runtime: role of workers, triggerers and users' commands
     :param reader: role of dashboards
     :raises ConfigError: if the schema is shared, or two of the roles are the same
@@ -79,7 +80,7 @@ class LedgerRoles:
         return in_this_database("ALTER ROLE %1$I IN DATABASE %2$I SET search_path = %3$I", role, self.schema)
 
     def _grant_event_insert(self) -> str:
-        """Grant INSERT on the event columns that the database does not fill in itself."""
+        """Return SQL that lets the runtime role insert events, except for the columns that the database fills in."""
         name = f"{quote(self.schema)}.{quote(tables.event.name)}"
         given = ", ".join(quote(column.name) for column in tables.event.c if column.name not in tables.DATABASE_COLUMNS)
         return anonymous_block(

@@ -11,22 +11,25 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 HEAD = "0008"
-"""Revision that this code works with."""
+"""Schema revision of the ledger with which this code works."""
 
 VERSION_TABLE = "ckpt_alembic_version"
 """Name of Alembic's version table, different from the default so that the database can be shared."""
 
 
 class UtcTime(sa.TypeDecorator[datetime]):
-    """Time with a zone, stored as UTC; the zone is added on reading, since SQLite does not store it."""
+    """Column type for times with a time zone, which are stored as UTC.
+
+    SQLite does not store the time zone, so it is added when a value is read.
+    """
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, _: Dialect) -> datetime | None:
-        """Convert a time with a zone to UTC.
+        """Convert a time with a time zone to UTC before it is stored; None is stored as NULL.
 
-        :raises ValueError: if it has no zone
+        :raises ValueError: if the time has no time zone
         """
         if value is None:
             return None
@@ -35,7 +38,7 @@ class UtcTime(sa.TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, _: Dialect) -> datetime | None:
-        """Return the time with the zone UTC."""
+        """Return a stored time with the time zone UTC; None for NULL."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -60,7 +63,7 @@ def _batch_key() -> list[sa.Column[object]]:
 
 
 TOTALS = ("read", "delivered", "filtered", "dead_lettered", "batches", "rejected", "skipped", "sent")
-"""Columns that sum up receipts: records by what became of them, then batches by what became of them."""
+"""Columns that sum up receipts: four numbers of records by outcome, then four numbers of batches by outcome."""
 
 
 def _totals(nullable: bool = False) -> list[sa.Column[object]]:

@@ -33,7 +33,7 @@ def _place(*more: str) -> list[sa.Column[Any]]:
 
 
 def upgrade() -> None:
-    """Create all tables, and the ledger's id."""
+    """Create all tables of the first version, and store a new random id of the ledger."""
     ledger = op.create_table(
         "ckpt_ledger", sa.Column("id", sa.String(36), primary_key=True), _required("created_at", _TIME)
     )

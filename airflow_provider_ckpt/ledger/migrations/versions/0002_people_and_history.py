@@ -1,4 +1,4 @@
-"""Add side partitions, adopted receipts, the low watermark, the history of partitions, and running totals."""
+"""Add side partitions, adopted receipts, the low watermark, snapshots of partitions' positions, and running totals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _PLACE = ("pipeline", "generation", "partition")
 
 
 def upgrade() -> None:
-    """Add the columns and tables; totals are summed from receipts, and the low watermark starts at the checkpoint."""
+    """Add the columns and tables of this revision, and fill the columns of existing partitions and generations.
+
+    Their totals are the sums of the stored receipts, and the low watermark of each partition is its checkpoint.
+    """
     for name in ("adopted", "collected_to"):
         kind: Any = sa.String(36) if name == "adopted" else sa.BigInteger()
         op.add_column("ckpt_pipeline", sa.Column(name, kind))
@@ -67,9 +70,12 @@ def _fill() -> None:
 
 
 def downgrade() -> None:
-    """Drop the columns and tables; finished side partitions are deleted, as the older version does not know them.
+    """Drop the columns and tables of this revision.
 
-    :raises LedgerStateError: while work or an adoption is stored that the older version would treat wrongly
+    Side partitions that have ended are deleted, because the older version does not know side partitions.
+
+    :raises LedgerStateError: if a side partition has not ended, or a pipeline has adopted receipts; the older version
+        would treat them wrongly
     """
     _refuse_what_would_be_lost()
     op.execute("DELETE FROM ckpt_partition WHERE side_end IS NOT NULL")

@@ -1,4 +1,4 @@
-"""Extend the index of dead letters by which of a batch's dead letters were replayed or discarded."""
+"""Extend the dead letter index, so that parts of a batch's dead letters can be replayed or discarded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ _KEPT = (*_PLACE, "attempt", "epoch", "range_start", "range_end", "records", "st
 
 
 def upgrade() -> None:
-    """Allow several entries per batch and error type; an existing entry covers all its dead letters from the first."""
+    """Allow several entries of the dead letter index per batch and error type.
+
+    Each entry is then a run of consecutive dead letters, and the new key column ``ordinal`` is the number of its first
+    one. The columns ``replays`` and ``replay`` are added. An existing entry covers all dead letters of its batch and
+    error type: it gets the ordinal 0, no replays, and no replay's name.
+    """
     _copy_aside()
     _create(
         [sa.Column("ordinal", sa.BigInteger(), nullable=False)],
@@ -34,10 +39,13 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the columns; the numbers and names of replays are lost.
+    """Go back to one entry of the dead letter index per batch and error type.
 
-    :raises LedgerStateError: while a replay is not finished, or where the older version could not distinguish dead
-        letters
+    The entries of a batch and error type are summed. The numbers of replays and the names of their side partitions are
+    lost.
+
+    :raises LedgerStateError: if a replay or a stored action on dead letters is not finished, or entries that would be
+        summed have different states
     """
     _refuse_what_would_be_lost()
     _copy_aside()

@@ -1,4 +1,4 @@
-"""Add the state in which the sink was left: fence, target identity, location, and receipts of the newest epoch."""
+"""Add columns for the state in which a run left the sink: fence, target, location, and receipts of the newest epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns; they are empty until the next run has fenced the sink."""
+    """Add the columns, which are NULL until the next run has fenced the sink; until then the sink is not compared."""
     op.add_column("ckpt_pipeline", sa.Column("sink_epoch", sa.BigInteger()))
     op.add_column("ckpt_pipeline", sa.Column("sink_target", sa.Text()))
     op.add_column("ckpt_pipeline", sa.Column("sink_location", sa.Text()))
@@ -20,7 +20,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the columns; the older version does not detect a sink that was restored to an older state."""
+    """Drop the columns; the older version does not detect a sink that has lost commits."""
     op.drop_column("ckpt_partition", "receipted")
     for name in ("sink_location", "sink_target", "sink_epoch"):
         op.drop_column("ckpt_pipeline", name)

@@ -17,7 +17,10 @@ _TABLE = "ckpt_proposal"
 
 
 def upgrade() -> None:
-    """Create the table; proposals that wait for an answer must be made again."""
+    """Create the table of proposals.
+
+    Proposals that wait for an approval while the ledger is migrated are not in the table and must be requested again.
+    """
     op.create_table(
         _TABLE,
         sa.Column("id", sa.String(32), primary_key=True),
@@ -41,9 +44,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table.
+    """Drop the table of proposals.
 
-    :raises LedgerStateError: while a proposal is approved and not carried out, as the older version does not know it
+    :raises LedgerStateError: if a proposal is approved and not carried out yet, because the older version would ignore
+        it
     """
     approved = sa.text(f"SELECT id, pipeline FROM {_TABLE} WHERE state = 'approved'")
     waiting = op.get_bind().execute(approved).first()

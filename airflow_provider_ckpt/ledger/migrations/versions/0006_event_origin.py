@@ -12,7 +12,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns, which PostgreSQL fills in; in older events and in SQLite they are empty."""
+    """Add the columns ``recorded_at`` and ``database_user`` to the table of events.
+
+    PostgreSQL fills them in, so a client cannot forge them. In older events and in SQLite they are NULL.
+    """
     op.add_column("ckpt_event", sa.Column("recorded_at", sa.DateTime(timezone=True)))
     op.add_column("ckpt_event", sa.Column("database_user", sa.Text()))
     if op.get_bind().dialect.name == "postgresql":

@@ -1,4 +1,7 @@
-"""Add the differences of a sink that a user has started to accept, until that is finished or the pipeline moves."""
+"""Add a column for the differences of a changed sink that a user has begun to accept.
+
+It is set until the acceptance is complete or the pipeline moves to another sink.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; no acceptance is in progress."""
+    """Add the column, which is NULL for all pipelines: no acceptance is in progress."""
     op.add_column("ckpt_pipeline", sa.Column("sink_unaccepted", sa.JSON()))
 
 
 def downgrade() -> None:
-    """Drop the column, with any acceptance that was started and not finished."""
+    """Drop the column; an acceptance that was started and not finished is forgotten."""
     op.drop_column("ckpt_pipeline", "sink_unaccepted")

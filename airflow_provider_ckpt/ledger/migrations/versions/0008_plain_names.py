@@ -1,4 +1,8 @@
-"""Rename tables and columns to the words of the documentation: stored action, snapshot, actor, reason, action."""
+"""Rename tables and columns of the ledger to the words that the documentation uses.
+
+For example, ``ckpt_intent`` becomes ``ckpt_stored_action``, and the columns ``who`` and ``why`` become ``actor`` and
+``reason``.
+"""
 
 from __future__ import annotations
 
