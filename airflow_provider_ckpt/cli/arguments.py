@@ -69,4 +69,4 @@ COMMON = (
     arg("--ledger", help="id of the Airflow connection of the ledger (default: ckpt_default)", default="ckpt_default"),
     ARG_VERBOSE,
 )
-"""Arguments of every command."""
+"""Arguments that every command of ``airflow ckpt`` has: form of the output, ledger, and verbosity."""

@@ -148,14 +148,25 @@ def _selection(args: Namespace) -> Selection:
 
 
 def _selected_entries(args: Namespace, index: DeadLetterIndex) -> list[IndexEntry]:
-    """Return the selected entries that are neither replayed nor discarded; with ``--all`` all selected entries."""
+    """Return the index entries that the command's arguments select.
+
+    Entries of dead letters that were replayed or discarded are left out, unless ``--all`` is given.
+
+    :param args: the command's arguments
+    :param index: the index of the pipeline's dead letters
+    :raises ConfigError: if a batch that the arguments name has no dead letters in the index
+    """
     chosen = _selection(args)
     check_batches(index, chosen, args.pipeline)
     return [entry for entry in index.entries if chosen.matches(entry) and (args.all or entry.state in UNDELIVERED)]
 
 
 def _selected_with_content(args: Namespace, setup: PipelineContext) -> Iterator[tuple[IndexEntry, StoredDeadLetter]]:
-    """Yield the dead letters that the command's arguments select, each with its index entry and stored content."""
+    """Yield the dead letters that the command's arguments select, each with its index entry and stored content.
+
+    :param args: the command's arguments
+    :param setup: context of the pipeline, with which the dead letter store is read
+    """
     from airflow_provider_ckpt.replication.actions import dead_letters
 
     for entry, stored in dead_letters.read_contents(setup, _selected_entries(args, dead_letters.load_index(setup))):

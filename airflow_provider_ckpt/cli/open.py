@@ -37,7 +37,10 @@ def load_pipeline(file: str | PathLike[str]) -> Pipeline:
 def make_setup(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
     """Create the context in which a command works on a pipeline.
 
-    Connections and metrics are Airflow's, and this process is the owner of a lease that the command acquires.
+    It uses Airflow's connections and metrics. If the command acquires a lease, the owner is this process.
+
+    :param pipeline: the declaration
+    :param ledger: the open ledger
     """
     from airflow_provider_ckpt.ledger_location import resolve_connection
     from airflow_provider_ckpt.replication.owner import of_this_process

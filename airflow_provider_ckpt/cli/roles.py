@@ -18,7 +18,7 @@ def _script(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_script)
 def ledger(args: Namespace) -> dict[str, Any]:
-    """Return SQL that creates a PostgreSQL ledger's schema and its three roles."""
+    """Return SQL that creates a PostgreSQL ledger's schema and its roles to migrate, to run pipelines and to read."""
     from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
 
     roles = LedgerRoles(args.schema, args.owner, args.runtime, args.reader)

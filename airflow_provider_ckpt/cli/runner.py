@@ -26,7 +26,10 @@ TableWriter = Callable[[Any, TextIO], None]
 
 
 class Stopped(BaseException):
-    """The process received SIGINT or SIGTERM; a ``BaseException``, so that no handler of failures catches it."""
+    """The process received SIGINT or SIGTERM.
+
+    It is a ``BaseException``, so that code which handles failures does not catch it.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

@@ -15,10 +15,10 @@ _DROPS = (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG)
 
 
 def refuse_contradictions(pipeline: Pipeline) -> None:
-    """Check the keys of a declaration against each other.
+    """Raise an error if keys of a declaration contradict each other.
 
     :param pipeline: the declaration; each of its keys is valid on its own
-    :raises ValueError: naming the keys, and what to write instead
+    :raises ValueError: if there is a contradiction; the message names the keys, and what to write instead
     """
     if pipeline.source.type == "files":
         _check_file_format(pipeline)

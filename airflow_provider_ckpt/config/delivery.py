@@ -162,7 +162,10 @@ class DeadLetterQueue(Section):
 
 
 def _null_word(value: object) -> object:
-    """Return the text ``null`` for None, because YAML reads an unquoted ``null`` as None; else the value itself."""
+    """Return the text ``null`` for None, and any other value unchanged.
+
+    YAML reads the unquoted word ``null``, one of the values of ``missing_field_behavior``, as None.
+    """
     return "null" if value is None else value
 
 

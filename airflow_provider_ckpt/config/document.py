@@ -37,9 +37,9 @@ _NULL_WORD_ALLOWED = ("error_handling", "missing_field_behavior")
 
 
 class NotReadableError(Exception):
-    """A text is not valid YAML, or exceeds a limit.
+    """A text is not valid YAML, or exceeds a limit, so that no data can be read from it.
 
-    :ivar line: the line; None if it is not known
+    :ivar line: the line of the error, from 1; None if it is not known
     :ivar problem: the problem, without a key
     """
 
@@ -102,14 +102,14 @@ def unseen_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML loader that limits the number and depth of nodes."""
+    """YAML loader that refuses texts with too many or too deeply nested nodes while it parses them."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = self._count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return the next node of the YAML tree, as PyYAML composes it.
+        """Return the next node of the YAML tree; PyYAML calls this method for each node.
 
         :raises NotReadableError: if there are too many nodes, or they are nested too deeply
         """

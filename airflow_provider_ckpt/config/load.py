@@ -30,7 +30,7 @@ _MAX_LINE_LENGTH = 500
 """Maximum number of characters in the line of an error message that reports one problem, including file and key."""
 
 _MAX_NAME_LENGTH = 200
-"""Maximum number of characters of a file's name in an error."""
+"""Maximum number of characters of a file's name in an error message; longer names are cut."""
 
 
 def load(path: str | PathLike[str]) -> Pipeline:

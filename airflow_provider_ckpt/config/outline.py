@@ -38,9 +38,10 @@ class Outline:
 
 
 def read_outline(path: Path) -> Outline:
-    """Return the outline of a pipeline's file that may be invalid, or an empty outline if the file cannot be read.
+    """Return the outline of a pipeline's file, even if the file is invalid: the pipeline's name, DAG and schedule.
 
-    No error is raised, because one invalid file must not hide the DAGs of the other files.
+    If the file cannot be read, the outline is empty. No error is raised, because one invalid file must not hide the
+    DAGs of the other files.
 
     :param path: the YAML file
     """

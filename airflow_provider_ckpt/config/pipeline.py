@@ -93,23 +93,24 @@ class RecoverySection(Section):
 
 
 class Pipeline(Section):
-    """Declaration of a pipeline.
+    """Declaration of a pipeline, as its YAML file or Python code gives it.
 
     :param name: name, unique in the ledger: letters, digits, ``_``, ``-`` and ``.``
     :param source: source of records
     :param transform: transform of records
     :param sink: sink of records
     :param delivery: delivery guarantee
-    :param commit_strategy: size of batches, and times of settlements
-    :param retry: number and delay of retries
+    :param commit_strategy: size of batches, and times at which receipts are settled
+    :param retry: number and delay of the attempts of a batch
     :param dead_letter_queue: destination of dead letters
     :param error_handling: handling of missing and null fields
-    :param error_policy: actions that replace the default ones, by error type
+    :param error_policy: reactions that replace the default ones, by error type
     :param consumer: distribution of batches over lanes
-    :param lease: lease of the pipeline
+    :param lease: validity of the pipeline's lease, and what a run does if another run holds it
     :param run: execution of a run
-    :param recovery: detection of late records
-    :param dag: the DAG that a factory creates from the file; it does not affect the replication itself
+    :param recovery: detection of records that appear late in the source
+    :param dag: the DAG that a DAG factory creates from the file, which does not affect the replication itself; None for
+        no DAG
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")

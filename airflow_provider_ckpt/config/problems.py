@@ -41,11 +41,11 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error in a pipeline's declaration.
+    """An error in a pipeline's declaration, to be shown as one line.
 
     :param path: path of the key, such as ``("retry", "jitter")``; the key need not exist in the file
     :param text: description of the error, such as ``must be at most 1``
-    :param missing: whether a required key is missing
+    :param missing: whether the error is that a required key is missing
     """
 
     path: KeyPath

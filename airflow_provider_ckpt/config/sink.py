@@ -1,4 +1,4 @@
-"""Model of a pipeline's sink.
+"""Model of a pipeline's section ``sink``.
 
 Keys and defaults are those of the table in the docs. Keys that a type of sink requires or does not support are checked
 here.

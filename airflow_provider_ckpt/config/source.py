@@ -1,4 +1,4 @@
-"""Model of a pipeline's source.
+"""Model of a pipeline's section ``source``.
 
 Keys and defaults are those of the table in the docs. Keys that a type of source requires are checked here.
 """

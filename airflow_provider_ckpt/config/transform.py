@@ -1,4 +1,4 @@
-"""Model of a pipeline's transform. Keys and defaults are those of the table in the docs."""
+"""Model of a pipeline's section ``transform``. Keys and defaults are those of the table in the docs."""
 
 from __future__ import annotations
 

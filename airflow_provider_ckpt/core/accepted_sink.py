@@ -39,7 +39,7 @@ class AcceptedSink:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Restore the losses from the output of :meth:`to_json`."""
+        """Restore the accepted losses from the output of :meth:`to_json`."""
         return cls(tuple(_from_json(item) for item in data["lost"]), data["rows_missing"])
 
     def covers(self, key: BatchKey, span: Range) -> bool:

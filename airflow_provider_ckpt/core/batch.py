@@ -141,7 +141,7 @@ class Batch:
 
     @property
     def started(self) -> bool:
-        """Return whether any attempt was ever opened; from then on only a receipt resolves the batch."""
+        """True if an attempt was ever opened; from then on only a receipt in the sink resolves the batch."""
         return self.attempts > 0
 
     def resolved(self, receipt: Receipt) -> Batch:

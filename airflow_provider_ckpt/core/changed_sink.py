@@ -65,7 +65,7 @@ class UnfinishedAcceptance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> UnfinishedAcceptance:
-        """Restore the record from the output of :meth:`to_json`."""
+        """Restore the record of an unfinished acceptance from the output of :meth:`to_json`."""
         lost_batches = frozenset(BatchKey.from_json(key) for key in data["gone"])
         return cls(frozenset(map(SinkDifference, data["seen"])), data["told"], lost_batches)
 

@@ -9,7 +9,9 @@ from airflow_provider_ckpt.core.ranges import contiguous_end
 
 
 def cancellation_watermark(batches: Mapping[int, Batch]) -> int | None:
-    """Return the smallest seq of a cancelled batch that is neither started again nor resolved; None if there is none.
+    """Return the smallest seq of a cancelled batch that is neither started again nor resolved.
+
+    The checkpoint does not pass this batch. The result is None if there is no such batch.
 
     :param batches: the batches that are not below the checkpoint, by seq
     """

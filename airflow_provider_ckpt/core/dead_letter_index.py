@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 
 UNKNOWN_TYPE = "unknown"
-"""Error type of dead letters that are known only from a receipt, which counts them but names no error types."""
+"""Error type in the index of dead letters that are known only from a receipt: it counts them without naming types."""
 
 
 class DeadLetterState(StrEnum):

@@ -44,7 +44,7 @@ class Replay:
 
     @classmethod
     def of(cls, dead_letters: Sequence[DeadLetters], *, newest_first: bool) -> Replay:
-        """Create a replay of dead letters, in the given or in the reverse order.
+        """Create a replay from dead letters that are sorted by age.
 
         :param dead_letters: groups of consecutive dead letters, oldest first
         :param newest_first: whether to send them in the reverse order
@@ -57,9 +57,9 @@ class Replay:
         return self.ends[-1] if self.ends else 0
 
     def within(self, span: Range) -> Iterator[PositionedDeadLetters]:
-        """Yield the dead letters at some positions of the replay, in the order in which they are sent.
+        """Yield the dead letters of one batch of the replay, in the order in which they are sent.
 
-        :param span: range of positions in the replay
+        :param span: the batch's range of positions in the replay, which number its dead letters from 0
         """
         start = 0
         for dead_letters, end in zip(self.dead_letters, self.ends, strict=True):

@@ -22,7 +22,7 @@ from airflow_provider_ckpt.core.dead_letter_index import (
 from airflow_provider_ckpt.core.ranges import Range
 
 REPLAYABLE = frozenset({DeadLetterState.PARKED, DeadLetterState.PARKED_AGAIN})
-"""States in which dead letters may be replayed or discarded."""
+"""States of parked dead letters, which may be replayed or discarded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""The partitions of a pipeline and their common phase: drain, stop, force stop, resume (semantics, section 3)."""
+"""The state of a pipeline: its partitions and their common phase, and the transitions between phases.
+
+The transitions are drain, stop, force stop and resume (semantics, section 3).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class PipelineState:
 
     @property
     def phase(self) -> Phase:
-        """The pipeline's phase."""
+        """The pipeline's phase: running, draining or stopped."""
         return self._phase
 
     @property

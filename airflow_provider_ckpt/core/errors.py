@@ -168,7 +168,7 @@ class CkptError(Exception):
         return ErrorInfo(self.type, self._message_with_hint(), self.recoverable, self.sqlstate, self.is_outage)
 
     def _message_with_hint(self) -> str:
-        """Return the message as a sentence, followed by the hint."""
+        """Return the message as a sentence, followed by the hint if there is one."""
         if not self.hint:
             return self.message
         return f"{self.message}{'' if self.message.endswith(('.', '!', '?')) else '.'} {self.hint}"
@@ -188,7 +188,7 @@ class MissingConnectionError(ConfigError):
 
 
 class DslParseError(ConfigError):
-    """An expression of the transform does not parse."""
+    """An SQL expression of the transform does not parse."""
 
     type = ErrorType.DSL_PARSE
 
@@ -251,7 +251,7 @@ class DeadLetterQueueError(CkptError):
 
 
 class StaleEpochError(CkptError):
-    """A newer run holds the lease; this run must not write any more."""
+    """The run no longer holds the lease under its epoch, so it must not write any more; usually a newer run does."""
 
     type = ErrorType.STALE_EPOCH
 
@@ -269,7 +269,7 @@ class DeadlineError(CkptError):
 
 
 class LeaseBusyError(CkptError):
-    """Another run holds the pipeline's lease, and the lease has not expired."""
+    """Another run holds the pipeline's lease, and the lease has not expired, so this run cannot start."""
 
     type = ErrorType.STALE_EPOCH
 

@@ -21,14 +21,14 @@ from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket
 class PartitionView:
     """One partition in one generation: its checkpoint, and the batches that the checkpoint has not passed.
 
-    ``passed`` collects the resolved batches that the checkpoint has moved over; the ledger merges their receipts.
+    The list ``passed`` collects the resolved batches over which the checkpoint moves; the ledger merges their receipts.
 
     :param partition: the partition's id
     :param generation: the generation; it grows with every rewind
     :param base: the generation's first position
-    :param committed: the checkpoint, the next position to read after a restart; ``base`` by default
+    :param committed: the checkpoint, the next position to read after a restart; None for ``base``
     :param next_seq: the seq of the next planned batch
-    :param planned_end: the end of everything planned so far, where new batches start; ``committed`` by default
+    :param planned_end: the end of everything planned so far, where new batches start; None for ``committed``
     :param limit: the end of a side partition; None for a source partition, which grows
     :param phase: the pipeline's phase
     :param batches: the batches that are not below ``committed``
@@ -75,7 +75,10 @@ class PartitionView:
 
     @property
     def cancellation_watermark(self) -> int | None:
-        """The smallest seq of a cancelled batch that is neither started again nor resolved; None if there is none."""
+        """The seq of the first cancelled batch, which the checkpoint may not pass; None if there is none.
+
+        A cancelled batch that was started again or resolved does not count.
+        """
         return cancellation_watermark(self.batches)
 
     def gaps(self) -> list[Range]:

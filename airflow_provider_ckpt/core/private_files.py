@@ -17,7 +17,7 @@ _FILE, _DIRECTORY = 0o600, 0o700
 
 
 def create(path: Path) -> BinaryIO:
-    """Create a file that only the current user can read, and open it for writing.
+    """Create a file that only the current user can read, and return it open for writing in binary mode.
 
     :raises FileExistsError: if the path exists, even as a dangling link
     """

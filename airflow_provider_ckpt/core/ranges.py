@@ -1,4 +1,4 @@
-"""Half-open ranges of source positions, with merge, subtraction and contiguous coverage.
+"""Half-open ranges of source positions: merge and subtract them, and find how far they reach without a gap.
 
 A position is a signed 64-bit integer. The source defines its meaning: an offset, a cursor value, microseconds since the
 epoch, or a byte in the concatenation of all discovered files.
@@ -24,7 +24,7 @@ def position_text(position: int, form: str = "d") -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """The positions ``start <= p < end``; never empty.
+    """The positions ``start <= p < end`` of a partition; never empty.
 
     :param start: first position in the range
     :param end: first position after the range
@@ -47,7 +47,10 @@ class Range:
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:
-    """Return the same positions as the fewest ranges, in order; overlapping and adjacent ranges become one."""
+    """Return the fewest ranges that contain the same positions, in order.
+
+    Overlapping and adjacent ranges become one.
+    """
     merged: list[Range] = []
     for item in sorted(ranges):
         if merged and item.start <= merged[-1].end:

@@ -65,7 +65,7 @@ class Counts:
         )
 
     def to_json(self) -> dict[str, int]:
-        """Return the counts as a JSON-ready dict, with its keys in a fixed order."""
+        """Return the counts as a JSON-ready dict by name, with the names in a fixed order."""
         return {
             "read": self.read,
             "delivered": self.delivered,
@@ -141,7 +141,7 @@ class KnownReceipts(NamedTuple):
     position: int
 
     def covers(self, generation: int, end: int) -> bool:
-        """Return whether the ledger knows a receipt.
+        """Return whether a receipt of this partition is one that the ledger knows already.
 
         :param generation: the receipt's generation
         :param end: the end of the receipt's range

@@ -64,7 +64,7 @@ def import_receipts(partition: Partition, receipts: Iterable[Receipt], *, advanc
 
 
 class _RangeIndex:
-    """Index of batches by their ranges, which finds the batches that overlap a range.
+    """Index that finds the batches whose ranges overlap a given range by binary search.
 
     :param batches: batches whose ranges do not overlap each other
     """

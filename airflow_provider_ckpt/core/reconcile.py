@@ -1,4 +1,7 @@
-"""Reconcile a partition with the sink's receipts at the start of a run (semantics, section 4)."""
+"""Reconcile a partition with the sink's receipts at the start of a run (semantics, section 4).
+
+Batches that have a receipt are resolved, and attempts that an earlier run left open are ended.
+"""
 
 from __future__ import annotations
 

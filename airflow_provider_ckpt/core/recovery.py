@@ -181,7 +181,13 @@ def find_missing(
 
 
 def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
-    """Return the ranges above the low watermark that were planned, but have neither a receipt nor a batch."""
+    """Return the ranges above the low watermark that were planned but have neither a receipt nor a batch.
+
+    Positions that were planned less than ``settle_lag`` ago are left out. The ledger's rules make such ranges
+    impossible, so any result shows a defect.
+
+    :param account: the receipts and batches of a partition
+    """
     part = account.partition
     if account.settled is None or account.settled.generation != part.generation:
         return []
@@ -301,12 +307,12 @@ def not_covered(ranges: Iterable[Range], covered: Iterable[Range]) -> list[Range
 def find_late(
     partition: str, readings: Sequence[RangeReading], surpluses: Sequence[UnreadRecords | None]
 ) -> list[MissingRange]:
-    """Return the ranges in which the source shows records that were not read, each position once.
+    """Return the ranges in which the source shows records that were not read, each position once, in order.
 
     :param partition: the source partition's id
-    :param readings: the readings, as :func:`comparable_readings` returns them
-    :param surpluses: the unread records of each reading, as a :data:`SourceComparison` returns them; None for a
-        reading without any
+    :param readings: the ranges that were read, as :func:`comparable_readings` returns them
+    :param surpluses: the unread records of each reading, as a :data:`SourceComparison` returns them; None for a reading
+        without any
     """
     found: list[MissingRange] = []
     reached: int | None = None

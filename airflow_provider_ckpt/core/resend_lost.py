@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range, merge, subtract
 
 RangesByPartition = Mapping[tuple[int, str], Sequence[Range]]
-"""Ranges by generation and partition."""
+"""Mapping from a pair of generation and partition id to ranges of that partition."""
 
 
 @dataclass(frozen=True, slots=True)

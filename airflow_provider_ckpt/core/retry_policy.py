@@ -154,7 +154,7 @@ def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datet
     """Decide what happens to a batch whose lane reported a failure (semantics, section 7).
 
     ``skip_and_log`` applies to records. If a record that could not be identified fails its batch, the batch is rejected
-    instead of skipped, so that the other records are not lost.
+    instead of skipped, so that its other records are kept as dead letters.
 
     An error that halts by default, but is retried by an override, halts the run when the attempts are used up: an
     override never drops anything. If a batch is to be rejected or voided already, and claiming that verdict fails in
@@ -165,6 +165,7 @@ def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datet
     :param policy: the pipeline's delivery policy
     :param now: the current time, UTC
     :param deviation: a random number in [-1, 1] that determines the jitter
+    :return: the decision; the caller carries it out
     """
     action = policy.action(error)
     if action is ErrorAction.HALT:

@@ -21,9 +21,9 @@ class Route(StrEnum):
 
 
 def routes(*, dead_lettered: int, waiting: int, held: int) -> list[Route]:
-    """Return the branches of the DAG that follow a settled run.
+    """Return the branches of the DAG that follow a settled run; :class:`Route` explains them.
 
-    :param dead_lettered: number of records that the run dead-lettered
+    :param dead_lettered: number of records that the run stored as dead letters
     :param waiting: number of batches that wait for another round
     :param held: number of held batches
     """

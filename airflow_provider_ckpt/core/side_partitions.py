@@ -34,6 +34,8 @@ def re_read(pipeline_state: PipelineState, side: SideKind, source: str, span: Ra
 def check_re_read(pipeline_state: PipelineState, source: str, span: Range) -> None:
     """Raise an error if a range of a source partition may not be read again.
 
+    A range beyond the checkpoint may contain records that are still to be delivered, which would be delivered twice.
+
     :param pipeline_state: the pipeline's partitions
     :param source: the source partition's id
     :param span: the range

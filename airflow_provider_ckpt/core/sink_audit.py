@@ -105,7 +105,8 @@ class ReceiptComparison:
 
     :param settled: receipts that the ledger knows, alone or as part of a range receipt
     :param unsettled: receipts of batches that are unresolved in the ledger; the next run settles them
-    :param collected: receipts of generations that the ledger's retention has removed
+    :param collected: receipts of ended generations and side partitions, which the ledger has deleted as no longer
+        needed
     :param differences: the differences found
     """
 
@@ -203,7 +204,10 @@ def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
 
 
 def attempt_of(receipt: Receipt) -> AttemptKey:
-    """Return the key of the attempt that wrote a receipt; only the dead letters of this attempt are valid."""
+    """Return the key of the attempt that wrote a receipt.
+
+    Of the dead letters that a batch's attempts have written, only those of this attempt are valid.
+    """
     return AttemptKey(receipt.key, receipt.attempt, receipt.epoch)
 
 
@@ -269,7 +273,8 @@ class _RangeReceipts(ReceiptsByRange):
     def differences(self) -> Iterator[Difference]:
         """Yield the differences between each range receipt and the sink's receipts in its range.
 
-        Losses that a user has accepted are not differences.
+        Numbers of receipts, sums of counts, and numbers of rejected batches are compared. Losses that a user has
+        accepted are not differences.
         """
         for item, receipts in self.pairs():
             found = list(self._differences_of(item, receipts))

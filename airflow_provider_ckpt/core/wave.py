@@ -26,7 +26,8 @@ class BatchTask:
     :param instruction: whether to deliver the batch, reject it or void it
     :param bound: the source's closed bound when the batch was planned, as a position; None if the source has none
     :param detail: what the source's reader needs to find the range, for example a file's path and byte range
-    :param error: the error because of which the batch is given up; None if it is to be delivered, or a user gave it up
+    :param error: the newest error of an earlier attempt, which explains the dead letters if the batch is rejected; None
+        if there was none
     :param finished: number of failures that lanes reported before; attempts that never ran are not counted
     :param is_last_attempt: whether the batch's attempts are used up if this one fails
     """
@@ -57,7 +58,7 @@ class BatchTask:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> BatchTask:
-        """Restore a task from the output of :meth:`to_json`."""
+        """Restore an attempt from the output of :meth:`to_json`, in the process that executes it."""
         return cls(
             BatchKey.from_json(data["key"]),
             Range(*data["range"]),
@@ -86,7 +87,7 @@ class Wave:
 
     @property
     def tasks(self) -> list[BatchTask]:
-        """The batches of all lanes."""
+        """The attempts of all lanes in one list, lane by lane."""
         return [task for lane in self.lanes for task in lane]
 
     def to_json(self) -> dict[str, Any]:

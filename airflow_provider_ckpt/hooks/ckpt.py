@@ -46,7 +46,7 @@ class CkptHook(BaseHook):
         return open_ledger(self.ckpt_conn_id)
 
     def get_status(self, pipeline: str) -> dict[str, Any]:
-        """Return the status of a pipeline from the ledger, as JSON-compatible data.
+        """Return the status of a pipeline from the ledger, JSON-ready: phase, lease, partitions, batches and more.
 
         :param pipeline: name of the pipeline
         :raises ConfigError: if the ledger does not know the pipeline

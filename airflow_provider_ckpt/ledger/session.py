@@ -35,11 +35,12 @@ class Session:
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """Open an existing ledger.
+        """Open an existing ledger and return the connection to it.
 
         :param url: ``postgresql://…`` or ``sqlite:///path``
-        :raises LedgerUnavailableError: if the ledger does not exist, is at another revision, or cannot be reached
-        :raises ConfigError: if the URL is not a ledger's
+        :raises LedgerUnavailableError: if the ledger does not exist, is at another schema revision, or cannot be
+            reached
+        :raises ConfigError: if the URL has another scheme, or cannot be read
         """
         parsed = database.parse_url(url)
         description = database.describe(parsed)

@@ -143,10 +143,11 @@ class Settlement:
     """Result of settling a wave's outcomes.
 
     :param acked: receipts that resolved a batch
-    :param decisions: decision of the policy on each failed batch
+    :param decisions: what the delivery policy decided about each failed batch, such as a retry
     :param halted: error of a batch that ends the run and that only a user can resolve; None if there is none
-    :param failed: error of the sink or source as a whole, which ends the run; None if there is none
-    :param checkpoint: committed position of every partition after the settlement
+    :param failed: error that ends the run and leaves its batch planned, such as an outage of the sink; None if there is
+        none
+    :param checkpoint: checkpoint of every partition after the settlement
     """
 
     acked: list[Receipt] = field(default_factory=list)

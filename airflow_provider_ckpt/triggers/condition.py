@@ -50,7 +50,10 @@ class CkptConditionTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the import path of the class and the arguments of this trigger, which Airflow stores."""
+        """Return the import path of the class and the arguments of this trigger.
+
+        Airflow stores both, and creates the trigger from them in the triggerer.
+        """
         names = ("pipeline", "declaration", "condition", "ckpt_conn_id", "every")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 

@@ -45,7 +45,10 @@ class CkptNextRoundTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the import path of the class and the arguments of this trigger, which Airflow stores."""
+        """Return the import path of the class and the arguments of this trigger.
+
+        Airflow stores both, and creates the trigger from them in the triggerer.
+        """
         names = ("pipeline", "epoch", "owner", "ckpt_conn_id", "moment", "every")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
@@ -103,7 +106,10 @@ class CkptNextRoundTrigger(BaseTrigger):
             ledger.attach(self.pipeline, self.epoch, self.owner)
 
     def _cancel_and_release(self) -> None:
-        """Cancel the run's open attempts in the ledger, and release its lease."""
+        """Cancel the run's open attempts in the ledger, and release its lease, so that another run can start.
+
+        :raises StaleEpochError: if another run has taken the lease over
+        """
         with open_ledger(self.ckpt_conn_id) as ledger:
             lease = ledger.attach(self.pipeline, self.epoch, self.owner)
             ledger.cancel(lease, now=datetime.now(UTC))

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class TriggerReason(StrEnum):
-    """Reason why the trigger fires: the lag is large enough, or records have waited long enough."""
+    """Reason why the trigger fires.
+
+    ``enough``: the lag is large enough. ``waited``: records have waited long enough.
+    """
 
     ENOUGH = "enough"
     WAITED = "waited"
@@ -140,7 +143,10 @@ class CkptWorkTrigger(BaseEventTrigger):
         self.ckpt_conn_id = ckpt_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the import path of the class and the arguments of this trigger, which Airflow stores."""
+        """Return the import path of the class and the arguments of this trigger.
+
+        Airflow stores both, and creates the trigger from them in the triggerer.
+        """
         names = ("pipeline", "at_least", "longest_wait", "every", "ckpt_conn_id")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 

@@ -140,12 +140,12 @@ class AdminCommands(Session):
     def break_lease(self, pipeline: str, *, actor: str, reason: str) -> Lease:
         """Take the lease from its holder and release it; the holder's commands are refused from then on.
 
-        Attempts that the holder left in flight wait for the next run, which fences and reconciles.
+        Attempts that the holder left in flight stay open until the next run, which fences the sink and reconciles.
 
         :param pipeline: name of the pipeline
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores
-        :returns: the lease under the epoch that broke it
+        :returns: the lease with the new epoch, as it was before its release
         :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
         """
         require_reason("break lease", actor, reason, required=True)

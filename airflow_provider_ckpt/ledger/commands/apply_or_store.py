@@ -1,4 +1,4 @@
-"""Apply a user's action at once, or store it for the run that holds the lease (semantics, section 4)."""
+"""Apply a user's action at once, or store it for a run to apply (semantics, section 4)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ class GarbageCollection:
         self._dry_run = dry_run
 
     def run(self, *, actor: str, reason: str | None) -> dict[str, int]:
-        """Delete and merge rows, one transaction per portion, and record one event.
+        """Delete and merge rows, or only count them in a dry run.
+
+        Each portion is a transaction of its own. At the end one event is recorded, except in a dry run.
 
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores; None if there is none
@@ -106,12 +108,18 @@ class GarbageCollection:
         return sa.and_(_I.pipeline == self._pipeline, _I.applied_at < self._cutoff)
 
     def _proposals(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition for proposals that expired before the cutoff; the audit log keeps their actions."""
+        """Return the SQL condition for the proposals to delete: those that expired before the cutoff.
+
+        The actions that they led to remain in the audit log.
+        """
         columns = tables.proposal.c
         return sa.and_(columns.pipeline == self._pipeline, columns.expires_at < self._cutoff)
 
     def _superseded(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition for superseded batches without an attempt that is open or ended after the cutoff."""
+        """Return the SQL condition for the superseded batches to delete.
+
+        Those with an attempt that is open, or that ended after the cutoff, are kept.
+        """
         recent = sa.exists().where(
             _A.pipeline == _B.pipeline,
             _A.generation == _B.generation,

@@ -62,7 +62,7 @@ def store_action(
 
 
 def stored_actions(connection: Connection, pipeline: str) -> list[StoredAction]:
-    """Return the stored actions that have not been applied yet, oldest first."""
+    """Return the actions of users that are stored and that no run has applied yet, oldest first."""
     rows = connection.execute(
         sa.select(_I.id, _I.argument, _I.actor, _I.reason, _I.stored_at)
         .where(_I.pipeline == pipeline, _I.applied_at.is_(None))

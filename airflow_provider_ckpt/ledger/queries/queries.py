@@ -46,7 +46,7 @@ class Queries(Session):
         """Return the files that a source of type ``files`` has discovered, in the order of their positions.
 
         :param pipeline: name of the pipeline
-        :param ranges: return only files that overlap one of these ranges; None for all files
+        :param ranges: ranges of positions; only files that overlap one of them are returned. None for all files
         """
         with self._reading() as connection:
             return status.files(connection, pipeline, ranges)

@@ -216,7 +216,7 @@ def _last_begun_by(connection: Connection, pipeline: str) -> str | None:
 
 
 def is_leased(connection: Connection, pipeline: str) -> bool:
-    """Return whether a run holds the lease now."""
+    """Return whether a run holds the pipeline's lease now: it has an owner and has not expired."""
     return bool(_lease(connection, pipeline)["held"])
 
 

@@ -47,7 +47,7 @@ BATCH_COLUMNS = (
 _MAX_SHARED_UPDATES = 8
 
 Change = tuple[Batch | None, Batch]
-"""Batch as its row in the table stores it (None if there is no row), and the same batch after the command."""
+"""A batch as it is stored (None if it has no row yet), and the same batch after the command."""
 
 _STATES = {state.value: state for state in BatchState}
 _INSTRUCTIONS = {instruction.value: instruction for instruction in Instruction}

@@ -22,7 +22,10 @@ Names = tuple[str, ...]
 Upsert = postgresql.Insert | sqlite.Insert
 
 FIRST, LAST = "first", "last"
-"""Keys of the first and last number, both inclusive, in a row that stands for consecutive numbers; see :func:`runs`."""
+"""Keys of a row that stands for a run of consecutive numbers: its first and last number, both inclusive.
+
+:func:`runs` computes such runs.
+"""
 
 SQLITE = "sqlite"
 

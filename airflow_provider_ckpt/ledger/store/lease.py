@@ -140,7 +140,10 @@ def _store(connection: Connection, pipeline: str, state: LeaseState) -> Lease:
 
 @contextmanager
 def _with_pipeline_name(pipeline: str) -> Iterator[None]:
-    """Add the pipeline's name to errors raised in the ``with`` block by ``core``, which does not know the name."""
+    """Add the pipeline's name to errors that are raised in the ``with`` block and do not name a pipeline yet.
+
+    The functions of ``core`` raise such errors, because they do not know the name.
+    """
     try:
         yield
     except CkptError as error:

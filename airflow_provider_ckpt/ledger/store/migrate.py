@@ -63,7 +63,13 @@ def upgrade(url: str, *, create: bool = False) -> None:
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Downgrade a ledger's schema to an older revision; ``base`` drops all of its tables."""
+    """Downgrade a ledger's schema to an older revision.
+
+    :param url: the ledger's URL
+    :param revision: the revision; ``base`` drops all tables of the ledger
+    :raises LedgerUnavailableError: if the database cannot be reached, or its file is missing
+    :raises LedgerStateError: if the ledger contains data that the older version would treat wrongly
+    """
     from alembic import command
 
     parsed = database.parse_url(url)

@@ -112,7 +112,10 @@ class LoadedPartition:
         return True
 
     def row(self, pipeline: str) -> dict[str, Any]:
-        """Return the row of the table ``partition`` that stores this partition."""
+        """Return the partition as a row of the table ``partition``.
+
+        :param pipeline: name of the pipeline
+        """
         part = self.partition
         return {
             "pipeline": pipeline,
@@ -244,7 +247,7 @@ def write(connection: Connection, pipeline: str, items: Sequence[LoadedPartition
 
 
 def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch], run: str, now: datetime) -> None:
-    """Store an open attempt for each batch.
+    """Insert a row for the open attempt of each batch into the table ``attempt``.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

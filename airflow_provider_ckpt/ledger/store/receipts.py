@@ -297,7 +297,12 @@ def _touching_rows(dialect: str) -> sa.Select[Any]:
 
 @lru_cache
 def _rows_beginning_in(dialect: str) -> sa.Select[Any]:
-    """Build the query for the rows whose start lies between ``FIRST`` and ``LAST`` of a given row, both inclusive."""
+    """Build the query for the stored rows that begin within given positions.
+
+    Each given row has the first and last of these positions as ``FIRST`` and ``LAST``, both inclusive.
+
+    :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
+    """
     outer = bulk_sql.given_rows(dialect, tables.receipt, _PLACE, numbers=(bulk_sql.FIRST, bulk_sql.LAST))
     return bulk_sql.look_up_each(
         dialect,

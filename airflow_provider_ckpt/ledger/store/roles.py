@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger.store import tables
 
 _MIGRATION_TABLES = (tables.VERSION_TABLE, tables.ledger.name)
-"""Tables that only a migration writes."""
+"""Tables that only a migration writes, so that the runtime role has no right to change them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,10 @@ class LedgerRoles:
 
     @property
     def sql(self) -> str:
-        """SQL script that creates the roles; it is idempotent and should be run after every migration."""
+        """SQL script that creates the roles and grants their privileges.
+
+        It can be run repeatedly, and should be run after every migration, which may add tables.
+        """
         schema, owner, runtime, reader = map(quote, (self.schema, self.owner, self.runtime, self.reader))
         new = f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA {schema}"
         return "\n".join(

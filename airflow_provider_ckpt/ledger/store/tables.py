@@ -243,7 +243,7 @@ stored_action = sa.Table(
 )
 
 DATABASE_COLUMNS = ("id", "recorded_at", "database_user")
-"""Columns of an event that PostgreSQL fills in, and that the runtime role may not write."""
+"""Columns of an event that PostgreSQL fills in; the runtime role may not write them."""
 
 event = sa.Table(
     "ckpt_event",
