@@ -82,10 +82,13 @@ class Job:
         :raises InvalidTransformError: if the function cannot be imported
         """
         path = self.pipeline.transform.python
+        if self.function is None and path is None:
+            return None
         with imported_for((self.context.ledger, self.context.pipeline, self.context.epoch)):
             if self.function is not None:
                 return unpack(self.function)
-            return import_function(path) if path else None
+            assert path is not None
+            return import_function(path)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict. It contains the passwords: write it to files of mode 0600 only."""

@@ -20,15 +20,21 @@ if TYPE_CHECKING:
 
 
 def prefer_installed_pyspark() -> None:
-    """Remove the zip files of the installed PySpark from ``sys.path``, so that its unpacked, compiled modules are
-    imported.
+    """Remove the zip files of the installed PySpark, and the jar file of Spark's core, from ``sys.path``.
+
+    So PySpark's unpacked, compiled modules are imported. The jar file contains no Python code, but Spark puts it there,
+    and ``importlib.invalidate_caches``, which PySpark calls for each task, would read its long directory each time.
     """
+    dropped = {entry for entry in sys.path if Path(entry).name.startswith("spark-core_") and entry.endswith(".jar")}
     zips = [entry for entry in sys.path if entry.endswith(".zip")]
     rest = [entry for entry in sys.path if entry not in zips]
     pyspark, py4j = (PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j"))
     if pyspark is not None and pyspark.origin and py4j is not None:
         lib = Path(pyspark.origin).parent / "python" / "lib"
-        sys.path[:] = [entry for entry in sys.path if entry not in zips or Path(entry).parent != lib]
+        dropped.update(entry for entry in zips if Path(entry).parent == lib)
+    sys.path[:] = [entry for entry in sys.path if entry not in dropped]
+    for entry in dropped:
+        sys.path_importer_cache.pop(entry, None)
 
 
 def preload(names: Iterable[str]) -> None:

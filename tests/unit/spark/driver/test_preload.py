@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pyspark
@@ -37,6 +38,19 @@ def test_only_the_zips_of_the_installed_pyspark_are_left_out(monkeypatch: pytest
 
     assert sys.path[:2] == [other, mine]
     assert own not in sys.path
+
+
+def test_caches_of_imports_are_cleared_without_reading_the_jar_of_sparks_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = str(next((Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")))
+    with_python_code = "/opt/graphframes.jar"
+    monkeypatch.setattr(sys, "path", [core, with_python_code, *sys.path])
+    assert PathFinder.find_spec("is_not_there") is None
+    assert core in sys.path_importer_cache
+
+    prefer_installed_pyspark()
+
+    assert core not in {*sys.path, *sys.path_importer_cache}
+    assert with_python_code in sys.path
 
 
 def test_where_pyspark_is_nowhere_else_its_zips_stay(monkeypatch: pytest.MonkeyPatch) -> None:
