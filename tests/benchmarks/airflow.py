@@ -1,8 +1,8 @@
 """Measure a small run under a real Airflow: on a cold Spark, on one that stays, on a server, and without new records.
 
-``python -m tests.benchmarks.airflow [--rounds 5]``. Scheduler and local executor, PostgreSQL for metadata, ledger and
-targets. Each way is a DAG of its own that moves two new files, a micro-batch each, through Spark SQL into a table;
-each round takes them in turn, after one round that warms up and is not counted:
+``python -m tests.benchmarks.airflow [--rounds 5] [--pipelines 50]``. Scheduler and local executor, PostgreSQL for
+metadata, ledger and targets. Each way is a DAG of its own that moves two new files, a micro-batch each, through Spark
+SQL into a table; each round takes them in turn, after one round that warms up and is not counted:
 
 - ``plain``: a cold ``submit`` without archive and daemon
 - ``cold``: the same with them, as it is by default
@@ -11,6 +11,10 @@ each round takes them in turn, after one round that warms up and is not counted:
 - ``connect``: on a Spark Connect server that has seen such a run before
 - ``grouped``: ``warm`` as a task group
 - ``empty``: ``warm`` once more, with nothing new
+
+After the rounds, ``first`` is ``warm`` after all Spark drivers were stopped, as after a start of the worker, as often
+as there were rounds. Then each of many pipelines (``many``) copies new rows from a table of its own, one after the
+other: once as its first run on this Spark, which is not counted, and once more.
 
 Seconds are a task's, from its start to its end as Airflow has them; those of ``grouped``, and of ``single``, which is
 ``warm``, are a DAG run's. ``empty_run_seconds`` are inside the task: lease, ledger, source and sink. Writes
@@ -49,12 +53,15 @@ SHOWN = (
     "warm_micro_run_seconds",
     "warm_copy_seconds",
     "warm_vs_cold",
+    "first_vs_cold",
+    "many_pipelines_seconds",
+    "pipelines",
     "cold_vs_plain",
     "task_group_overhead_seconds",
     "seconds",
 )
 PLAIN, COLD, WARM, COPY, CONNECT = "plain", "cold", "warm", "copy", "connect"
-GROUP, EMPTY, SINGLE = "grouped", "empty", "single"
+GROUP, EMPTY, SINGLE, FIRST, MANY = "grouped", "empty", "single", "first", "many"
 ROWS, BATCHES = 500, 2
 _PIPELINE = """
 name: {name}
@@ -70,9 +77,9 @@ delivery: exactly_once
 run: {run}
 """
 _COPY = """
-name: copy
-source: {{type: postgres, connection: store, table: copy_source, cursor: id}}
-sink: {{type: postgres, connection: store, table: copy}}
+name: {name}
+source: {{type: postgres, connection: store, table: {name}_source, cursor: id}}
+sink: {{type: postgres, connection: store, table: {name}}}
 commit_strategy: {{commit_interval: {rows}}}
 delivery: exactly_once
 """
@@ -85,11 +92,13 @@ class Bench:
     """An Airflow, its databases, and what was measured.
 
     :param data: where the sources' files are
+    :param pipelines: number of pipelines that run one after the other
     """
 
     airflow: AirflowServices
     data: Path
     store: str
+    pipelines: int
     rounds: Rounds = field(default_factory=Rounds)
     _numbers: count[int] = field(default_factory=count)
 
@@ -100,8 +109,30 @@ class Bench:
             text = _PIPELINE.format(name=name, data=self.data, rows=ROWS, run=run)
             (dags / f"{name}.yaml").write_text(text)
             execute(self.store, f"CREATE TABLE {name} {_COLUMNS}")
-        (dags / f"{COPY}.yaml").write_text(_COPY.format(rows=ROWS))
-        execute(self.store, f"CREATE TABLE {COPY} {_COLUMNS}", f"CREATE TABLE {COPY}_source {_COLUMNS}")
+        for name in (COPY, *self._many):
+            (dags / f"{name}.yaml").write_text(_COPY.format(name=name, rows=ROWS))
+            execute(self.store, f"CREATE TABLE {name} {_COLUMNS}", f"CREATE TABLE {name}_source {_COLUMNS}")
+
+    @property
+    def _many(self) -> list[str]:
+        return [f"{MANY}_{number}" for number in range(self.pipelines)]
+
+    def first(self, warm: WarmSpark) -> None:
+        """Measure a run that has to start the Spark that stays.
+
+        :param warm: the drivers, which are stopped before
+        """
+        warm.stop()
+        self._write(WARM)
+        self._run(WARM, BATCHES, FIRST)
+
+    def many(self) -> None:
+        """Measure the second runs of many pipelines."""
+        for self.rounds.counted in (False, True):
+            for at, name in enumerate(self._many, 1):
+                say(f"pipeline {at} of {self.pipelines}")
+                self._write(name)
+                self._run(name, BATCHES, MANY)
 
     def round(self) -> None:
         """Measure every way once."""
@@ -112,10 +143,10 @@ class Bench:
 
     def _write(self, name: str) -> None:
         """Two new files, each there at once; or as many rows."""
-        if name == COPY:
-            last = scalar(self.store, f"SELECT coalesce(max(id), 0) FROM {COPY}_source")
+        if not (self.data / name).exists():
+            last = scalar(self.store, f"SELECT coalesce(max(id), 0) FROM {name}_source")
             rows = f"SELECT i, i / 7.0, 'shipped' FROM generate_series({last + 1}, {last + BATCHES * ROWS}) AS i"
-            execute(self.store, f"INSERT INTO {COPY}_source {rows}")
+            execute(self.store, f"INSERT INTO {name}_source {rows}")
             return
         for _ in range(BATCHES):
             number = next(self._numbers)
@@ -144,7 +175,7 @@ class Bench:
         self.rounds.note(way or name, summary["seconds_by_step"])
         self.rounds.took(way or name, _seconds(self.airflow.api("GET", f"{path}/taskInstances/replicate")))
         self.rounds.took(f"{way or name}_inside", self.airflow.xcom(name, run_id, "replicate", "seconds"))
-        if name == WARM:
+        if way is None and name == WARM:
             self.rounds.took(SINGLE, whole)
 
     def result(self, rounds: int) -> dict[str, Any]:
@@ -155,6 +186,9 @@ class Bench:
             "warm_micro_run_seconds": seconds[WARM],
             "warm_copy_seconds": seconds[COPY],
             "warm_vs_cold": round(seconds[WARM] / seconds[COLD], 3),
+            "first_vs_cold": round(seconds[FIRST] / seconds[COLD], 3),
+            "many_pipelines_seconds": seconds[MANY],
+            "pipelines": self.pipelines,
             "cold_vs_plain": round(seconds[COLD] / seconds[PLAIN], 3),
             "task_group_overhead_seconds": round(seconds[GROUP] - seconds[SINGLE], 3),
             "seconds": seconds,
@@ -191,10 +225,11 @@ def _train(archives: Path) -> float:
     return round(time.monotonic() - started, 3)
 
 
-def run(rounds: int) -> dict[str, Any]:
+def run(rounds: int, pipelines: int) -> dict[str, Any]:
     """Measure.
 
     :param rounds: counted rounds
+    :param pipelines: number of pipelines that run one after the other
     """
     with (
         tempfile.TemporaryDirectory(prefix="ckpt-bench-") as name,
@@ -218,10 +253,13 @@ def run(rounds: int) -> dict[str, Any]:
             **warm.environment,
         }
         services = AirflowServices(home / "airflow", dags, env, metadata=sqlalchemy_url(metadata))
-        bench = Bench(services, data, store)
+        bench = Bench(services, data, store, pipelines)
         bench.declare(dags)
         with services, warm:
             bench.rounds.each(rounds, bench.round)
+            for _ in range(max(rounds, 1)):
+                bench.first(warm)
+            bench.many()
             return {**bench.result(rounds), "archive_made_in_seconds": training}
 
 
@@ -231,8 +269,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--rounds", type=int, default=5, help="counted rounds (default: 5); of 0 the one that warms up counts"
     )
+    parser.add_argument(
+        "--pipelines", type=int, default=50, help="pipelines that run one after the other (default: 50)"
+    )
     options = parser.parse_args(arguments)
-    publish(run(options.rounds), RESULT, SHOWN, target="bench-airflow" if is_whole(parser, options) else "")
+    target = "bench-airflow" if is_whole(parser, options) else ""
+    publish(run(options.rounds, options.pipelines), RESULT, SHOWN, target=target)
     return 0
 
 

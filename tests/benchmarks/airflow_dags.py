@@ -1,4 +1,4 @@
-"""The DAGs of ``airflow.py``: one for each declaration beside this file, of the way that its folder says.
+"""The DAGs of ``airflow.py``: one for each declaration beside this file; a task makes only its own.
 
 An all-in-one operator tells how many seconds it was at work, Airflow's own share left out.
 """
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, get_parsing_context
 
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
@@ -30,7 +30,8 @@ def end(context: Any, result: Any) -> None:
     context["ti"].xcom_push("seconds", time.monotonic() - _BEGUN.pop())
 
 
-for path in sorted(Path(__file__).parent.glob("*.yaml")):
+wanted = get_parsing_context().dag_id
+for path in sorted(Path(__file__).parent.glob("*.yaml" if wanted is None else f"{wanted}.yaml")):
     with DAG(path.stem, schedule=None):
         if path.stem == "grouped":
             CkptReplicationTaskGroup("replicate", pipeline=path.name)
