@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs package lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -97,6 +97,9 @@ bench-files: setup java ## Many small batches against Structured Streaming, flig
 bench-airflow: setup postgres java ## An empty run, cold and warm micro-runs under a real Airflow; writes build/bench/airflow.json
 	@$(PY) -m tests.benchmarks.airflow
 
+bench-peers: setup postgres java ## Whole loads by this package, Sling and dlt; writes build/bench/peers.json
+	@$(PY) -m tests.benchmarks.peers
+
 bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000 receipts behind them; writes build/bench/ledger.json
 	@$(PY) -m tests.benchmarks.ledger
 
@@ -114,6 +117,8 @@ package: setup ## Build the wheel and the source distribution into dist/, and ch
 lock: setup ## Write requirements.lock again: names, versions, hashes
 	@"$$(command -v uv || echo .venv/bin/uv)" pip compile pyproject.toml --universal --python-version 3.11 --extra all --extra openlineage --group dev --upgrade --quiet \
 		--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock
+	@"$$(command -v uv || echo .venv/bin/uv)" pip compile tests/benchmarks/peers.in --universal --python-version 3.11 --upgrade --quiet \
+		--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file tests/benchmarks/peers.lock
 
 clean: ## Remove what was built, .venv excepted
 	@rm -rf build dist docs/_build spark-warehouse .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -44,10 +44,12 @@ copybutton_here_doc_delimiter = "EOF"
 
 
 def setup(app: Sphinx) -> None:
-    """Replace ``|records|`` in assurance.rst by the table of the recorded proofs and benchmarks."""
+    """Replace ``|records|`` in assurance.rst and ``|peers|`` in comparison.rst by tables of recorded figures."""
 
     def insert(_: Sphinx, page: str, source: list[str]) -> None:
         if page == "assurance":
             source[0] = source[0].replace("|records|", assurance.table())
+        if page == "comparison":
+            source[0] = source[0].replace("|peers|", assurance.comparison())
 
     app.connect("source-read", insert)

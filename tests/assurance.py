@@ -28,6 +28,7 @@ TARGETS = (
     "bench-files",
     "bench-isolation",
     "bench-airflow",
+    "bench-peers",
     "bench-ledger",
 )
 """The make targets that leave a record."""
@@ -79,6 +80,49 @@ def table(folder: Path = FOLDER) -> str:
         lines += _row(
             f"``make {target}``", _told(found["figures"]), f"{found['commit']}{changed}, {found['day']}", since
         )
+    return "\n".join(lines) + "\n"
+
+
+COMPARED = {
+    "first": "first load, {rows:,} rows",
+    "new": "{new_rows:,} new rows",
+    "nothing": "nothing new",
+    "tables_first": "{tables} tables, first load of {rows_of_a_small_table:,} rows each",
+    "tables_new": "{tables} tables, {new_rows:,} new rows in all",
+    "tables_nothing": "{tables} tables, nothing new",
+    "lines": "{lines:,} JSON lines to Parquet",
+}
+"""What ``make bench-peers`` measures, by the names of its figures."""
+
+WAYS = {
+    "task": "a task of Airflow",
+    "cli_warm": "``airflow ckpt run``",
+    "cold": "the same, cold",
+    "sling": "Sling, by key",
+    "sling_append": "Sling, appending",
+    "dlt": "dlt",
+}
+"""The ways that ``make bench-peers`` compares, by the names of its figures."""
+
+
+def comparison(folder: Path = FOLDER) -> str:
+    """Return the figures of ``make bench-peers`` as a table in reStructuredText."""
+    path = folder / "bench-peers.json"
+    if not path.is_file():
+        return "``make bench-peers`` was never run whole.\n"
+    found = json.loads(path.read_text("utf-8"))
+    figures = found["figures"]
+    lines = [
+        f"Seconds, medians of {figures['rounds']} rounds, at {found['commit']}, {found['day']}:",
+        "",
+        ".. list-table::",
+        "   :header-rows: 1",
+        "",
+        *_row("work", *WAYS.values()),
+    ]
+    for name, words in COMPARED.items():
+        seconds = figures["seconds"][name]
+        lines += _row(words.format(**figures), *(f"{seconds[way]:.2f}" if way in seconds else "" for way in WAYS))
     return "\n".join(lines) + "\n"
 
 

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "bench-files": ("tests.benchmarks.files", "--rounds", "1"),
     "bench-isolation": ("tests.benchmarks.isolation", "--rounds", "1", "--rows", "20000"),
     "bench-ledger": ("tests.benchmarks.ledger", "--receipts", "20000"),
+    "bench-peers": ("tests.benchmarks.peers", "--rounds", "0", "--rows", "20000", "--tables", "3"),
     "bench-airflow": ("tests.benchmarks.airflow", "--rounds", "0", "--pipelines", "2"),
 }
 """By make target, the module and its arguments."""

@@ -25,28 +25,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tests.assurance import is_whole
-from tests.benchmarks.rounds import Rounds, publish, say
+from tests.benchmarks.rounds import Rounds, publish, say, task_seconds
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import LARGE_WAL, PostgresServer, sqlalchemy_url
 from tests.services.spark_connect import SparkConnectServer
 from tests.services.tables import execute, scalar
-from tests.services.warm_spark import WarmSpark
+from tests.services.warm_spark import WarmSpark, train_class_archive
 
-_TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 RESULT = Path("build/bench/airflow.json")
 SHOWN = (
     "empty_run_seconds",
@@ -164,8 +159,7 @@ class Bench:
         moved = scalar(self.store, f"SELECT count(*) FROM {name}") - before
         if moved != batches * ROWS:
             raise RuntimeError(f"{name} moved {moved} rows in {batches} batches")
-        path = f"/dags/{name}/dagRuns/{run_id.replace('+', '%2B')}"
-        whole = _seconds(self.airflow.api("GET", path))
+        whole = task_seconds(self.airflow, name, run_id)
         if name == GROUP:
             self.rounds.took(GROUP, whole)
             return
@@ -173,7 +167,7 @@ class Bench:
         if summary["spark_started"] != bool(batches) or summary["batches"] != batches:
             raise RuntimeError(f"not a run of {batches} batches: {summary}")
         self.rounds.note(way or name, summary["seconds_by_step"])
-        self.rounds.took(way or name, _seconds(self.airflow.api("GET", f"{path}/taskInstances/replicate")))
+        self.rounds.took(way or name, task_seconds(self.airflow, name, run_id, "replicate"))
         self.rounds.took(f"{way or name}_inside", self.airflow.xcom(name, run_id, "replicate", "seconds"))
         if way is None and name == WARM:
             self.rounds.took(SINGLE, whole)
@@ -202,29 +196,6 @@ def _record(number: int) -> dict[str, Any]:
     return {"id": number, "amount": number / 7, "status": "shipped" if number % 10 else "returned"}
 
 
-def _seconds(item: dict[str, Any]) -> float:
-    """Return the seconds from start to end of a DAG run or task, as the API reports them."""
-    start, end = (datetime.fromisoformat(item[name]) for name in ("start_date", "end_date"))
-    return (end - start).total_seconds()
-
-
-def _train(archives: Path) -> float:
-    """Make the archive that the cold runs find; how long that takes, which no run waits for."""
-    started = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-c", f"from {_TRAINING} import create_archive; create_archive()"],
-        env={
-            **os.environ,
-            "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives),
-            "TMPDIR": str(archives.parent),  # it waits for the end of runs whose directories are beside its own
-        },
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
-    return round(time.monotonic() - started, 3)
-
-
 def run(rounds: int, pipelines: int) -> dict[str, Any]:
     """Measure.
 
@@ -244,7 +215,7 @@ def run(rounds: int, pipelines: int) -> dict[str, Any]:
         metadata, ledger, store = (server.new_database() for _ in range(3))
         warm = WarmSpark(home / "runtime")
         say("making the archive of Spark's classes")
-        training = _train(archives)
+        training = train_class_archive(archives)
         env = {
             "AIRFLOW_CONN_STORE": store,
             "AIRFLOW_CONN_CONNECT": connect.connection,

@@ -9,10 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tests.assurance import record
+
+if TYPE_CHECKING:
+    from tests.services.airflow import AirflowServices
 
 
 @dataclass
@@ -35,11 +40,11 @@ class Rounds:
             say(f"round {at} of {number}" if at else "warm-up")
             measure()
 
-    def time(self, way: str, move: Callable[[], None]) -> None:
-        """Do it one way and note how long it took."""
+    def time(self, way: str, move: Callable[[], float | None]) -> None:
+        """Do it one way and note how long it took, or the seconds that it returns."""
         started = time.monotonic()
-        move()
-        self.took(way, time.monotonic() - started)
+        seconds = move()
+        self.took(way, time.monotonic() - started if seconds is None else seconds)
 
     def took(self, way: str, seconds: float) -> None:
         """Note how long it took one way."""
@@ -70,18 +75,37 @@ class Rounds:
         }
 
 
-def publish(result: Mapping[str, Any], file: Path, shown: Sequence[str], *, target: str = "") -> None:
+def task_seconds(airflow: AirflowServices, dag_id: str, run_id: str, task_id: str | None = None) -> float:
+    """Return the seconds from start to end of a task, or of a DAG run, as the API reports them.
+
+    :param task_id: the task; None for the DAG run
+    """
+    path = f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id)}"
+    found = airflow.api("GET", path if task_id is None else f"{path}/taskInstances/{quote(task_id)}")
+    start, end = (datetime.fromisoformat(found[name]) for name in ("start_date", "end_date"))
+    return (end - start).total_seconds()
+
+
+def publish(
+    result: Mapping[str, Any],
+    file: Path,
+    shown: Sequence[str],
+    *,
+    target: str = "",
+    recorded: Sequence[str] | None = None,
+) -> None:
     """Write a result to its file and print the part of it that people look for first.
 
     :param file: where all of the result goes
     :param shown: the names of what is printed
     :param target: the make target whose record this is; empty for a run that was not whole
+    :param recorded: the names of what the record holds; None for what is printed
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps({name: result[name] for name in shown}, indent=2))
     if target:
-        record(target, {name: result[name] for name in shown})
+        record(target, {name: result[name] for name in (shown if recorded is None else recorded)})
     say(f"details: {file}")
 
 

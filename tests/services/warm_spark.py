@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,6 +15,8 @@ from typing import Any, Self
 import pytest
 
 from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
+
+_TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 
 
 class WarmSpark:
@@ -72,6 +76,26 @@ class WarmSpark:
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def train_class_archive(directory: Path) -> float:
+    """Make the archive of Spark's classes that the runs find, and return the seconds that it took.
+
+    :param directory: the archives' directory, in one that no run uses
+    """
+    started = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-c", f"from {_TRAINING} import create_archive; create_archive()"],
+        env={
+            **os.environ,
+            "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(directory),
+            "TMPDIR": str(directory.parent),  # it waits for the end of runs whose directories are beside its own
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    return round(time.monotonic() - started, 3)
 
 
 def session_of(pid: int) -> list[int]:

@@ -34,6 +34,17 @@ def test_a_target_that_never_ran_whole_says_so(folder: Path) -> None:
     assert assurance.table(folder).count("never run whole") == len(assurance.TARGETS)
 
 
+def test_the_comparison_shows_what_was_measured_and_leaves_out_what_was_not(folder: Path) -> None:
+    assert "never run whole" in assurance.comparison(folder)
+    seconds = {name: {"task": 0.512, "sling": 1.0} for name in assurance.COMPARED}
+    numbers = dict.fromkeys(("rows", "new_rows", "tables", "rows_of_a_small_table", "lines", "rounds"), 1000)
+    assurance.record("bench-peers", {"seconds": seconds, **numbers})
+
+    shown = assurance.comparison(folder)
+
+    assert "   * - first load, 1,000 rows\n     - 0.51\n     - \n     - \n     - 1.00\n" in shown
+
+
 def test_a_record_of_no_target_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match="bench-nothing is none of"):
         assurance.record("bench-nothing", {})
