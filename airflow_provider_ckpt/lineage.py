@@ -21,7 +21,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import bootstrap_servers
 from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.postgres.client import split_table
-from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.metric_names import Metric
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

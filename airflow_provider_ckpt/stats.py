@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from datetime import timedelta
 
-from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.metric_names import Metric
 
 PREFIX = "ckpt."
 
@@ -26,7 +26,7 @@ _MAX_TAG_LENGTH = 100
 
 
 class StatsMeter:
-    """:class:`~airflow_provider_ckpt.replication.metrics.Meter` that reports a run's metrics to Airflow's ``Stats``.
+    """Meter that reports a run's metrics to Airflow's ``Stats``; see :class:`~.replication.metric_names.Meter`.
 
     :param pipeline: name of the pipeline, with which all metrics are tagged
     :ivar totals: values of the counters so far

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.replication.owner import dag_run_of, is_held, task_of
+from airflow_provider_ckpt.replication.lease_owner import dag_run_of, is_held, task_of
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from airflow_provider_ckpt.cli.output import write_document
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.actions import ActionKind
-from airflow_provider_ckpt.core.dead_letter_index import UNDELIVERED, IndexEntry, newest_reread
 from airflow_provider_ckpt.core.dead_letter_selection import Selection, take_first
+from airflow_provider_ckpt.core.dead_letters import UNDELIVERED, IndexEntry, newest_reread
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters, parse_selection
 from airflow_provider_ckpt.replication.actions.dead_letters import check_batches

@@ -43,7 +43,7 @@ def make_setup(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
     :param ledger: the open ledger
     """
     from airflow_provider_ckpt.ledger_location import resolve_connection
-    from airflow_provider_ckpt.replication.owner import of_this_process
+    from airflow_provider_ckpt.replication.lease_owner import of_this_process
     from airflow_provider_ckpt.replication.setup import PipelineContext
     from airflow_provider_ckpt.stats import StatsMeter, initialize
 

@@ -9,8 +9,9 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from airflow_provider_ckpt.config.fields import Milliseconds, Number, Section, WholeNumber
-from airflow_provider_ckpt.core.cadence import SettleCadence
-from airflow_provider_ckpt.core.retry_policy import OnExhausted, RetryPolicy
+from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
+from airflow_provider_ckpt.core.retry_policy import RetryPolicy
+from airflow_provider_ckpt.core.settle_cadence import SettleCadence
 
 DeliveryGuarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
 """Delivery guarantee of a pipeline: how often a record may reach the target."""

@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from airflow_provider_ckpt.config.characters import forbidden_character
-from airflow_provider_ckpt.config.problems import KeyPath, Problem
+from airflow_provider_ckpt.config.problems import Problem
+from airflow_provider_ckpt.config.unknown_keys import KeyPath
 from airflow_provider_ckpt.config.variables import expand
 
 MAX_DEPTH = 20

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from airflow_provider_ckpt.config.characters import for_message
 from airflow_provider_ckpt.config.document import Document, NotReadableError, unseen_characters
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.config.problems import KeyPath, Problem, to_problems
+from airflow_provider_ckpt.config.problems import Problem, to_problems
+from airflow_provider_ckpt.config.unknown_keys import KeyPath
 from airflow_provider_ckpt.core.errors import ConfigError
 
 MAX_BYTES = 256 << 10

@@ -5,19 +5,17 @@ For an unknown key the problem names the nearest known one. ``load.py`` adds the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum, EnumType
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from airflow_provider_ckpt.config.characters import for_message, non_ascii_clause
-
-KeyPath = tuple[str | int, ...]
-"""Path of a value in a declaration: keys and list indexes, from the top, such as ``("retry", "jitter")``."""
+from airflow_provider_ckpt.config.unknown_keys import KeyPath, annotation_at, suggestion, unknown_key_text
 
 _KEY = "[key]"
 """Last part of pydantic's location of an error that is in a mapping's key instead of its value."""
@@ -108,11 +106,11 @@ def _key_path(data: object, detail: ErrorDetails) -> KeyPath:
 def _problem_text(model: type[BaseModel], path: KeyPath, details: Sequence[ErrorDetails]) -> str:
     first = details[0]
     if first["type"] == "extra_forbidden":
-        return _unknown_key_text(model, path)
+        return unknown_key_text(model, path)
     if first["type"] == "missing":
         return "missing" + _choices_clause(_choices(model, path))
     if first["loc"][-1:] == (_KEY,):
-        return f"unknown error type; {_suggestion(for_message(path[-1]), _allowed_texts(first))}"
+        return f"unknown error type; {suggestion(for_message(path[-1]), _allowed_texts(first))}"
     if first["input"] is None and first["type"] == "model_type":
         return "is empty: give it keys, or leave it out"
     for detail in details:
@@ -159,63 +157,9 @@ def _allowed_texts(detail: ErrorDetails) -> list[str]:
     return [word.strip().strip("'") for word in expected.replace(" or ", ", ").split(", ")]
 
 
-def _unknown_key_text(model: type[BaseModel], path: KeyPath) -> str:
-    owner = _model_at(model, path[:-1]) or model
-    key = for_message(path[-1])
-    elsewhere = [dotted for dotted in _dotted_keys(model) if dotted.rpartition(".")[2] == key]
-    known = list(_keys(owner))
-    if elsewhere and not get_close_matches(key, known, 1, 0.8):
-        return f"unknown key here; did you mean {elsewhere[0]}?"
-    return f"unknown key; {_suggestion(key, known)}{non_ascii_clause(key)}"
-
-
-def _suggestion(word: str, known: Sequence[str]) -> str:
-    by_form = {_normalized(name): name for name in known}
-    close = get_close_matches(_normalized(word), by_form, 1)
-    return f"did you mean {by_form[close[0]]}?" if close else f"known here: {', '.join(known)}"
-
-
-def _normalized(word: str) -> str:
-    return word.lower().replace("-", "_")
-
-
-def _keys(model: type[BaseModel]) -> Iterator[str]:
-    return (field.alias or name for name, field in model.model_fields.items())
-
-
-def _dotted_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield every key of a model and of its nested sections as a dotted path, such as ``retry.jitter``.
-
-    :param model: the model of a section or of the whole declaration
-    :param prefix: path of the model with a dot at its end; empty for the whole declaration
-    """
-    for key in _keys(model):
-        yield prefix + key
-        part = _model_at(model, (key,))
-        if part:
-            yield from _dotted_keys(part, f"{prefix}{key}.")
-
-
-def _annotation(model: type[BaseModel], path: KeyPath) -> Any:
-    owner = _model_at(model, path[:-1])
-    for name, field in owner.model_fields.items() if owner else ():
-        if (field.alias or name) == path[-1]:
-            return field.annotation
-    return None
-
-
-def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """Return the model of the section at a path, such as ``Retry`` for ``("retry",)``; None if it is not a section."""
-    if not path:
-        return model
-    found = _annotation(model, path)
-    kinds = (found, *get_args(found))  # an optional part is a union with None
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-
-
 def _choices(model: type[BaseModel], path: KeyPath) -> list[str]:
     """Return the texts that a key allows as its value, from its enum or ``Literal`` type; empty for other types."""
-    annotation = _annotation(model, path)
+    annotation = annotation_at(model, path)
     if isinstance(annotation, EnumType):
         members: Mapping[str, Enum] = annotation.__members__
         return [str(member.value) for member in members.values()]

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, DeadLetters
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.errors import SinkError
 
 

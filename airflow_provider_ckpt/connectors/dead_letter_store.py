@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Protocol
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
 from airflow_provider_ckpt.connectors.outputs import NamesOutputs, Output
-from airflow_provider_ckpt.connectors.sink_protocol import Claims, FileBasedSink, Refused, Sink, SinkWithWitness, Writer
+from airflow_provider_ckpt.connectors.sink_protocol import (
+    Claims,
+    FileBasedSink,
+    Refused,
+    Sink,
+    SinkWithTargetSnapshot,
+    Writer,
+)
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
@@ -181,13 +188,13 @@ class SinkWithDeadLetterStore:
         """Yield a sentence for each damaged file of the target; nothing if the target is not made of files."""
         return self._sink.damaged_files() if isinstance(self._sink, FileBasedSink) else iter(())
 
-    def store_witness(self, epoch: int) -> None:
+    def store_target_snapshot(self, epoch: int) -> None:
         """Store facts about the target, by which a later run detects that delivered rows are gone.
 
-        Do nothing unless the wrapped sink is a :class:`SinkWithWitness`.
+        Do nothing unless the wrapped sink is a :class:`SinkWithTargetSnapshot`.
         """
-        if isinstance(self._sink, SinkWithWitness):
-            self._sink.store_witness(epoch)
+        if isinstance(self._sink, SinkWithTargetSnapshot):
+            self._sink.store_target_snapshot(epoch)
 
     def close(self) -> None:
         """Close the connections to the sink and to the dead letter store."""

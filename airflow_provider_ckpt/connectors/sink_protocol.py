@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, StoredDeadLetter
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
@@ -157,14 +157,14 @@ class FileBasedSink(Protocol):
 
 
 @runtime_checkable
-class SinkWithWitness(Protocol):
-    """A sink that stores a description of its target with the fence: its witness.
+class SinkWithTargetSnapshot(Protocol):
+    """A sink that stores a description of its target with the fence: its snapshot.
 
     A later run compares the target with it, to detect that delivered rows are gone although their receipts exist.
     """
 
-    def store_witness(self, epoch: int) -> None:
-        """Store a witness of the target's present state; do nothing if the fence has another epoch by now.
+    def store_target_snapshot(self, epoch: int) -> None:
+        """Store a snapshot of the target's present state; do nothing if the fence has another epoch by now.
 
         :param epoch: epoch of the run, which has delivered at least one batch
         """

@@ -27,7 +27,7 @@ SOURCE_END = "reaches"
 Some of the records before it may not be readable yet. Lag is counted up to this position.
 """
 
-WITNESS = "witness"
+SNAPSHOT = "snapshot"
 """Key in a partition's state (:attr:`Plan.states`) of facts about the source at the last planning.
 
 The next planning compares the source with these facts, to detect that positions below the checkpoint were assigned to

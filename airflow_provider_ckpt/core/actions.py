@@ -15,12 +15,11 @@ from typing import Any
 from airflow_provider_ckpt.core import side_partitions
 from airflow_provider_ckpt.core.batch import BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetters
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.phases import Phase
+from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, PlannedTicket

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, DeadLetters
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.ranges import Range
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import (
+from airflow_provider_ckpt.core.dead_letters import (
     DeadLetters,
     DeadLetterState,
     IndexEntry,

@@ -1,13 +1,6 @@
-"""Compute the epoch of a new lease, and refuse a command whose epoch is no longer the newest (semantics, section 4)."""
+"""Compute the epoch of a new lease, above every epoch that the ledger or the sink knows (semantics, section 4)."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from airflow_provider_ckpt.core.errors import StaleEpochError
-
-if TYPE_CHECKING:
-    from airflow_provider_ckpt.core.lease import LeaseState
 
 
 def next_epoch(granted: int, fence: int) -> int:
@@ -17,31 +10,3 @@ def next_epoch(granted: int, fence: int) -> int:
     :param fence: epoch of the sink's fence; higher than ``granted`` if the ledger was restored from a backup
     """
     return max(granted, fence) + 1
-
-
-def check_epoch(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
-    """Check that an owner still holds the lease under an epoch, and return the lease.
-
-    A lease that has expired but was not taken over still counts as held.
-
-    :param lease: the lease as the ledger stores it; None if the ledger has no lease of this pipeline
-    :param epoch: the owner's epoch
-    :param owner: the owner
-    :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
-    """
-    if lease is None or lease.epoch < epoch:
-        known = "none" if lease is None else str(lease.epoch)
-        raise StaleEpochError(
-            f"this run holds epoch {epoch}, but the newest epoch in the ledger is {known}: the ledger was replaced or "
-            "restored.",
-            hint="Start the run again: it acquires the lease again and reconciles with the sink.",
-        )
-    if lease.epoch == epoch and lease.owner == owner:
-        return lease
-    actor = f"epoch {lease.epoch} was granted to {lease.owner or 'a run that has ended'}"
-    if lease.epoch == epoch:
-        actor = f"it was released (epoch {lease.epoch})" if lease.owner is None else f"that epoch is {lease.owner}'s"
-    raise StaleEpochError(
-        f"this run holds epoch {epoch}, but {actor}; nothing of this run is stored any more.",
-        hint="Let the newer run continue, or start this one again: it continues from the checkpoint.",
-    )

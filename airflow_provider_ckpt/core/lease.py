@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airflow_provider_ckpt.core import epoch as epochs
+from airflow_provider_ckpt.core import stale_epoch
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 
 
@@ -120,5 +121,5 @@ def renew(lease: LeaseState | None, epoch: int, owner: str, *, now: datetime) ->
     :param now: the current time, UTC
     :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
     """
-    known = epochs.check_epoch(lease, epoch, owner)
+    known = stale_epoch.check_epoch(lease, epoch, owner)
     return replace(known, expires_at=now + known.ttl)

@@ -1,23 +1,23 @@
 """The state machine of one partition: plan batches, and carry out what a policy or a user decides about them.
 
-Attempts and acknowledgements, the other transitions, are in ``attempts.py`` and ``acknowledgements.py``. Every
-transition returns the events that it caused, for the audit log. None does I/O, reads a clock or draws a random number.
-The table of transitions is in semantics, section 1.
+The other transitions are in ``acknowledgements.py``, ``attempts.py``, ``hold_release.py`` and ``executor_killer.py``.
+Every transition returns the events that it caused, for the audit log. None does I/O, reads a clock or draws a random
+number. The table of transitions is in semantics, section 1.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_ckpt.core.attempts import AttemptingPartition
 from airflow_provider_ckpt.core.batch import BLOCKING, Batch, BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.executor_killer import IsolatingPartition
 from airflow_provider_ckpt.core.ranges import Range, position_text
-from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, PlannedTicket
+from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
 
 
-class Partition(AttemptingPartition):
+class Partition(IsolatingPartition):
     """One partition in one generation, with the transitions of its batches from state to state.
 
     A transition takes a ticket: a value that names the batch and proves that its state was checked (see
@@ -55,34 +55,6 @@ class Partition(AttemptingPartition):
         self.planned_end = max(self.planned_end, span.end)
         return [self._event("planned", key.seq, range=[span.start, span.end], records=records)]
 
-    def died_alone(self, ticket: InFlightTicket, *, limit: int) -> list[Event]:
-        """End an attempt whose executor died while the batch ran alone; hold the batch after ``limit`` such deaths.
-
-        A batch that kills its executor would otherwise do so in every attempt.
-
-        :param ticket: the open attempt
-        :param limit: number of deaths, over all attempts of the batch, after which it is held
-        :return: the events for the audit log
-        """
-        planned, events = self._return_to_planned(ticket, "died_alone")
-        seq = planned.key.seq
-        self.batches[seq] = replace(self.batches[seq], deaths=self.batches[seq].deaths + 1, alone=True)
-        if self.batches[seq].deaths >= limit:
-            events += self.hold(planned, reason=f"its executor died {limit} times while it ran alone")[1]
-        return events
-
-    def run_alone(self, ticket: PlannedTicket) -> list[Event]:
-        """Make the batch's next attempt the only one in its wave, because it may have caused the crash of its lane.
-
-        If the executor dies again, no other batch loses an attempt; :meth:`died_alone` counts these deaths.
-
-        :param ticket: the planned batch
-        :return: the events for the audit log
-        """
-        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
-        self.batches[batch.key.seq] = replace(batch, alone=True)
-        return [self._event("run_alone", batch.key.seq)]
-
     def instruct(self, ticket: PlannedTicket | InFlightTicket, instruction: Instruction, *, reason: str) -> list[Event]:
         """Make the next attempt of a batch claim another verdict, because the policy or a user gives the batch up.
 
@@ -97,31 +69,6 @@ class Partition(AttemptingPartition):
         batch = self._batch_of_ticket(ticket)
         self.batches[batch.key.seq] = replace(batch, instruction=instruction, failures=0, round=1, not_before=None)
         return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
-
-    def hold(self, ticket: PlannedTicket | InFlightTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
-        """Hold a batch until a user releases or skips it; it continues to block the checkpoint.
-
-        An open attempt is closed but not undone: if its receipt arrives later, the receipt still resolves the batch.
-
-        :param ticket: the batch, planned or in flight
-        :param reason: the reason, stored in the event
-        :return: the ticket that is needed to release the batch, and the events for the audit log
-        """
-        batch = self._batch_of_ticket(ticket)
-        self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, epoch=None, not_before=None)
-        return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
-
-    def release(self, ticket: HeldTicket) -> tuple[PlannedTicket, list[Event]]:
-        """Return a held batch to ``planned``, with its counters reset, so that it gets all attempts once more.
-
-        :param ticket: the held batch
-        :return: the ticket that is needed to begin or skip the batch, and the events for the audit log
-        """
-        batch = self._expect(ticket.key.seq, BatchState.HELD)
-        self.batches[batch.key.seq] = replace(
-            batch, state=BatchState.PLANNED, failures=0, round=1, deaths=0, alone=False, not_before=None
-        )
-        return PlannedTicket(batch.key), [self._event("released", batch.key.seq)]
 
     def skip(self, ticket: PlannedTicket, *, reason: str) -> list[Event]:
         """Skip a batch that was never started: resolve it as ``skipped`` in the ledger, without a receipt.

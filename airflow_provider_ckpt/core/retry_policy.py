@@ -1,5 +1,7 @@
 """The retry policy: number and delay of a batch's attempts, and the reaction to a failed attempt.
 
+The reaction when all attempts are used up is in ``exhausted_retries.py``.
+
 The functions are pure: the time and a random number are arguments, so every decision can be reproduced (semantics,
 section 7).
 """
@@ -9,27 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from airflow_provider_ckpt.core.batch import Batch, Instruction
+from airflow_provider_ckpt.core.decisions import Decision, FailRun, HaltRun, RejectBatch, RetryBatch, SkipBatch
 from airflow_provider_ckpt.core.error_policy import choose_action, default_action
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
-
-_HALT_WHEN_EXHAUSTED = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
-"""Types of errors that the batch does not cause; when its attempts are used up, they halt the run."""
-
-
-class OnExhausted(StrEnum):
-    """Reaction to a batch whose attempts are used up in every round.
-
-    - ``dlq``: store all of its records as dead letters
-    - ``hold``: hold the batch until a user decides
-    - ``fail``: fail the run; the batch stays planned
-    """
-
-    DLQ = "dlq"
-    HOLD = "hold"
-    FAIL = "fail"
+from airflow_provider_ckpt.core.exhausted_retries import OnExhausted, decide_exhausted
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,46 +97,6 @@ class DeliveryPolicy:
         return action
 
 
-@dataclass(frozen=True, slots=True)
-class RetryBatch:
-    """Decision to plan the batch again for another attempt.
-
-    :param not_before: earliest start of the next attempt, UTC
-    :param next_round: whether this round's attempts are used up, so that the next attempt is in the next round
-    """
-
-    not_before: datetime
-    next_round: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RejectBatch:
-    """Decision to give the batch up as dead letters: the next attempt claims the verdict ``rejected``."""
-
-
-@dataclass(frozen=True, slots=True)
-class SkipBatch:
-    """Decision to skip the whole batch, as ``skip_and_log`` demands: the next attempt claims the verdict ``void``."""
-
-
-@dataclass(frozen=True, slots=True)
-class HoldBatch:
-    """Decision to hold the batch until a user releases or skips it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailRun:
-    """Decision to end the run as failed; the batch stays planned, and the failure is not counted against it."""
-
-
-@dataclass(frozen=True, slots=True)
-class HaltRun:
-    """Decision to end the run as failed at once, because a retry cannot help until a user has intervened."""
-
-
-Decision = RetryBatch | RejectBatch | SkipBatch | HoldBatch | FailRun | HaltRun
-
-
 def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datetime, deviation: float) -> Decision:
     """Decide what happens to a batch whose lane reported a failure (semantics, section 7).
 
@@ -182,10 +129,4 @@ def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datet
     not_before = now + retry.delay(batch.finished + 1, deviation)
     if not policy.is_last_attempt(batch):
         return RetryBatch(not_before, next_round=batch.failures + 1 >= retry.max_attempts)
-    if error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT:
-        return HaltRun()
-    if retry.on_exhausted is OnExhausted.HOLD:
-        return HoldBatch()
-    if retry.on_exhausted is OnExhausted.DLQ and policy.dead_letters:
-        return give_up
-    return FailRun()
+    return decide_exhausted(error, retry.on_exhausted, give_up, dead_letters=policy.dead_letters)

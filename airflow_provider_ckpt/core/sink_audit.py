@@ -14,7 +14,7 @@ from enum import StrEnum
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt, ReceiptsByRange, group_by_partition
 from airflow_provider_ckpt.core.ranges import subtract
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict

@@ -9,12 +9,12 @@ from typing import Any
 
 from airflow_provider_ckpt.core.actions import Action
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.decisions import Decision
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.proposals import Proposal, ProposalState
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Receipt
-from airflow_provider_ckpt.core.retry_policy import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Lease:
     """Right to run a pipeline, as one run acquired it under an epoch.
 
     :param pipeline: name of the pipeline
-    :param owner: name of the task or process that holds it, see ``replication/owner.py``
+    :param owner: name of the task or process that holds it, see ``replication/lease_owner.py``
     :param epoch: epoch of the lease
     :param ttl: time without renewal after which another owner may take the lease over
     :param expires_at: when the lease expires by the database's clock, unless it is renewed after this object was

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow_provider_ckpt.core import epoch as epochs
 from airflow_provider_ckpt.core import lease as decisions
+from airflow_provider_ckpt.core import stale_epoch
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, Violation
 from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
@@ -18,7 +18,7 @@ OWNER, OTHER = "the holder", "another"
 
 
 class Leases:
-    """Asks ``core/lease.py`` and ``core/epoch.py``, and remembers what it was asked."""
+    """Asks ``core/lease.py`` and ``core/stale_epoch.py``, and remembers what it was asked."""
 
     def __init__(self, met: Met) -> None:
         self._met = met
@@ -82,7 +82,7 @@ class Leases:
             for owner in (OWNER, OTHER):
                 allowed = epoch == state.epoch and owner == state.owner
                 try:
-                    epochs.check_epoch(state, epoch, owner)
+                    stale_epoch.check_epoch(state, epoch, owner)
                     decisions.renew(state, epoch, owner, now=NOW)
                 except StaleEpochError:
                     if allowed:

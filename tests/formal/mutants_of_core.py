@@ -156,7 +156,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a stop is allowed while work is in flight",
-        "core/drain_stop_resume.py",
+        "core/phases.py",
         "PipelineState.stop",
         "self.in_flight",
         "self.in_flight and self._phase is Phase.RUNNING",
@@ -165,7 +165,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forced stop moves the checkpoint",
-        "core/drain_stop_resume.py",
+        "core/phases.py",
         "PipelineState.force_stop",
         "events += partition.abandon(partition.in_flight_ticket(seq))[1]",
         "events += partition.abandon(partition.in_flight_ticket(seq))[1]\n"
@@ -175,7 +175,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forced stop leaves attempts open",
-        "core/drain_stop_resume.py",
+        "core/phases.py",
         "PipelineState.force_stop",
         "partition.in_flight",
         "sorted(partition.in_flight)[1:]",
@@ -184,7 +184,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an import ignores what its range overlaps",
-        "core/receipt_import.py",
+        "core/reconcile.py",
         "import_receipts",
         "sorted({seq, *unresolved.overlapping(span)})",
         "[seq]",
@@ -193,7 +193,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "numbers do not move past an imported receipt",
-        "core/receipt_import.py",
+        "core/reconcile.py",
         "import_receipts",
         "partition.next_seq = max(partition.next_seq, seq + 1)\n"
         "partition.planned_end = max(partition.planned_end, span.end)",
@@ -203,7 +203,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "the plan's end does not move past an imported receipt",
-        "core/receipt_import.py",
+        "core/reconcile.py",
         "import_receipts",
         "partition.planned_end = max(partition.planned_end, span.end)",
         "partition.planned_end = partition.planned_end",
@@ -212,7 +212,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a receipt of a batch that this ledger never began counts as known",
-        "core/receipt_import.py",
+        "core/reconcile.py",
         "matches_batch",
         "batch.state is not BatchState.SUPERSEDED and batch.started and (batch.range == receipt.range)",
         "batch.state is not BatchState.SUPERSEDED and batch.range == receipt.range",
@@ -298,7 +298,7 @@ OF_CORE: Sequence[Mutant] = (
         "replaying_within",
         "entry.state is DeadLetterState.REPLAYING",
         "entry.state is DeadLetterState.REPLAYED",
-        test=f"{_UNIT}/test_dead_letter_index.py::test_only_letters_whose_replay_is_not_done_are_taken_back",
+        test=f"{_UNIT}/test_dead_letters.py::test_only_letters_whose_replay_is_not_done_are_taken_back",
     ),
     Mutant(
         "what is still to be delivered may be replayed",
@@ -310,7 +310,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "epochs are compared the wrong way at the lease",
-        "core/epoch.py",
+        "core/stale_epoch.py",
         "check_epoch",
         "lease.epoch == epoch and lease.owner == owner",
         "lease.epoch >= epoch and lease.owner == owner",
@@ -354,8 +354,8 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an error that halts ends in a drop when its attempts are used up",
-        "core/retry_policy.py",
-        "decide",
+        "core/exhausted_retries.py",
+        "decide_exhausted",
         "error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT",
         "error.type in _HALT_WHEN_EXHAUSTED",
         test=f"{_UNIT}/test_retry_policy.py::test_no_override_turns_a_halt_into_a_drop",

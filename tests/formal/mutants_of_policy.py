@@ -46,11 +46,11 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "the cadence counts what does not move the checkpoint",
-        "core/cadence.py",
+        "core/settle_cadence.py",
         "SettleCadence.due",
         "movable >= self.max_batches or (movable >= self.min_batches and seconds >= self.min_interval)",
         "waiting >= self.max_batches or (waiting >= self.min_batches and seconds >= self.min_interval)",
-        test="tests/unit/core/test_cadence.py::test_what_the_checkpoint_could_not_move_by_does_not_make_it_due",
+        test="tests/unit/core/test_settle_cadence.py::test_what_the_checkpoint_could_not_move_by_does_not_make_it_due",
     ),
     Mutant(
         "a wave is settled at its end alone",

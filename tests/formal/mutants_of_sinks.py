@@ -36,7 +36,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: the receipt is committed on its own, before the rows",
-        "connectors/postgres/claim.py",
+        "connectors/postgres/receipt_claim.py",
         "claim_script",
         'f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {settings}; {claim}"',
         'f"BEGIN; SELECT {settings}; {claim}; COMMIT; BEGIN; SELECT {settings}"',
@@ -61,7 +61,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a claim that finds a receipt delivers all the same",
-        "connectors/postgres/claim.py",
+        "connectors/postgres/receipt_claim.py",
         "begin_with_claim",
         "return False",
         "cursor.executescript('ROLLBACK; BEGIN')\nreturn True",

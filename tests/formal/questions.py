@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.reconcile import import_receipts
 from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

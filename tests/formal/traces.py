@@ -25,7 +25,7 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.reconcile import import_receipts
 from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
 from airflow_provider_ckpt.ledger.store import partitions

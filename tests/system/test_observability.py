@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from airflow_provider_ckpt.replication.metrics import COUNTERS, GAUGES, Metric
+from airflow_provider_ckpt.replication.metric_names import COUNTERS, GAUGES, Metric
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.statsd import StatsdServer

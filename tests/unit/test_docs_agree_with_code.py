@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ckpt.ledger_location import locate_ledger
 from airflow_provider_ckpt.provider_info import get_provider_info
-from airflow_provider_ckpt.replication.metrics import COUNTERS, TIMERS, Metric
+from airflow_provider_ckpt.replication.metric_names import COUNTERS, TIMERS, Metric
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.config.sink import SinkSection
 from airflow_provider_ckpt.config.source import SourceSection
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.lineage import dataset_name, lineage_of
-from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.metric_names import Metric
 
 CONNECTIONS = {
     "shop": Connection("shop", "postgres", "db.example", 5433, "me", "s3cret", "shop"),

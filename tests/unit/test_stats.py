@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from airflow.sdk.observability import stats
 
-from airflow_provider_ckpt.replication.metrics import COUNTERS, GAUGES, TIMERS, Metric
+from airflow_provider_ckpt.replication.metric_names import COUNTERS, GAUGES, TIMERS, Metric
 from airflow_provider_ckpt.stats import StatsMeter, initialize, tag_value
 from tests.services.statsd import Sample, StatsdServer
 

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles
 from airflow_provider_ckpt.connectors.local.filesystem import check_writable, escape, local_path
 from airflow_provider_ckpt.connectors.outputs import Output
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_da
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.restored_target import batches_without_rows, find_loss
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 

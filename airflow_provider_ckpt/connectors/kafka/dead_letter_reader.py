@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.kafka.committed_reader import read_committ
 from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEADER, IdentifyingHeader, seal
 from airflow_provider_ckpt.connectors.kafka.deserialize import HEADER_NAME_ERRORS, read_headers
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

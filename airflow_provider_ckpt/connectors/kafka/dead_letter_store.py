@@ -30,7 +30,7 @@ from airflow_provider_ckpt.connectors.kafka.sender import Sender
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 

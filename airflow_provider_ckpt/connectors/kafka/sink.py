@@ -36,8 +36,8 @@ from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTo
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
@@ -116,8 +116,8 @@ class KafkaSink:
         )
         return Claims(state.highest_epoch, state.ledgers, identity, lost)
 
-    def store_witness(self, epoch: int) -> None:
-        """Write the offsets that the target holds now with the epoch; see :class:`SinkWithWitness`.
+    def store_target_snapshot(self, epoch: int) -> None:
+        """Write the offsets that the target holds now with the epoch; see :class:`SinkWithTargetSnapshot`.
 
         If the target has lost records, nothing is written, so that the next run detects the loss.
         """

@@ -18,10 +18,10 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLet
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefusedError, store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import naming_batch
-from airflow_provider_ckpt.connectors.kafka.claim import PartitionClaim, read_epochs
 from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
 from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
 from airflow_provider_ckpt.connectors.kafka.fence import refuse_if_fenced
+from airflow_provider_ckpt.connectors.kafka.partition_claim import PartitionClaim, read_epochs
 from airflow_provider_ckpt.connectors.kafka.producers import may_be_fenced
 from airflow_provider_ckpt.connectors.kafka.receipts import receipt_key, receipt_value, receipts_topic
 from airflow_provider_ckpt.connectors.kafka.sender import Sender

@@ -21,8 +21,8 @@ from airflow_provider_ckpt.connectors.local.filesystem import escape, io_error, 
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import BatchTask
 

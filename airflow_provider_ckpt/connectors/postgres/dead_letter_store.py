@@ -23,7 +23,7 @@ from airflow_provider_ckpt.connectors.postgres.identity import table_identity
 from airflow_provider_ckpt.connectors.postgres.receipts import CREATION_LOCK, DEAD_LETTER_COLUMNS
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, describe_table, psycopg_fetch
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 

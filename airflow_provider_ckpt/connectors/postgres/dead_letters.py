@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefu
 from airflow_provider_ckpt.connectors.postgres.client import error_info, quote
 from airflow_provider_ckpt.connectors.postgres.receipts import DEAD_LETTER, DEAD_LETTER_COLUMNS, BookkeepingTables
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 

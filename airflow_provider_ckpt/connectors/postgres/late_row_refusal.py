@@ -16,10 +16,10 @@ from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
 from airflow_provider_ckpt.connectors.postgres.lower_positions import Watch
 from airflow_provider_ckpt.connectors.postgres.origin_tables import WRITTEN_ELSEWHERE, origin_columns, origins
 from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states
-from airflow_provider_ckpt.connectors.postgres.source_witness import LateRowSign, Witness
+from airflow_provider_ckpt.connectors.postgres.source_snapshot import LateRowSign, SourceSnapshot
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.source_protocol import (
-    WITNESS,
+    SNAPSHOT,
     FindUnreceipted,
     Plan,
     PlanningAlarm,
@@ -79,24 +79,24 @@ class LateRows:
             self._warn(problem.description)
 
     def check_plan(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
-        """Check for late rows, and add a witness to the plan.
+        """Check for late rows, and add a snapshot to the plan.
 
-        The witness is the state of the table and its server (see :class:`~.source_witness.Witness`) that the next
-        planning compares with the state at that time.
+        The snapshot is the state of the table and its server (see :class:`~.source_snapshot.SourceSnapshot`) that the
+        next planning compares with the state at that time.
 
         :param fetch: runs a query on the source database and returns its rows
         :param table: the source table or view
-        :param request: the request that the plan answers, with the witness of the last planning
+        :param request: the request that the plan answers, with the snapshot of the last planning
         :param plan: the plan
         :param greatest: the table's greatest position, read before the plan was made; None if the table is empty
-        :return: the plan with the new witness in its states; unchanged if the request plans no new rows
+        :return: the plan with the new snapshot in its states; unchanged if the request plans no new rows
         :raises SourceError: if positions below the plan were assigned since the last planning
         """
         tail = max((todo.start for todo in request.ranges if todo.needs_bound), default=None)
         if tail is None:
             return plan
         stored = request.states.get(table.label, {})
-        before = _last_witness(stored, tail)
+        before = _last_snapshot(stored, tail)
         watch = self._watch(fetch, table, greatest)
         signs = [] if before is None else list(watch.signs(before))
         for sign in signs:
@@ -108,11 +108,11 @@ class LateRows:
             if description:
                 self._error(replace(sign, description=description), table, tail)
         end = max((batch.range.end for batch in plan.batches), default=tail)
-        now = watch.witness(before, tail, max(end, tail))
+        now = watch.take_snapshot(before, tail, max(end, tail))
         unchanged = before is not None and not signs and before.is_equivalent(now)
-        state = plan.states.get(table.label, {name: stored[name] for name in stored if name != WITNESS})
-        witness = stored[WITNESS] if unchanged else now.to_json()
-        return replace(plan, states={table.label: {**state, WITNESS: witness}})
+        state = plan.states.get(table.label, {name: stored[name] for name in stored if name != SNAPSHOT})
+        snapshot = stored[SNAPSHOT] if unchanged else now.to_json()
+        return replace(plan, states={table.label: {**state, SNAPSHOT: snapshot}})
 
     def watch(
         self,
@@ -123,7 +123,7 @@ class LateRows:
         greatest: int | None,
         unread: FindUnreceipted | None,
     ) -> PlanningAlarm | None:
-        """Return the facts that would make the next planning fail, and a new witness; see :meth:`WatchedSource.watch`.
+        """Return the facts that would make the next planning fail, and a new snapshot; see :meth:`WatchedSource.watch`.
 
         :param fetch: runs a query on the source database and returns its rows
         :param table: the source table or view
@@ -133,13 +133,13 @@ class LateRows:
         :param unread: function that finds records without a receipt; None if receipts cannot be searched
         :return: None if the next planning would not fail for late rows
         """
-        before = _last_witness(state, end)
+        before = _last_snapshot(state, end)
         if before is None or self._known:
             return None
         watch = self._watch(fetch, table, greatest)
         evidence = [self._evidence(sign, table, watch, unread) for sign in watch.signs(before)]
         left = [item for item in evidence if item.description]
-        return PlanningAlarm(left, {WITNESS: watch.witness(before, end, end).to_json()}) if left else None
+        return PlanningAlarm(left, {SNAPSHOT: watch.take_snapshot(before, end, end).to_json()}) if left else None
 
     def _evidence(
         self, sign: LateRowSign, table: Table, watch: Watch, unread: FindUnreceipted | None
@@ -224,11 +224,11 @@ def _resolution_hint(sign: LateRowSign, name: str) -> str:
     )
 
 
-def _last_witness(state: Mapping[str, Any], tail: int) -> Witness | None:
-    """Return the witness of the last planning; None if there is none, or a rewind has made it obsolete.
+def _last_snapshot(state: Mapping[str, Any], tail: int) -> SourceSnapshot | None:
+    """Return the snapshot of the last planning; None if there is none, or a rewind has made it obsolete.
 
     :param state: state that the last planning stored
-    :param tail: position at which new rows are planned; a rewind has moved it below the end of the witness
+    :param tail: position at which new rows are planned; a rewind has moved it below the end of the snapshot
     """
-    before = Witness.from_json(state[WITNESS]) if WITNESS in state else None
+    before = SourceSnapshot.from_json(state[SNAPSHOT]) if SNAPSHOT in state else None
     return None if before is None or tail < before.end else before

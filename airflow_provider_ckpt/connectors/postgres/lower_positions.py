@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, p
 from airflow_provider_ckpt.connectors.postgres.origin_tables import Origin, newly_attached
 from airflow_provider_ckpt.connectors.postgres.sequences import SequenceState
 from airflow_provider_ckpt.connectors.postgres.server_signs import server_signs
-from airflow_provider_ckpt.connectors.postgres.source_witness import LateRowSign, Witness
+from airflow_provider_ckpt.connectors.postgres.source_snapshot import LateRowSign, SourceSnapshot
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.timelines import server_state
 from airflow_provider_ckpt.core.ranges import Range
@@ -71,21 +71,21 @@ class Watch:
         self._columns = columns
         self._server_state = server_state(fetch)
 
-    def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
-        """Return the witness: the present state, with which the next planning compares the state at that time.
+    def take_snapshot(self, before: SourceSnapshot | None, tail: int, end: int) -> SourceSnapshot:
+        """Return the snapshot: the present state, with which the next planning compares the state at that time.
 
-        :param before: the witness of the last planning in this generation; None if there is none
+        :param before: the snapshot of the last planning in this generation; None if there is none
         :param tail: start of the plan for new rows
         :param end: end of the plan
         """
         known = {} if before is None else before.sequences
-        return Witness(
+        return SourceSnapshot(
             end=end,
             reached=end > tail
             or bool(before and before.reached)
             or (self._greatest is not None and self._greatest >= tail - 1),
             top=self._greatest,
-            snapshot=self._server_state.snapshot,
+            transactions=self._server_state.snapshot,
             xid=self._server_state.xid,
             timeline=self._server_state.timeline,
             log=self._server_state.log,
@@ -98,10 +98,10 @@ class Watch:
             attached={item.oid: list(item.attached) for item in self._origins if item.attached},
         )
 
-    def signs(self, before: Witness) -> Iterator[LateRowSign]:
+    def signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
         """Yield the signs that positions below the end of the last plan were assigned to rows since.
 
-        :param before: the witness of the last planning
+        :param before: the snapshot of the last planning
         """
         yield from server_signs(self._server_state, before, self._table.label)
         if not before.reached:
@@ -130,11 +130,11 @@ class Watch:
         )
         return None if len(found) > _STRETCHES else [Range(start, end) for start, end in found]
 
-    def _sequence_signs(self, now: SequenceState, before: Witness) -> Iterator[LateRowSign]:
+    def _sequence_signs(self, now: SequenceState, before: SourceSnapshot) -> Iterator[LateRowSign]:
         """Yield signs that a sequence went back, was restarted, or assigned values below the checkpoint.
 
         :param now: present state of the sequence
-        :param before: the witness of the last planning
+        :param before: the snapshot of the last planning
         """
         last, file, reached_end = before.sequences.get(now.oid, (None, now.file, False))
         newest = now.last
@@ -177,10 +177,10 @@ class Watch:
                 "false",
             )
 
-    def _since(self, before: Witness, above: int | None, up_to: int, start: int) -> str:
+    def _since(self, before: SourceSnapshot, above: int | None, up_to: int, start: int) -> str:
         """Return the SQL condition for rows that appeared since the last planning at values that a sequence assigned.
 
-        :param before: the witness of the last planning
+        :param before: the snapshot of the last planning
         :param above: the newest value of the sequence at that time; None if it had assigned none
         :param up_to: the greatest position to include
         :param start: first value of the sequence
@@ -193,7 +193,7 @@ class Watch:
             span = f"{self._cursor} >= {self._value(start)} AND {span}"
         return f"{span} AND {self._unseen_condition(before)}" if dated else span
 
-    def _greatest_row_signs(self, before: Witness) -> Iterator[LateRowSign]:
+    def _greatest_row_signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
         """Yield a sign if the table's greatest row is below the checkpoint and was written after the last planning."""
         if self._greatest is None or self._greatest >= before.end - 1 or self._rows_only_removed(before):
             return
@@ -210,7 +210,7 @@ class Watch:
                 "the last planning."
             )
 
-    def _rows_only_removed(self, before: Witness) -> bool:
+    def _rows_only_removed(self, before: SourceSnapshot) -> bool:
         """Return whether a sequence proves that the greatest position fell only because rows were removed.
 
         It does if its next value is not below the checkpoint.
@@ -219,13 +219,13 @@ class Watch:
             item.last is not None and item.last + max(item.step, 1) - 1 >= before.end - 1 for item in self._sequences
         )
 
-    def _relation_signs(self, before: Witness) -> Iterator[LateRowSign]:
+    def _relation_signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
         """Yield signs of partitions and children that were added, and of relations with removed or rewritten rows.
 
         If a relation that the last planning knew is absent now, an added one may have replaced it, with other rows at
         the same positions.
 
-        :param before: the witness of the last planning
+        :param before: the snapshot of the last planning
         """
         replaced = bool(set(before.files) - {item.oid for item in self._origins})
         attached = newly_attached(self._origins, before.attached)
@@ -249,13 +249,15 @@ class Watch:
                     "some forms of ALTER TABLE do, and there are rows below the checkpoint."
                 )
 
-    def _condition_below(self, before: Witness, item: Origin, *, since: bool = False) -> tuple[str, Origin | None]:
+    def _condition_below(
+        self, before: SourceSnapshot, item: Origin, *, since: bool = False
+    ) -> tuple[str, Origin | None]:
         """Return an SQL condition for the rows of a relation below the end of the last plan, and the relation to query.
 
         A view may exclude some of the relation's rows, so the view itself is queried. The condition is empty if the
         rows cannot be identified in it.
 
-        :param before: the witness of the last planning
+        :param before: the snapshot of the last planning
         :param item: the relation
         :param since: whether to select only rows that were written since the last planning, if rows show that
         :return: the condition, and the relation; None for the source table or view as a whole
@@ -276,12 +278,12 @@ class Watch:
         name = self._columns.get(item.oid)
         return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
 
-    def _is_greatest_row_late(self, before: Witness, item: Origin | None = None) -> bool:
+    def _is_greatest_row_late(self, before: SourceSnapshot, item: Origin | None = None) -> bool:
         """Return whether the last row below the end of the last plan was written after the last planning.
 
         If the rows below a view cannot be read, a sequence that was restarted since then counts as evidence.
 
-        :param before: the witness of the last planning
+        :param before: the snapshot of the last planning
         :param item: the relation to search; None for the source table or view as a whole
         """
         column, relation, more = self._cursor, *self._relation(item)
@@ -317,9 +319,11 @@ class Watch:
             return item.sql, ""
         return self._table.sql, f" AND tableoid = {item.oid:d}"
 
-    def _unseen_condition(self, before: Witness) -> str:
+    def _unseen_condition(self, before: SourceSnapshot) -> str:
         """Return the SQL condition for rows ``t`` written by a transaction that the last planning could not see."""
-        return f"NOT txid_visible_in_snapshot({_WRITTEN.format(row='t')}, {literal(before.snapshot)}::txid_snapshot)"
+        return (
+            f"NOT txid_visible_in_snapshot({_WRITTEN.format(row='t')}, {literal(before.transactions)}::txid_snapshot)"
+        )
 
     @property
     def _has_readable_xids(self) -> bool:

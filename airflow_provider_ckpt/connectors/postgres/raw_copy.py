@@ -20,7 +20,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.postgres.claim import claim_script
 from airflow_provider_ckpt.connectors.postgres.client import (
     error_info,
     literal,
@@ -33,6 +32,7 @@ from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, MIC
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
 from airflow_provider_ckpt.connectors.postgres.fence import session_prefix
 from airflow_provider_ckpt.connectors.postgres.range_query import SESSION_SETTINGS, RangeQuery
+from airflow_provider_ckpt.connectors.postgres.receipt_claim import claim_script
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.roles import anonymous_block
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows

@@ -21,7 +21,7 @@ DEAD_LETTER = "ckpt_sink_dead_letter"
 REPLAY = "ckpt_sink_replay"
 TABLES = (FENCE, RECEIPT, DEAD_LETTER)
 ALL_TABLES = (*TABLES, REPLAY)
-LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "witness"))
+LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "target_snapshot"))
 """Tables and columns that later versions added, so that tables of an earlier version lack them."""
 
 CREATION_LOCK = int.from_bytes(
@@ -89,7 +89,7 @@ class BookkeepingTables:
             CREATE INDEX IF NOT EXISTS {quote(f"{RECEIPT}_known")}
                 ON {self.table(RECEIPT)} (ledger, pipeline, partition, generation, range_end);
             ALTER TABLE {self.table(RECEIPT)} ADD COLUMN IF NOT EXISTS added bigint;
-            ALTER TABLE {self.table(FENCE)} ADD COLUMN IF NOT EXISTS witness jsonb;
+            ALTER TABLE {self.table(FENCE)} ADD COLUMN IF NOT EXISTS target_snapshot jsonb;
             CREATE TABLE IF NOT EXISTS {self.table(DEAD_LETTER)} (
                 ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
                 seq bigint NOT NULL, attempt int NOT NULL, epoch bigint NOT NULL, position bigint NOT NULL,
@@ -255,27 +255,28 @@ class BookkeepingTables:
             WHERE f.epoch < excluded.epoch RETURNING epoch"""
 
     @property
-    def store_witness(self) -> str:
-        """Statement that stores a witness of the target in the fence's row, if the fence has the given epoch.
+    def store_target_snapshot(self) -> str:
+        """Statement that stores a snapshot of the target in the fence's row, if the fence has the given epoch.
 
-        The witness describes the target's state (see :mod:`~.restored_target`). Values: ledger, pipeline, epoch,
-        witness as JSON text.
+        The snapshot describes the target's state (see :mod:`~.restored_target`). Values: ledger, pipeline, epoch,
+        snapshot as JSON text.
         """
         return f"""
-            UPDATE {self.table(FENCE)} SET witness = {{3}}::jsonb
+            UPDATE {self.table(FENCE)} SET target_snapshot = {{3}}::jsonb
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND epoch = {{2}}::bigint RETURNING 1"""
 
     @property
-    def witness(self) -> str:
-        """Query of the witness of the target, and of whether any receipt counts delivered rows.
+    def target_snapshot(self) -> str:
+        """Query of the snapshot of the target, and of whether any receipt counts delivered rows.
 
-        It returns no row if there is no witness. Values: ledger, pipeline.
+        It returns no row if there is no snapshot. Values: ledger, pipeline.
         """
         return f"""
-            SELECT witness, EXISTS (
+            SELECT target_snapshot, EXISTS (
                 SELECT FROM {self.table(RECEIPT)}
                 WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND delivered > 0
-            ) FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND witness IS NOT NULL"""
+            ) FROM {self.table(FENCE)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND target_snapshot IS NOT NULL"""
 
     @property
     def fences(self) -> str:

@@ -1,10 +1,10 @@
 """Detect that a target was truncated, or restored without its newest rows, while its receipts remain.
 
-With each new fence, and when a run that delivered something ends or fails, the sink stores a witness of the target: the
-file, size and columns of every table that contains rows (the target, its partitions and children), and for a sample of
-rows a hash and the transaction that wrote them. TRUNCATE gives a table a new file, and so do VACUUM FULL, CLUSTER and
-an ALTER TABLE that rewrites it, but those preserve the rows. So a table with a new file has lost rows if it is empty
-now, or if the sampled rows are absent; the same applies to a partition that replaced another. See
+With each new fence, and when a run that delivered something ends or fails, the sink stores a snapshot of the target:
+the file, size and columns of every table that contains rows (the target, its partitions and children), and for a sample
+of rows a hash and the transaction that wrote them. TRUNCATE gives a table a new file, and so do VACUUM FULL, CLUSTER
+and an ALTER TABLE that rewrites it, but those preserve the rows. So a table with a new file has lost rows if it is
+empty now, or if the sampled rows are absent; the same applies to a partition that replaced another. See
 :func:`_describe_missing`.
 """
 
@@ -128,8 +128,8 @@ class TargetPart:
         return f"target {target.label}" if self.oid == target.oid else f"{self.name} of target {target.label}"
 
 
-def take_witness(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
-    """Return a witness of the target's present state, as a JSON-ready dict; see the module's documentation.
+def take_target_snapshot(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
+    """Return a snapshot of the target's present state, as a JSON-ready dict; see the module's documentation.
 
     :param fetch: runs a query and returns its rows
     :param table: the target
@@ -147,19 +147,19 @@ def take_witness(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, An
     }
 
 
-def find_loss(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivered: bool) -> str | None:
+def find_loss(fetch: Fetch, table: Table, snapshot: Mapping[str, Any], *, delivered: bool) -> str | None:
     """Return a sentence with the evidence that delivered rows are gone from the target; None if there is none.
 
-    A witness of another table, such as a table of the same name that was dropped, is ignored.
+    A snapshot of another table, such as a table of the same name that was dropped, is ignored.
 
     :param fetch: runs a query and returns its rows
     :param table: the target
-    :param witness: the last witness, as :func:`take_witness` returned it
+    :param snapshot: the last snapshot, as :func:`take_target_snapshot` returned it
     :param delivered: whether receipts count delivered rows, so that the target must have contained rows
     """
-    if witness.get("target", table.oid) != table.oid:
+    if snapshot.get("target", table.oid) != table.oid:
         return None
-    parts, stored = _read_parts(fetch, table), _stored_parts(witness)
+    parts, stored = _read_parts(fetch, table), _stored_parts(snapshot)
     changed = [
         (part, stored[part.oid])
         for part in parts.values()
@@ -182,7 +182,7 @@ def find_loss(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, deliver
         if before["size"] and not part.size:
             return f"{part.label(table)} is empty, and replaced {before['name']}, which contained rows"
     for part, before in [*changed, *replaced]:
-        missing = _describe_missing(fetch, table, part, witness["columns"], before)
+        missing = _describe_missing(fetch, table, part, snapshot["columns"], before)
         if missing:
             what = "is stored in another file" if part.oid in stored else "is another table"
             return (
@@ -195,8 +195,8 @@ def find_loss(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, deliver
 def removed_partitions(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the names of partitions and children that had rows and do not belong to the target any more.
 
-    :param before: an earlier witness, as :func:`take_witness` returned it
-    :param now: a later witness of the same target
+    :param before: an earlier snapshot, as :func:`take_target_snapshot` returned it
+    :param now: a later snapshot of the same target
     :return: the first names and the number of all others, for a message; empty if there are none
     """
     if before.get("target") != now.get("target"):
@@ -209,8 +209,8 @@ def _read_parts(fetch: Fetch, table: Table) -> dict[int, TargetPart]:
     return {row[0]: TargetPart(*row) for row in fetch(_PARTS, [table.oid])}
 
 
-def _stored_parts(witness: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    return {int(oid): part for oid, part in witness.get("parts", {}).items()}
+def _stored_parts(snapshot: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    return {int(oid): part for oid, part in snapshot.get("parts", {}).items()}
 
 
 def _stored_file(stored: Mapping[str, Any] | None) -> int | None:
@@ -225,10 +225,10 @@ def _names_text(stored: Sequence[Mapping[str, Any]]) -> str:
 def _replaced_partitions(
     parts: Mapping[int, TargetPart], stored: Mapping[int, Mapping[str, Any]]
 ) -> Iterator[tuple[TargetPart, Mapping[str, Any]]]:
-    """Yield each partition that replaced a former one of equal bounds, with the witness's entry for the former one.
+    """Yield each partition that replaced a former one of equal bounds, with the snapshot's entry for the former one.
 
     :param parts: the tables of the target as they are now, by oid
-    :param stored: entries of the witness for the tables at that time, by oid
+    :param stored: entries of the snapshot for the tables at that time, by oid
     """
     vacated = {before["place"]: before for oid, before in stored.items() if oid not in parts}
     for part in parts.values():
@@ -287,7 +287,7 @@ def _describe_missing(
     :param table: the target
     :param part: the table as it is now: the target itself, a partition or a child
     :param columns: names of the columns that were hashed
-    :param before: the witness's entry for this table, or for the partition that it replaced
+    :param before: the snapshot's entry for this table, or for the partition that it replaced
     """
     newest, others = ({(row[0], row[1]) for row in before.get(name, [])} for name in ("newest", "others"))
     if not newest or not set(columns) <= set(table.by_name) or not part.readable:

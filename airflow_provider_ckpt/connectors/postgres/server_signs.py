@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from airflow_provider_ckpt.connectors.postgres.source_witness import LateRowSign, Witness
+from airflow_provider_ckpt.connectors.postgres.source_snapshot import LateRowSign, SourceSnapshot
 from airflow_provider_ckpt.connectors.postgres.timelines import ServerState, is_at_or_beyond
 
 log = logging.getLogger(__name__)
 
 
-def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[LateRowSign]:
+def server_signs(now: ServerState, before: SourceSnapshot, label: str) -> Iterator[LateRowSign]:
     """Yield a sign if the server changed so that positions may have been assigned again, to other rows.
 
     :param now: the server's present state
-    :param before: the witness: the state that the last planning stored
+    :param before: the snapshot: the state that the last planning stored
     :param label: the source table's name, for the log
     """
     consequence = "positions that were read may have been assigned again, to other rows."

@@ -32,8 +32,8 @@ from airflow_provider_ckpt.connectors.postgres.target_rules import refuse_alteri
 from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unsuitable_key
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
@@ -136,32 +136,32 @@ class PostgresSink:
     def fence(self, epoch: int) -> None:
         """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`.
 
-        If the fence was raised, store a witness of the target with it.
+        If the fence was raised, store a snapshot of the target with it.
         """
         with self._session("raising the fence") as fetch:
             table = self._target(fetch)
             bookkeeping = BookkeepingTables(table.schema)
             create_tables(fetch, bookkeeping, self._connection.id, self._pipeline)
             if fence(fetch, bookkeeping, self._context, epoch, self._name):
-                witness = restored_target.take_witness(fetch, table, self._upsert)
-                self._warn_of_removed_partitions(fetch, bookkeeping, witness)
-                self._store_witness(fetch, bookkeeping, epoch, witness)
+                snapshot = restored_target.take_target_snapshot(fetch, table, self._upsert)
+                self._warn_of_removed_partitions(fetch, bookkeeping, snapshot)
+                self._store_target_snapshot(fetch, bookkeeping, epoch, snapshot)
 
-    def store_witness(self, epoch: int) -> None:
-        """Store a witness: a description of the target's present state; see :class:`SinkWithWitness`.
+    def store_target_snapshot(self, epoch: int) -> None:
+        """Store a snapshot: a description of the target's present state; see :class:`SinkWithTargetSnapshot`.
 
-        Nothing is stored if the target was truncated since the last witness, so that the next run reports it.
+        Nothing is stored if the target was truncated since the last snapshot, so that the next run reports it.
         """
-        with self._session("taking a witness") as fetch:
+        with self._session("taking a snapshot of the target") as fetch:
             table = self._target(fetch)
             bookkeeping = BookkeepingTables(table.schema)
             if lacks_columns(fetch, bookkeeping):
                 return
-            witness = restored_target.take_witness(
+            snapshot = restored_target.take_target_snapshot(
                 fetch, table, self._upsert
             )  # first, so that a TRUNCATE after the next check differs from it
             if self._find_loss(fetch, table, bookkeeping) is None:
-                self._store_witness(fetch, bookkeeping, epoch, witness)
+                self._store_target_snapshot(fetch, bookkeeping, epoch, snapshot)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know; see :meth:`Sink.receipts`."""
@@ -292,38 +292,38 @@ class PostgresSink:
         return table
 
     def _find_loss(self, fetch: Fetch, table: Table, bookkeeping: BookkeepingTables) -> str | None:
-        """Return evidence that rows are gone since the last stored witness of the target; None if there is none."""
+        """Return evidence that rows are gone since the last stored snapshot of the target; None if there is none."""
         if self._declared.sink.may_be_emptied or lacks_columns(fetch, bookkeeping):
             return None
-        for stored, delivered in fetch(bookkeeping.witness, [self._context.ledger, self._context.pipeline]):
+        for stored, delivered in fetch(bookkeeping.target_snapshot, [self._context.ledger, self._context.pipeline]):
             loss = restored_target.find_loss(fetch, table, stored, delivered=delivered)
             return loss and f"{loss} (if it is emptied on purpose, write sink.may_be_emptied: true)"
         return None
 
-    def _store_witness(
-        self, fetch: Fetch, bookkeeping: BookkeepingTables, epoch: int, witness: Mapping[str, Any]
+    def _store_target_snapshot(
+        self, fetch: Fetch, bookkeeping: BookkeepingTables, epoch: int, snapshot: Mapping[str, Any]
     ) -> None:
-        """Store a witness of the target in the fence's row, unless the fence has a newer epoch.
+        """Store a snapshot of the target in the fence's row, unless the fence has a newer epoch.
 
         :param fetch: runs a statement and returns its rows
         :param bookkeeping: the bookkeeping tables
         :param epoch: epoch of the run
-        :param witness: the witness, as :func:`.restored_target.take_witness` returned it
+        :param snapshot: the snapshot, as :func:`.restored_target.take_target_snapshot` returned it
         """
         key = [self._context.ledger, self._context.pipeline]
-        fetch(with_durable_commit(bookkeeping.store_witness), [*key, epoch, json.dumps(witness)])
+        fetch(with_durable_commit(bookkeeping.store_target_snapshot), [*key, epoch, json.dumps(snapshot)])
 
     def _warn_of_removed_partitions(
-        self, fetch: Fetch, bookkeeping: BookkeepingTables, witness: Mapping[str, Any]
+        self, fetch: Fetch, bookkeeping: BookkeepingTables, snapshot: Mapping[str, Any]
     ) -> None:
-        """Log a warning about partitions that were removed from the target since the last witness; the run continues.
+        """Log a warning about partitions that were removed from the target since the last snapshot; the run continues.
 
         :param fetch: runs a query and returns its rows
         :param bookkeeping: the bookkeeping tables
-        :param witness: a new witness of the target
+        :param snapshot: a new snapshot of the target
         """
-        for stored, _ in fetch(bookkeeping.witness, [self._context.ledger, self._context.pipeline]):
-            names = restored_target.removed_partitions(stored, witness)
+        for stored, _ in fetch(bookkeeping.target_snapshot, [self._context.ledger, self._context.pipeline]):
+            names = restored_target.removed_partitions(stored, snapshot)
             if names and not self._declared.sink.may_be_emptied:
                 log.warning(
                     "Pipeline %s, target %s: %s was removed since the last run, with its rows. If that was not "

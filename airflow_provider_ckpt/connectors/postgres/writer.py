@@ -23,15 +23,16 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import naming_batch, refuse_if_fenced
-from airflow_provider_ckpt.connectors.postgres.claim import begin_with_claim
+from airflow_provider_ckpt.connectors.postgres.bad_row_isolation import IsolatingRowWriter, write_good_rows
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
 from airflow_provider_ckpt.connectors.postgres.dead_letters import write_dead_letters
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
 from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch, session_prefix
+from airflow_provider_ckpt.connectors.postgres.receipt_claim import begin_with_claim
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, to_receipt
 from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
-from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS, RowWriter, write_good_rows
+from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.postgres.target_rules import TargetDescription, describe_target
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
@@ -100,7 +101,7 @@ class PostgresWriter:
         self._cursor: Any = None
         self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
         self._target: TargetDescription | None = None
-        self._senders: dict[tuple[pa.Schema, bool], RowWriter] = {}
+        self._senders: dict[tuple[pa.Schema, bool], IsolatingRowWriter] = {}
         self._unfinished: _OpenBatch | None = None
 
     @naming_batch
@@ -230,11 +231,11 @@ class PostgresWriter:
             task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, receipt_existed=True
         )
 
-    def _sender(self, task: BatchTask, rows: pa.Table) -> RowWriter:
+    def _sender(self, task: BatchTask, rows: pa.Table) -> IsolatingRowWriter:
         keyed = self._is_keyed(task)
         if (rows.schema, keyed) not in self._senders:
             target = self._connect()
-            self._senders[rows.schema, keyed] = RowWriter(
+            self._senders[rows.schema, keyed] = IsolatingRowWriter(
                 self._cursor,
                 target.table,
                 rows.schema,

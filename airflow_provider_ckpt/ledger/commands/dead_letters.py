@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, IndexEntry, RereadRange
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, IndexEntry, RereadRange
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import dead_letter_index
@@ -27,7 +27,7 @@ class DeadLetterIndex:
 class DeadLetterCommands(Session):
     """Commands that read and complete the index of dead letters.
 
-    Actions of users that change the state of dead letters are in ``admin.py``.
+    Actions of users that change the state of dead letters are in ``user_actions.py``.
     """
 
     def dead_letter_index(self, pipeline: str) -> DeadLetterIndex:

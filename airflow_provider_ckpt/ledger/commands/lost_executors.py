@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.decisions import Decision, HoldBatch
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.retry_policy import Decision, HoldBatch
 from airflow_provider_ckpt.ledger.commands.settle import NewReceipts, apply_receipt, store_result
 from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork

@@ -27,7 +27,7 @@ _USABLE = (ProposalState.OPEN.value, ProposalState.APPROVED.value)
 
 
 class ProposalCommands(Session):
-    """Commands for proposals: store, answer, refuse and look them up; carrying out their actions is in ``admin.py``."""
+    """Commands for proposals: store, answer, refuse and look them up; ``user_actions.py`` carries out their actions."""
 
     def propose(self, proposal: Proposal, *, subject: str, body: str, valid_for: timedelta) -> None:
         """Store a proposal and void the older ones of the same task.

@@ -13,21 +13,20 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.receipt_import import import_receipts
-from airflow_provider_ckpt.core.retry_policy import (
+from airflow_provider_ckpt.core.decisions import (
     Decision,
-    DeliveryPolicy,
     FailRun,
     HaltRun,
     HoldBatch,
     RejectBatch,
     RetryBatch,
     SkipBatch,
-    decide,
 )
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.reconcile import import_receipts
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, decide
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letter_index, low_watermark, partitions, tables

@@ -12,14 +12,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.connectors.source_protocol import WITNESS
+from airflow_provider_ckpt.connectors.source_protocol import SNAPSHOT
 from airflow_provider_ckpt.core import actions
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState, IndexEntry
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letter_selection import find_replayed, replaying_within
+from airflow_provider_ckpt.core.dead_letters import DeadLetterState, IndexEntry
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Event
@@ -245,8 +245,8 @@ def _update_source_states(work: UnitOfWork, action: Action) -> None:
     """Change the states that the source connector has stored with its partitions, as an action requires.
 
     The next planning compares the source with these states. The values of ``action.states`` replace stored ones. For
-    rewound partitions the facts about the source at the last planning (key ``witness``) are removed, since they concern
-    records that are read again.
+    rewound partitions the facts about the source at the last planning (key ``snapshot``) are removed, since they
+    concern records that are read again.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: the action
@@ -256,7 +256,7 @@ def _update_source_states(work: UnitOfWork, action: Action) -> None:
             work.stored[name].state = {**work.stored[name].state, **state}
     for name in action.positions:
         item = work.stored[name]
-        item.state = {key: value for key, value in item.state.items() if key != WITNESS}
+        item.state = {key: value for key, value in item.state.items() if key != SNAPSHOT}
 
 
 def _update_dead_letter_index(work: UnitOfWork, action: Action, events: Sequence[Event]) -> None:

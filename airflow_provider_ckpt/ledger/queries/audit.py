@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, Violation, state_violations
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import Counts

@@ -1,7 +1,7 @@
 """Load and store the index of dead letters in the table ``dead_letter``.
 
 Each row is a run of consecutive dead letters of one batch with the same error type and state;
-``core/dead_letter_index.py`` decides how rows change. The index is written in the transaction that stores a receipt, so
+``core/dead_letters.py`` decides how rows change. The index is written in the transaction that stores a receipt, so
 it holds every dead letter that a receipt counts. The receipts of replays then change the state of its entries.
 """
 
@@ -15,7 +15,9 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
-from airflow_provider_ckpt.core.dead_letter_index import (
+from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
+from airflow_provider_ckpt.core.dead_letter_selection import REPLAYABLE
+from airflow_provider_ckpt.core.dead_letters import (
     UNKNOWN_TYPE,
     AttemptKey,
     DeadLetters,
@@ -25,8 +27,6 @@ from airflow_provider_ckpt.core.dead_letter_index import (
     newest_reread,
     update_entries,
 )
-from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
-from airflow_provider_ckpt.core.dead_letter_selection import REPLAYABLE
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt, Verdict
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables

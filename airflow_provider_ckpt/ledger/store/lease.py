@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core import epoch as epochs
 from airflow_provider_ckpt.core import lease as core_lease
+from airflow_provider_ckpt.core import stale_epoch
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
 from airflow_provider_ckpt.core.phases import Phase
@@ -54,7 +54,7 @@ def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
     """
     with _with_pipeline_name(pipeline):
-        return epochs.check_epoch(lock_row(connection, pipeline), epoch, owner)
+        return stale_epoch.check_epoch(lock_row(connection, pipeline), epoch, owner)
 
 
 def acquire(

@@ -21,15 +21,15 @@ from airflow_provider_ckpt.core.changed_sink import (
     describe_differences,
     differences,
 )
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetters
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.resend_lost import ResendPlan, find_lost
-from airflow_provider_ckpt.replication import owner as owners
+from airflow_provider_ckpt.replication import lease_owner as owners
 from airflow_provider_ckpt.replication.run.acquire import acquire
-from airflow_provider_ckpt.replication.run.refuse_sink import (
+from airflow_provider_ckpt.replication.run.refuse_changed_sink import (
     compare_states,
     nothing_to_accept,
     read_receipts,

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.actions import PHASE_ACTIONS, Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import UNKNOWN_TYPE
 from airflow_provider_ckpt.core.dead_letter_selection import Selection
+from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
 from airflow_provider_ckpt.core.ranges import START, position_text
 from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
-from airflow_provider_ckpt.replication.owner import is_dead, is_held
+from airflow_provider_ckpt.replication.lease_owner import is_dead, is_held
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_lookup import count_by_error_type, read_dead_letters
 from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.dead_letter_index import UNKNOWN_TYPE, DeadLetters, IndexEntry
 from airflow_provider_ckpt.core.dead_letter_selection import Selection, select, select_numbers, take_first
+from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, DeadLetters, IndexEntry
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.setup import PipelineContext
 

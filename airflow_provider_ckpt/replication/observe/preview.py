@@ -18,9 +18,10 @@ from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.ledger.types import PartitionRecord
 from airflow_provider_ckpt.replication.delivery_guarantee import refuse_unsupported_delivery
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
-from airflow_provider_ckpt.replication.run import refuse_sink
+from airflow_provider_ckpt.replication.run import refuse_changed_sink
 from airflow_provider_ckpt.replication.run.late_records import unread_by
 from airflow_provider_ckpt.replication.run.plan import Planner
+from airflow_provider_ckpt.replication.run.refuse_other_ledger import refuse_other_ledgers
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def preview(setup: PipelineContext) -> dict[str, Any]:
     opened = OpenConnectors(setup)
     try:
         opened.check()
-        refuse_sink.refuse_other_ledgers(setup, opened.sink.claims())
-        refuse_sink.refuse_changed(setup, opened.sink)
+        refuse_other_ledgers(setup, opened.sink.claims())
+        refuse_changed_sink.refuse_changed(setup, opened.sink)
         return _preview_document(setup, opened)
     except CkptError as error:
         error.pipeline = error.pipeline or setup.pipeline.name

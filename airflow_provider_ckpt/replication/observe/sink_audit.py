@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider_ckpt.connectors.sink_protocol import FileBasedSink, Sink
 from airflow_provider_ckpt.core.changed_sink import SinkDifference, describe_differences
 from airflow_provider_ckpt.core.changed_sink import differences as find_differences
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.sink_audit import (
     Difference,
     DifferenceKind,
@@ -27,7 +27,7 @@ from airflow_provider_ckpt.core.sink_audit import (
     knows_batch,
 )
 from airflow_provider_ckpt.replication.run.file_lists import compare_files
-from airflow_provider_ckpt.replication.run.refuse_sink import compare_states
+from airflow_provider_ckpt.replication.run.refuse_changed_sink import compare_states
 from airflow_provider_ckpt.replication.setup import PipelineContext
 
 STEPS = 4

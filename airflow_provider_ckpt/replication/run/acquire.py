@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.replication import owner as owners
-from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication import lease_owner as owners
+from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
-from airflow_provider_ckpt.replication.run import refuse_sink
+from airflow_provider_ckpt.replication.run import refuse_changed_sink
 from airflow_provider_ckpt.replication.run.first_start import first_starts, refuse_unsuitable_columns, start_partitions
+from airflow_provider_ckpt.replication.run.refuse_other_ledger import refuse_other_ledgers
 from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
@@ -90,7 +91,7 @@ def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: b
     """Check source and sink, refuse another ledger's receipts, and take the lease with an epoch above the fence."""
     opened.check()
     claims = opened.sink.claims()
-    refuse_sink.refuse_other_ledgers(setup, claims)
+    refuse_other_ledgers(setup, claims)
     return _wait_for_lease(setup, claims.epoch, force=force)
 
 
@@ -100,8 +101,8 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     :param run: the run, which holds the lease
     :param accepting: whether a user is about to accept the sink, which then may have changed
     """
-    state = None if accepting else refuse_sink.refuse_changed(run.setup, run.sink)
-    unfinished_acceptance = refuse_sink.acceptance_evidence(run.setup, run.sink) if accepting else None
+    state = None if accepting else refuse_changed_sink.refuse_changed(run.setup, run.sink)
+    unfinished_acceptance = refuse_changed_sink.acceptance_evidence(run.setup, run.sink) if accepting else None
     first = first_starts(run)
     if any(first.values()):
         refuse_unsuitable_columns(run)

@@ -1,7 +1,7 @@
 """Check the sink at the end of a run: all that the run delivered must still be there.
 
-A sink may fail over or be restored while a run works. The run also stores a witness in the sink, by which the next run
-finds out whether rows were lost since, such as by a truncation. The witness that a run stored at its beginning would
+A sink may fail over or be restored while a run works. The run also stores a snapshot in the sink, by which the next run
+finds out whether rows were lost since, such as by a truncation. The snapshot that a run stored at its beginning would
 not cover the rows that it delivered.
 """
 
@@ -12,10 +12,10 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.sink_protocol import SinkWithWitness
+from airflow_provider_ckpt.connectors.sink_protocol import SinkWithTargetSnapshot
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
 from airflow_provider_ckpt.core.errors import SinkChangedError
-from airflow_provider_ckpt.replication.run import refuse_sink
+from airflow_provider_ckpt.replication.run import refuse_changed_sink
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import Sink
@@ -28,16 +28,16 @@ _SECONDS = 5.0
 
 
 def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
-    """Check that the sink still has what this run delivered, and store a witness of its state for the next run.
+    """Check that the sink still has what this run delivered, and store a snapshot of its state for the next run.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the run's lease
     :param sink: the pipeline's sink
     :raises SinkChangedError: if the sink has lost records that were delivered
     """
-    found = refuse_sink.refuse_changed(setup, sink, sent=True)
-    if isinstance(sink, SinkWithWitness):
-        sink.store_witness(lease.epoch)
+    found = refuse_changed_sink.refuse_changed(setup, sink, sent=True)
+    if isinstance(sink, SinkWithTargetSnapshot):
+        sink.store_target_snapshot(lease.epoch)
     known = setup.ledger.expected_sink_state(setup.pipeline.name)
     if known.target is None and found.target is not None:  # created by this run's first commit
         setup.ledger.store_sink_state(lease, ExpectedSinkState(lease.epoch, found.target, found.location))

@@ -25,11 +25,11 @@ from airflow_provider_ckpt.core.lag import PartitionLag, lag_positions
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.routes import routes
-from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.run import file_lists, final_check
 from airflow_provider_ckpt.replication.run.late_records import unread_by
 from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewal
-from airflow_provider_ckpt.replication.run.measure import RunMetrics
+from airflow_provider_ckpt.replication.run.metrics import RunMetrics
 from airflow_provider_ckpt.replication.run.plan import Planner
 from airflow_provider_ckpt.replication.run.replays import find_forgotten_replays, store_replays
 from airflow_provider_ckpt.replication.run.summary import RunSummary

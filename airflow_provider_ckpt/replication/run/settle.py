@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.cadence import movable
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError, OffsetCommitError
 from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.settle_cadence import movable
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.replication.setup import utcnow
 

@@ -12,6 +12,7 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.decisions import RetryBatch
 from airflow_provider_ckpt.core.errors import (
     DeadlineError,
     EngineError,
@@ -21,7 +22,6 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import position_text
-from airflow_provider_ckpt.core.retry_policy import RetryBatch
 from airflow_provider_ckpt.core.wave import Outcome, Wave, distribute, first_of_each_partition, without_blocked
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine, WaveLostError
 from airflow_provider_ckpt.replication.run.halt import AT_MOST_ONCE_HINT, halt_error

@@ -18,8 +18,8 @@ from airflow_provider_ckpt.connectors.dead_letter_lookup import read_dead_letter
 from airflow_provider_ckpt.connectors.kafka.deserialize import parse_time_text
 from airflow_provider_ckpt.connectors.sink_protocol import Sink
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader, RecordShape, SparkFedReader
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetters
 from airflow_provider_ckpt.core.dead_letter_replay import PositionedDeadLetters
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from airflow_provider_ckpt.spark.dead_letters.headers import with_headers
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import is_replay
 from airflow_provider_ckpt.spark.failures import to_error_info
 from airflow_provider_ckpt.spark.lane.gather import GatheredBatch, Gatherer
-from airflow_provider_ckpt.spark.lane.reject import reject_all
+from airflow_provider_ckpt.spark.lane.reject_whole_batch import reject_all
 from airflow_provider_ckpt.spark.lane.stack_traces import TRACES, DeferredBatch
 from airflow_provider_ckpt.spark.lane.task_retry import is_task_retry
 from airflow_provider_ckpt.spark.transform import python_function

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from airflow_provider_ckpt.core import epoch as epochs
+from airflow_provider_ckpt.core import stale_epoch
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.tickets import Event
@@ -22,7 +22,7 @@ def bring_in(defect: Defect) -> None:
 
 def _epoch() -> None:
     """No epoch is ever too old."""
-    epochs.check_epoch = lambda held, _epoch, _owner: held  # type: ignore[assignment, return-value]
+    stale_epoch.check_epoch = lambda held, _epoch, _owner: held  # type: ignore[assignment, return-value]
 
 
 def _forgets() -> None:

@@ -11,9 +11,10 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
+from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, OnExhausted, RetryPolicy
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, RetryPolicy
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.chaos.storm.sink import AbstractSink
 

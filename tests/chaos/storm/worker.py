@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
-from airflow_provider_ckpt.replication import owner as owners
+from airflow_provider_ckpt.replication import lease_owner as owners
 from tests.chaos.storm import defects, users
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.journal import Is, Journal

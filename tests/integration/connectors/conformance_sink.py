@@ -25,8 +25,8 @@ from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Committer
 from airflow_provider_ckpt.connectors.source_protocol import SourceFile
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Receipt, Verdict

@@ -16,8 +16,8 @@ import pyarrow as pa
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.dead_letter_replay import PositionedDeadLetters
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.registry import open_sink, open_writer
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
 from tests.integration.connectors.conformance_sink import Run, SinkHarness, content, ids, task
 from tests.integration.connectors.files.test_sink_conformance import FilesHarness

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey, DeadLetters, DeadLetterState
 from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
 from airflow_provider_ckpt.core.dead_letter_selection import Selection, select
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters, DeadLetterState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict

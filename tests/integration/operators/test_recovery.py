@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetters
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.replication.actions import dead_letters
 from tests.integration.airflow.ckpt import damage

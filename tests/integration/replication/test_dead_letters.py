@@ -12,8 +12,8 @@ import pytest
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState
 from airflow_provider_ckpt.core.dead_letter_selection import Selection
+from airflow_provider_ckpt.core.dead_letters import DeadLetterState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts

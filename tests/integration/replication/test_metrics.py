@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ckpt.core.errors import StaleEpochError
 from airflow_provider_ckpt.engines.session import SessionEngine
-from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 from airflow_provider_ckpt.replication.run.acquire import acquire, attach
 from airflow_provider_ckpt.replication.run.replicate import replicate

@@ -459,7 +459,7 @@ def test_a_run_whose_sink_lost_commits_under_it_does_not_end_as_done(orders: Rep
 
 
 def fill_anew(dsn: str) -> None:
-    """Truncate the target and leave a row of somebody else's in it: only a witness of the target's own can tell."""
+    """Truncate the target and leave a row of somebody else's in it: only a snapshot of the target's own can tell."""
     first_row = "CREATE TABLE another AS SELECT * FROM target LIMIT 1"
     execute(dsn, first_row, "UPDATE another SET id = 7777", "TRUNCATE target", "INSERT INTO target TABLE another")
 

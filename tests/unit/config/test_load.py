@@ -15,7 +15,8 @@ from airflow_provider_ckpt.config.source import SourceSection
 from airflow_provider_ckpt.config.transform import Transform
 from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction, ErrorType
-from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, OnExhausted
+from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 
 MINIMAL = """\
 name: orders

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     DeadLetterQueueError,

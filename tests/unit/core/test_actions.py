@@ -11,13 +11,12 @@ import pytest
 from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, Action, ActionKind, apply
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
-from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.phases import Phase
+from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
-from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.reconcile import import_receipts
 from airflow_provider_ckpt.core.side_partitions import re_read
 from tests.unit.core.machines import NOW, ack, begin, fail, partition_of, receipt_of
 

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.receipt import Verdict
-from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.reconcile import import_receipts
 from tests.unit.core.machines import ack, begin, begin_all, fail, partition_of, receipt_of
 
 

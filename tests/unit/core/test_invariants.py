@@ -23,7 +23,7 @@ from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.reconcile import import_receipts
 from tests.unit.core.machines import NOW, ack, begin, begin_all, partition_of
 
 

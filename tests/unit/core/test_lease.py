@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_ckpt.core.epoch import check_epoch
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.lease import (
     TAKEOVERS,
@@ -18,6 +17,7 @@ from airflow_provider_ckpt.core.lease import (
     renew,
     renewal_interval,
 )
+from airflow_provider_ckpt.core.stale_epoch import check_epoch
 from tests.unit.core.machines import NOW
 
 TTL = timedelta(seconds=60)

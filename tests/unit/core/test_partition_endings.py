@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.reconcile import import_receipts
 from airflow_provider_ckpt.core.tickets import InFlightTicket, PlannedTicket
 from tests.unit.core.machines import BROKEN, NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 

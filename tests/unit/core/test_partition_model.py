@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
-from airflow_provider_ckpt.core.receipt_import import import_receipts
+from airflow_provider_ckpt.core.reconcile import import_receipts
 from airflow_provider_ckpt.core.tickets import InFlightTicket, PlannedTicket
 from tests.unit.core.machines import NOW, begin, fail, receipt_of
 

@@ -9,8 +9,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.receipt_import import matches_batch
-from airflow_provider_ckpt.core.reconcile import LOST_REWIND, reconcile
+from airflow_provider_ckpt.core.reconcile import LOST_REWIND, matches_batch, reconcile
 from tests.unit.core.machines import NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
 

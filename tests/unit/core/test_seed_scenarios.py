@@ -11,11 +11,10 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
-from airflow_provider_ckpt.core.phases import Phase
+from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
-from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.phases import Phase
+from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.side_partitions import re_read
 from tests.unit.core.machines import ack, begin, partition_of

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import airflow_provider_ckpt
-from airflow_provider_ckpt.replication.metrics import COUNTERS, TIMERS, Metric
+from airflow_provider_ckpt.replication.metric_names import COUNTERS, TIMERS, Metric
 from airflow_provider_ckpt.stats import PREFIX
 
 SHIPPED = Path(airflow_provider_ckpt.__file__).parent / "monitoring"

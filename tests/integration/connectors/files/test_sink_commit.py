@@ -22,7 +22,7 @@ from airflow_provider_ckpt.connectors.local import dead_letters as files_letters
 from airflow_provider_ckpt.connectors.local.filesystem import make_private_directory
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.wave import Outcome

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic
-from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext, SinkWithWitness
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext, SinkWithTargetSnapshot
 from airflow_provider_ckpt.core.errors import ConfigError
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, task
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness
@@ -161,8 +161,8 @@ def _delivered(harness: TopicHarness) -> None:
     """A run of epoch 2 that takes over, delivers a batch, and looks at the target at its end."""
     with Run(harness, 2) as run:
         run.take_over().send(task(2), content(2))
-        assert isinstance(run.sink, SinkWithWitness)
-        run.sink.store_witness(2)
+        assert isinstance(run.sink, SinkWithTargetSnapshot)
+        run.sink.store_target_snapshot(2)
 
 
 def _delete(harness: TopicHarness, end: int) -> None:
@@ -203,25 +203,25 @@ def test_rows_delivered_after_the_newest_fence_and_lost_with_the_tail_set_it_bac
     assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).loss_evidence)
 
 
-def test_a_witness_of_a_log_that_lost_records_is_not_kept(harness: TopicHarness) -> None:
+def test_a_snapshot_of_a_log_that_lost_records_is_not_kept(harness: TopicHarness) -> None:
     _delivered(harness)
     harness.broker.kill()
     harness.broker.lose_log(harness.topic)
     harness.broker.start()
     with closing(harness.sink(ASKING)) as sink:
-        assert isinstance(sink, SinkWithWitness)
-        sink.store_witness(2)
+        assert isinstance(sink, SinkWithTargetSnapshot)
+        sink.store_target_snapshot(2)
 
     assert _claims(harness).loss_evidence is not None
 
 
-def test_a_witness_of_an_older_epoch_changes_nothing(harness: TopicHarness) -> None:
+def test_a_snapshot_of_an_older_epoch_changes_nothing(harness: TopicHarness) -> None:
     _delivered(harness)
     with Run(harness, 3) as run:
         run.take_over()
     with closing(harness.sink(ASKING)) as sink:
-        assert isinstance(sink, SinkWithWitness)
-        sink.store_witness(2)
+        assert isinstance(sink, SinkWithTargetSnapshot)
+        sink.store_target_snapshot(2)
 
     claims = _claims(harness)
     assert (claims.epoch, claims.loss_evidence) == (3, None)

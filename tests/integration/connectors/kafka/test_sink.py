@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Sink, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.receipt import Counts
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, dead_letter, ids, task

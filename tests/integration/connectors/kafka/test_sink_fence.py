@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka import claim as lane_module
+from airflow_provider_ckpt.connectors.kafka import partition_claim as lane_module
 from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import UsedId, id_key, receipt_key, transactional_id
 from airflow_provider_ckpt.connectors.kafka.receipts_reader import ReceiptsReader

@@ -194,13 +194,13 @@ def test_heirs_are_looked_at_like_partitions(postgres_database: str) -> None:
     assert "public.heir of target public.target is stored in another file" in (seen(harness) or "")
 
 
-def test_many_partitions_cost_one_query_and_a_witness_of_bounded_size(postgres_database: str) -> None:
+def test_many_partitions_cost_one_query_and_a_snapshot_of_bounded_size(postgres_database: str) -> None:
     made = [f"CREATE TABLE p{i} PARTITION OF target FOR VALUES FROM ({i * 5}) TO ({i * 5 + 5})" for i in range(120)]
     harness = Made(postgres_database, "CREATE TABLE target (id bigint) PARTITION BY RANGE (id)", *made)
     execute(harness.dsn, "INSERT INTO target SELECT i % 600 FROM generate_series(1, 60000) AS i")
     deliver(harness)
 
-    assert int(scalar(harness.dsn, "SELECT length(witness::text) FROM ckpt_sink_fence")) < 60_000
+    assert int(scalar(harness.dsn, "SELECT length(target_snapshot::text) FROM ckpt_sink_fence")) < 60_000
     execute(harness.dsn, "TRUNCATE p7", "VACUUM FULL p8")
     assert "public.p7 of target public.target was truncated" in (seen(harness) or "")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres import client
-from airflow_provider_ckpt.connectors.sink_protocol import SinkWithWitness
+from airflow_provider_ckpt.connectors.sink_protocol import SinkWithTargetSnapshot
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.postgres.test_sink import TargetHarness
 from tests.services.tables import execute, scalar
@@ -148,11 +148,11 @@ def first_load(harness: TargetHarness, epoch: int = 1) -> None:
 
 
 def look_again(run: Run) -> None:
-    assert isinstance(run.sink, SinkWithWitness)
-    run.sink.store_witness(run.context.epoch)
+    assert isinstance(run.sink, SinkWithTargetSnapshot)
+    run.sink.store_target_snapshot(run.context.epoch)
 
 
-def test_the_end_of_the_first_load_is_a_witness_of_it(harness: TargetHarness) -> None:
+def test_the_end_of_the_first_load_is_a_snapshot_of_it(harness: TargetHarness) -> None:
     first_load(harness)
     execute(harness.dsn, "VACUUM FULL target")
     assert seen(harness) is None
@@ -162,7 +162,7 @@ def test_the_end_of_the_first_load_is_a_witness_of_it(harness: TargetHarness) ->
     assert "none of 10 rows that were sampled then can be found" in (seen(harness) or "")
 
 
-def test_what_comes_after_an_accepted_truncation_has_a_witness_too(harness: TargetHarness) -> None:
+def test_what_comes_after_an_accepted_truncation_has_a_snapshot_too(harness: TargetHarness) -> None:
     first_load(harness)
     execute(harness.dsn, "TRUNCATE target")
     first_load(harness, epoch=2)
@@ -173,14 +173,14 @@ def test_what_comes_after_an_accepted_truncation_has_a_witness_too(harness: Targ
     assert "was truncated and filled again" in (seen(harness) or "")
 
 
-def test_a_run_that_was_fenced_out_leaves_the_witness_of_the_newer_one(harness: TargetHarness) -> None:
+def test_a_run_that_was_fenced_out_leaves_the_snapshot_of_the_newer_one(harness: TargetHarness) -> None:
     with Run(harness, 1) as old, Run(harness, 2) as new:
         old.take_over().send(task(0), content(0))
         new.take_over()
         execute(harness.dsn, "TRUNCATE target", "INSERT INTO target VALUES (7777)")
-        kept = scalar(harness.dsn, "SELECT witness::text FROM ckpt_sink_fence")
+        kept = scalar(harness.dsn, "SELECT target_snapshot::text FROM ckpt_sink_fence")
         look_again(old)
-    assert scalar(harness.dsn, "SELECT witness::text FROM ckpt_sink_fence") == kept
+    assert scalar(harness.dsn, "SELECT target_snapshot::text FROM ckpt_sink_fence") == kept
 
 
 def test_a_truncation_just_before_the_last_look_is_not_covered_up_by_it(harness: TargetHarness) -> None:
@@ -311,11 +311,11 @@ def test_without_the_right_to_read_an_empty_target_is_seen_all_the_same(postgres
     assert "was truncated" in (seen(harness) or "")
 
 
-def test_bookkeeping_without_a_witness_says_nothing(harness: TargetHarness) -> None:
+def test_bookkeeping_without_a_snapshot_says_nothing(harness: TargetHarness) -> None:
     delivered(harness)
-    execute(harness.dsn, "ALTER TABLE ckpt_sink_fence DROP COLUMN witness", "TRUNCATE target")
+    execute(harness.dsn, "ALTER TABLE ckpt_sink_fence DROP COLUMN target_snapshot", "TRUNCATE target")
 
     with Run(harness, 3) as run:
         assert run.sink.claims().loss_evidence is None
         run.take_over()
-    assert scalar(harness.dsn, "SELECT witness IS NOT NULL FROM ckpt_sink_fence")
+    assert scalar(harness.dsn, "SELECT target_snapshot IS NOT NULL FROM ckpt_sink_fence")

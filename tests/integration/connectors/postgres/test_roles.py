@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from tests.integration.connectors.conformance_sink import (
     LEDGER,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.row_writer import RowWriter
+from airflow_provider_ckpt.connectors.postgres.bad_row_isolation import IsolatingRowWriter
 from tests.integration.connectors.postgres.test_writer import Lane, delivered
 from tests.services.tables import execute
 
@@ -68,7 +68,7 @@ def test_keys_that_are_one_in_the_target_leave_the_last_record(
     database: str, column: str, keys: Any, stored: Sequence[str], bad: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not bad and not column.endswith("[]"):
-        monkeypatch.delattr(RowWriter, "write_each")  # the fast way is enough
+        monkeypatch.delattr(IsolatingRowWriter, "write_each")  # the fast way is enough
     execute(database, f"CREATE TABLE target (k {column} PRIMARY KEY, v text NOT NULL)")
     with Lane(database, sink={"mode": "upsert", "key": ["k"]}) as lane:
         versions: list[str | None] = ["a", "b", "c", "d"]

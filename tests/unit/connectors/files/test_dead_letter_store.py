@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefu
 from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLetterStore
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

@@ -12,14 +12,6 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind, apply
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
-from airflow_provider_ckpt.core.dead_letter_index import (
-    DeadLetters,
-    DeadLetterState,
-    IndexEntry,
-    RereadRange,
-    newest_reread,
-    update_entries,
-)
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letter_selection import (
     REPLAYABLE,
@@ -30,9 +22,17 @@ from airflow_provider_ckpt.core.dead_letter_selection import (
     select_numbers,
     take_first,
 )
-from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
+from airflow_provider_ckpt.core.dead_letters import (
+    DeadLetters,
+    DeadLetterState,
+    IndexEntry,
+    RereadRange,
+    newest_reread,
+    update_entries,
+)
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.side_partitions import restore_replay
 from tests.unit.core.machines import NOW

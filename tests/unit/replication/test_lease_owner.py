@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from airflow_provider_ckpt.replication import owner
+from airflow_provider_ckpt.replication import lease_owner as owner
 
 
 def test_a_living_process_is_not_dead() -> None:
@@ -13,7 +13,7 @@ def test_a_living_process_is_not_dead() -> None:
 
 
 def test_an_ended_process_of_this_machine_is_dead() -> None:
-    code = "from airflow_provider_ckpt.replication import owner; print(owner.of_this_process())"
+    code = "from airflow_provider_ckpt.replication import lease_owner; print(lease_owner.of_this_process())"
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert owner.is_dead(printed.strip())
 

@@ -1,5 +1,6 @@
-"""Refuse a sink that has changed since this ledger's last run, before any attempt begins (semantics, section 4, step
-1).
+"""Refuse a sink that has changed since this ledger's last run: restored, truncated, recreated or replaced.
+
+A run does so before its first attempt begins (semantics, section 4, step 1).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from airflow_provider_ckpt.core.changed_sink import (
     differences,
 )
 from airflow_provider_ckpt.core.errors import (
-    ConfigError,
     IoError,
     LedgerStateError,
     ReceiptsUnreadableError,
@@ -26,7 +26,7 @@ from airflow_provider_ckpt.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.sink_protocol import Claims, Sink
+    from airflow_provider_ckpt.connectors.sink_protocol import Sink
     from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.replication.setup import PipelineContext
@@ -59,23 +59,6 @@ def compare_states(
         claims.epoch, claims.target, sink.location, loss_evidence, missing, unreadable, claims.lost_batches, other
     )
     return known, found
-
-
-def refuse_other_ledgers(setup: PipelineContext, claims: Claims) -> None:
-    """Refuse a sink that holds receipts of another ledger for this pipeline, until a user adopts them.
-
-    :param setup: the pipeline with its ledger, connections and lease owner
-    :param claims: state of the pipeline in its sink
-    :raises ConfigError: with the ids of both ledgers
-    """
-    other_ledgers = sorted(claims.ledgers - {setup.sink_id})
-    if other_ledgers:
-        raise ConfigError(
-            f"the sink holds receipts of another ledger ({', '.join(other_ledgers)}) for this pipeline; "
-            f"this ledger is {setup.ledger.id}",
-            hint=f"Use that ledger; or, if it is lost, take its receipts over with `airflow ckpt adopt "
-            f"{setup.pipeline.name}`; or give this pipeline another name or target.",
-        )
 
 
 def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) -> SinkState:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.drain_stop_resume import PipelineState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.phases import Phase
+from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from tests.unit.core.machines import NOW, ack, begin, partition_of
 

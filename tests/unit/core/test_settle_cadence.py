@@ -9,9 +9,9 @@ import pytest
 from airflow_provider_ckpt.config.delivery import CommitStrategy
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.cadence import SettleCadence, movable
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.settle_cadence import SettleCadence, movable
 
 CADENCE = SettleCadence(min_interval=1.0, min_batches=5, max_batches=1000)
 """The defaults."""

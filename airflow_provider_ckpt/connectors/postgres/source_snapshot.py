@@ -1,4 +1,4 @@
-"""Witness: the state of a table and its server that a planning stores.
+"""Snapshot of a source: the state of a table and its server that a planning stores.
 
 The next planning compares it with the state at that time, to detect that smaller positions were assigned to rows since.
 """
@@ -13,14 +13,15 @@ from airflow_provider_ckpt.connectors.postgres.origin_tables import Origin
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class SourceSnapshot:
     """State of a table and its server at one planning.
 
     :param end: end of the plan; all positions below it belong to batches
     :param reached: whether a plan of this generation has ever reached the table's greatest position; before that, the
         position from which the user started may be beyond all rows
     :param top: the greatest position in the table; None if it was empty
-    :param snapshot: snapshot of the server's transactions, as text; it tells which transactions the planning could see
+    :param transactions: snapshot of the server's transactions (``txid_snapshot``), as text; it tells which transactions
+        the planning could see
     :param xid: id of the next transaction
     :param timeline: timeline of the server's write-ahead log, which a failover or a restore changes; None if the user
         may not read it
@@ -36,7 +37,7 @@ class Witness:
     end: int
     reached: bool
     top: int | None
-    snapshot: str
+    transactions: str
     xid: int
     timeline: str | None
     log: str | None
@@ -51,7 +52,7 @@ class Witness:
             "end": self.end,
             "reached": self.reached,
             "top": self.top,
-            "snapshot": self.snapshot,
+            "transactions": self.transactions,
             "xid": self.xid,
             "timeline": self.timeline,
             "log": self.log,
@@ -62,16 +63,16 @@ class Witness:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Witness:
-        """Restore a witness from the output of :meth:`to_json`."""
+    def from_json(cls, data: Mapping[str, Any]) -> SourceSnapshot:
+        """Restore a snapshot from the output of :meth:`to_json`."""
         sequences = {int(oid): (seen[0], seen[1], seen[2]) for oid, seen in data["sequences"].items()}
         files = {int(oid): file for oid, file in data["files"].items()}
         attached = {int(oid): links for oid, links in data.get("attached", {}).items()}
         return cls(**{**data, "sequences": sequences, "files": files, "attached": attached})
 
-    def is_equivalent(self, other: Witness) -> bool:
-        """Return whether two witnesses differ in nothing but transaction ids and the end of the log."""
-        return self == replace(other, snapshot=self.snapshot, xid=self.xid, log=self.log)
+    def is_equivalent(self, other: SourceSnapshot) -> bool:
+        """Return whether two snapshots differ in nothing but transaction ids and the end of the log."""
+        return self == replace(other, transactions=self.transactions, xid=self.xid, log=self.log)
 
 
 @dataclass(frozen=True, slots=True)

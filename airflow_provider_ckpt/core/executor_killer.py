@@ -1,0 +1,44 @@
+"""Isolate a batch that may have killed its Spark executor: it runs alone, and is held after some deaths.
+
+So it does not use up the attempts of the other batches of its wave (semantics, section 7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.hold_release import HoldingPartition
+from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
+
+
+class IsolatingPartition(HoldingPartition):
+    """A partition that lets a batch run alone after a crash, and counts the executors that died meanwhile."""
+
+    def run_alone(self, ticket: PlannedTicket) -> list[Event]:
+        """Make the batch's next attempt the only one in its wave, because it may have caused the crash of its lane.
+
+        If the executor dies again, no other batch loses an attempt; :meth:`died_alone` counts these deaths.
+
+        :param ticket: the planned batch
+        :return: the events for the audit log
+        """
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        self.batches[batch.key.seq] = replace(batch, alone=True)
+        return [self._event("run_alone", batch.key.seq)]
+
+    def died_alone(self, ticket: InFlightTicket, *, limit: int) -> list[Event]:
+        """End an attempt whose executor died while the batch ran alone; hold the batch after ``limit`` such deaths.
+
+        A batch that kills its executor would otherwise do so in every attempt.
+
+        :param ticket: the open attempt
+        :param limit: number of deaths, over all attempts of the batch, after which it is held
+        :return: the events for the audit log
+        """
+        planned, events = self._return_to_planned(ticket, "died_alone")
+        seq = planned.key.seq
+        self.batches[seq] = replace(self.batches[seq], deaths=self.batches[seq].deaths + 1, alone=True)
+        if self.batches[seq].deaths >= limit:
+            events += self.hold(planned, reason=f"its executor died {limit} times while it ran alone")[1]
+        return events
