@@ -48,13 +48,13 @@ class TestReconcile:
     def test_many_receipts_that_it_has_forgotten_are_imported_in_linear_time(self) -> None:
         partition = partition_of(*range(10, 50_001, 10))
         many = [stranger(seq, 5 * seq, 5 * seq + 5) for seq in range(1, 10_000, 2)]
-        began = time.perf_counter()
+        began = time.process_time()
 
         found = kinds(partition, *many)
 
         assert (found.count("receipt_imported"), found.count("superseded")) == (5000, 5000)
         assert partition.gaps()[:2] == [Range(0, 5), Range(10, 15)]
-        assert time.perf_counter() - began < 2
+        assert time.process_time() - began < 2
 
     def test_a_held_batch_is_settled_too(self) -> None:
         partition = partition_of(10)
