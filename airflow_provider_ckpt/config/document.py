@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import yaml
+from yaml.composer import Composer
+from yaml.resolver import Resolver
 
 from airflow_provider_ckpt.config.characters import forbidden_character
 from airflow_provider_ckpt.config.problems import Problem
@@ -102,12 +105,10 @@ def unseen_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
             yield from unseen_characters(value, (*path, at))
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML loader that refuses texts with too many or too deeply nested nodes while it parses them."""
+class _LimitedComposer(Composer):
+    """Composer of PyYAML that refuses texts with too many or too deeply nested nodes while it parses them."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = self._count = 0
+    _depth = _count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Return the next node of the YAML tree; PyYAML calls this method for each node.
@@ -116,7 +117,7 @@ class _Loader(yaml.SafeLoader):
         """
         self._depth += 1
         self._count += 1
-        line = int(self.peek_event().start_mark.line) + 1  # type: ignore[no-untyped-call]
+        line = int(self.peek_event().start_mark.line) + 1  # type: ignore[attr-defined]  # of the parser
         if self._depth > MAX_DEPTH:
             raise NotReadableError(line, f"is nested too deeply: {MAX_DEPTH} levels are the most")
         if self._count > MAX_NODES:
@@ -126,13 +127,50 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+class _Loader(_LimitedComposer, yaml.SafeLoader):
+    """YAML loader in Python, whose error messages users see."""
+
+
+if yaml.__with_libyaml__:
+    from yaml._yaml import CParser
+
+    class _FastLoader(_LimitedComposer, CParser, Resolver):
+        """YAML loader with the parser of libyaml, which takes an eighth of the time."""
+
+        def __init__(self, text: str) -> None:
+            CParser.__init__(self, text)
+            Composer.__init__(self)
+            Resolver.__init__(self)
+
+
 def _compose(text: str) -> yaml.MappingNode:
     """Parse a YAML text into PyYAML's node tree, and return its root.
 
+    A text that libyaml does not accept is parsed again in Python, so that messages are the same with and without it.
+
     :raises NotReadableError: if the text is not a single YAML mapping, or exceeds a limit
     """
+    root = None
+    if yaml.__with_libyaml__:
+        with suppress(yaml.YAMLError, ValueError, OverflowError, RecursionError):
+            root = _FastLoader(text).get_single_node()
+    root = _compose_in_python(text) if root is None else root
+    if root is None:
+        raise NotReadableError(None, "is empty; a pipeline needs name, source and sink")
+    if not isinstance(root, yaml.MappingNode):
+        line = root.start_mark.line + 1
+        raise NotReadableError(line, "must be a mapping of keys: name, source, sink and so on")
+    return root
+
+
+def _compose_in_python(text: str) -> yaml.Node | None:
+    """Return the root of PyYAML's node tree, or None for an empty text.
+
+    :raises NotReadableError: if the text is not YAML, or exceeds a limit
+    """
     try:
-        root = _Loader(text).get_single_node()
+        root: yaml.Node | None = _Loader(text).get_single_node()
+        return root
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = ": ".join(part for part in (error.context, error.problem) if part)
@@ -145,12 +183,6 @@ def _compose(text: str) -> yaml.MappingNode:
         raise NotReadableError(None, f"is nested too deeply: {MAX_DEPTH} levels are the most") from error
     except (ValueError, OverflowError) as error:  # PyYAML raises these for an escape such as \UFFFFFFFF
         raise NotReadableError(None, "not valid YAML: an escape sequence is not a character") from error
-    if root is None:
-        raise NotReadableError(None, "is empty; a pipeline needs name, source and sink")
-    if not isinstance(root, yaml.MappingNode):
-        line = root.start_mark.line + 1
-        raise NotReadableError(line, "must be a mapping of keys: name, source, sink and so on")
-    return root
 
 
 class _NodeConverter:
@@ -206,7 +238,7 @@ class _NodeConverter:
         if kind in ("int", "float"):
             if len(written) > _MAX_NUMBER_LENGTH:
                 return self._fault(node, path, "is too long for a number; put text in quotes")
-            if getattr(node, "style", None) is None and _AMBIGUOUS_NUMBER.fullmatch(written):
+            if not getattr(node, "style", None) and _AMBIGUOUS_NUMBER.fullmatch(written):
                 return self._deceptive(node, path)
         if kind == "null" and path == _NULL_WORD_ALLOWED:
             return "null" if written else self._fault(node, path, "is empty; write error, null or skip")

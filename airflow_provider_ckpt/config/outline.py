@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from airflow_provider_ckpt.config.document import Document
 from airflow_provider_ckpt.config.load import read_text
 from airflow_provider_ckpt.config.schedule import DagSection
+from airflow_provider_ckpt.core.errors import ConfigError
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -50,6 +51,22 @@ def read_outline(path: Path) -> Outline:
         return _outline(data) if isinstance(data, dict) else Outline()
     except Exception:  # noqa: BLE001  # an error in one file must not prevent the DAGs of the other files
         return Outline()
+
+
+def may_declare(path: Path, dag_id: str) -> bool:
+    """Return whether a pipeline's file may declare the DAG of an id, which the search for its text tells without
+    parsing YAML.
+
+    A file without the text cannot declare the DAG, unless an escape sequence or an environment variable hides it.
+
+    :param path: the YAML file
+    :param dag_id: id of the DAG
+    """
+    try:
+        text = read_text(path)
+    except ConfigError:
+        return False
+    return dag_id in text or "\\" in text or "${" in text
 
 
 def _outline(data: dict[str, Any]) -> Outline:

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from airflow_provider_ckpt.config.durations import Duration
 from airflow_provider_ckpt.config.fields import Section, WholeNumber
+
+_TASK_ARGUMENTS = {
+    "owner": "owner",
+    "task_retries": "retries",
+    "pool": "pool",
+    "pool_slots": "pool_slots",
+    "priority_weight": "priority_weight",
+    "queue": "queue",
+    "execution_timeout": "execution_timeout",
+}
+"""Keys of the section ``dag`` that are arguments of tasks, with Airflow's names of these arguments."""
+
+_MAX_NAME = 256
+"""Largest number of characters in the name of a pool or queue in Airflow's database."""
+
+_MAX_INTEGER = 2**31 - 1
+"""Largest integer in Airflow's database."""
 
 
 class DagShape(StrEnum):
@@ -74,6 +91,11 @@ class DagSection(Section):
     :param owner: the tasks' owner
     :param task_retries: Airflow's retries of a task, for infrastructure failures; retries of batches follow the
         delivery policy
+    :param pool: Airflow pool that limits how many tasks run at once; None for Airflow's default pool
+    :param pool_slots: slots of the pool that each task occupies
+    :param priority_weight: weight by which Airflow's scheduler orders waiting tasks
+    :param queue: queue of the CeleryExecutor, which chooses the workers; None for the configured default
+    :param execution_timeout: time after which Airflow ends a task that has not ended; None for no such time
     :param paused: whether the DAG is paused when it is created; None for Airflow's configured default
     :param shape: ``operator``, the whole run as one task, or ``task_group``
     :param deferrable: for ``task_group``: whether the triggerer waits for later rounds; None for Airflow's configured
@@ -90,15 +112,30 @@ class DagSection(Section):
     tags: tuple[str, ...] = ("ckpt",)
     owner: str = "airflow"
     task_retries: WholeNumber = Field(default=0, ge=0)
+    pool: str | None = Field(default=None, min_length=1, max_length=_MAX_NAME)
+    pool_slots: WholeNumber = Field(default=1, ge=1, le=_MAX_INTEGER)
+    priority_weight: WholeNumber = Field(default=1, ge=1, le=_MAX_INTEGER)
+    queue: str | None = Field(default=None, min_length=1, max_length=_MAX_NAME)
+    execution_timeout: Duration | None = None
     paused: bool | None = None
     shape: DagShape = DagShape.OPERATOR
     deferrable: bool | None = None
 
     @model_validator(mode="after")
-    def _one_schedule(self) -> Self:
+    def _consistent(self) -> Self:
         if self.every is not None and not self.every:
             raise ValueError("every must be longer than 0s; leave it out for no schedule")
+        if self.execution_timeout is not None and not self.execution_timeout:
+            raise ValueError("execution_timeout must be longer than 0s; leave it out for no limit")
         given = [name for name in ("schedule", "every", "assets", "work") if getattr(self, name)]
         if len(given) > 1:
             raise ValueError(f"has {' and '.join(given)}; give only one schedule")
         return self
+
+    @property
+    def task_arguments(self) -> dict[str, Any]:
+        """Arguments of the DAG's tasks that the file gives, under Airflow's names; those that it leaves out are
+        missing.
+        """
+        given = ((name, getattr(self, key)) for key, name in _TASK_ARGUMENTS.items() if key in self.model_fields_set)
+        return {name: value for name, value in given if value is not None}

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Asset, get_parsing_context
 
 from airflow_provider_ckpt.config.characters import for_message
-from airflow_provider_ckpt.config.load import load
-from airflow_provider_ckpt.config.outline import read_outline
+from airflow_provider_ckpt.config.outline import may_declare, read_outline
 from airflow_provider_ckpt.config.schedule import DagSection, DagShape
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.operators._declaration import load_file
 from airflow_provider_ckpt.operators.broken_pipeline import CkptBrokenPipelineOperator
 from airflow_provider_ckpt.schedules import schedule_problem
 
@@ -40,7 +40,11 @@ _MAX_ERROR = 500
 
 
 def pipeline_dags(
-    dag_file: str, folder: str | Path = "pipelines", *, ckpt_conn_id: str = DEFAULT_CONNECTION
+    dag_file: str,
+    folder: str | Path = "pipelines",
+    *,
+    ckpt_conn_id: str = DEFAULT_CONNECTION,
+    default_args: Mapping[str, Any] | None = None,
 ) -> dict[str, DAG]:
     """Create a DAG from every YAML file in a folder that has a ``dag`` section::
 
@@ -54,6 +58,8 @@ def pipeline_dags(
     :param dag_file: the DAG file, ``__file__``
     :param folder: folder of the YAML files, relative to the DAG file's folder
     :param ckpt_conn_id: Airflow connection of the ledger
+    :param default_args: arguments of the tasks of all these DAGs, such as ``{"pool": "replication"}``; what a file says
+        in its section ``dag`` has precedence
     :return: the DAGs by DAG id
     :raises ConfigError: if there is no such folder
     """
@@ -64,7 +70,7 @@ def pipeline_dags(
     dags: dict[str, DAG] = {}
     errors: dict[Path, str] = {}
     for file in _files_of_dag(files, get_parsing_context().dag_id):
-        dag_or_message = _dag_or_error(dag_file, file, ckpt_conn_id, taken=dags)
+        dag_or_message = _dag_or_error(dag_file, file, ckpt_conn_id, default_args or {}, taken=dags)
         if isinstance(dag_or_message, str):
             errors[file] = dag_or_message
         elif dag_or_message is not None:
@@ -83,20 +89,23 @@ def _files_of_dag(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
     """
     if dag_id is None:
         return files
-    return [file for file in files if read_outline(file).dag_id == dag_id] or files
+    return [file for file in files if may_declare(file, dag_id) and read_outline(file).dag_id == dag_id] or files
 
 
-def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Container[str]) -> DAG | str | None:
+def _dag_or_error(
+    dag_file: str, file: Path, ckpt_conn_id: str, default_args: Mapping[str, Any], *, taken: Container[str]
+) -> DAG | str | None:
     """Return the DAG of a YAML file, or the error message if the file is invalid; None if the file has no section
     ``dag``.
 
     :param dag_file: path of the DAG file
     :param file: path of the YAML file
     :param ckpt_conn_id: Airflow connection of the ledger
+    :param default_args: arguments of the DAG's tasks that the file does not give
     :param taken: ids of the DAGs that other files of the folder declare
     """
     try:
-        pipeline = load(file)
+        pipeline = load_file(file)
         if pipeline.dag is None:
             return None
         if any("\ud800" <= dead_letter <= "\udfff" for dead_letter in str(file)):
@@ -106,7 +115,7 @@ def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Contai
         dag_id = pipeline.dag.dag_id or pipeline.name
         if dag_id in taken:
             raise ConfigError(f"{file}: another file of this folder declares the DAG {dag_id}, too.")
-        return _create_dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
+        return _create_dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id, default_args)
     except ConfigError as error:
         message = error.message.encode("utf-8", "backslashreplace").decode()  # the file's name may not be UTF-8
         log.error("%s", message)
@@ -186,7 +195,13 @@ def _path_text(file: Path) -> str:
     return for_message(file, _MAX_FILE_NAME)
 
 
-def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT_CONNECTION) -> DAG:
+def pipeline_dag(
+    dag_file: str,
+    file: str | Path,
+    *,
+    ckpt_conn_id: str = DEFAULT_CONNECTION,
+    default_args: Mapping[str, Any] | None = None,
+) -> DAG:
     """Create the DAG of one YAML file::
 
         dag = pipeline_dag(__file__, "pipelines/orders.yaml")
@@ -195,14 +210,22 @@ def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT
     :param file: path of the YAML file, relative to the DAG file's folder; without a section ``dag`` the DAG has no
         schedule
     :param ckpt_conn_id: Airflow connection of the ledger
+    :param default_args: arguments of the DAG's tasks; what the file says in its section ``dag`` has precedence
     :raises ConfigError: if the file is invalid; the message lists all its problems
     """
     path = Path(dag_file).parent / file
-    pipeline = load(path)
-    return _create_dag(pipeline, pipeline.dag or DagSection(), dag_file, path, ckpt_conn_id)
+    pipeline = load_file(path)
+    return _create_dag(pipeline, pipeline.dag or DagSection(), dag_file, path, ckpt_conn_id, default_args or {})
 
 
-def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Path, ckpt_conn_id: str) -> DAG:
+def _create_dag(
+    pipeline: Pipeline,
+    section: DagSection,
+    dag_file: str,
+    file: Path,
+    ckpt_conn_id: str,
+    default_args: Mapping[str, Any],
+) -> DAG:
     """Create the DAG of a valid pipeline.
 
     :param pipeline: the pipeline's declaration
@@ -210,6 +233,7 @@ def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Pa
     :param dag_file: path of the DAG file
     :param file: path of the pipeline's YAML file
     :param ckpt_conn_id: Airflow connection of the ledger
+    :param default_args: arguments of the DAG's tasks that the section does not give
     :raises ConfigError: if the schedule is invalid, or if the transform needs a function that only a DAG file can pass
     """
     if pipeline.transform.is_task_function:
@@ -234,7 +258,12 @@ def _create_dag(pipeline: Pipeline, section: DagSection, dag_file: str, file: Pa
         max_active_runs=1,
         is_paused_upon_creation=section.paused,
         tags=list(section.tags),
-        default_args={"owner": section.owner, "retries": section.task_retries},
+        default_args={
+            "owner": section.owner,
+            "retries": section.task_retries,
+            **default_args,
+            **section.task_arguments,
+        },
         doc_md=f"Pipeline `{pipeline.name}`, declared in `{file.name}`.",
     ) as dag:
         try:

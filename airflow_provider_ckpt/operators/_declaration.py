@@ -48,6 +48,17 @@ def load_pipeline(declaration: object, folder: str | Path, user: str) -> Pipelin
     return load(Path(folder) / declaration)
 
 
+def load_file(path: Path) -> Pipeline:
+    """Load the pipeline that a YAML file declares; a file that is unchanged since this process loaded it is not read
+    again.
+
+    :raises ConfigError: if the file cannot be read or is invalid
+    """
+    from airflow_provider_ckpt.config.load import load
+
+    return _load_cached(*_cache_key(path)) or load(path)
+
+
 def validate(declaration: object, folder: str | Path, user: str) -> None:
     """Validate a declaration when the DAG file is parsed.
 
@@ -166,7 +177,7 @@ def _cache_key(path: Path) -> tuple[Path, int, int]:
     return path, found.st_mtime_ns, found.st_size
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _load_cached(path: Path, _mtime: int, _size: int) -> Pipeline | None:
     """Return the pipeline that a file declares, or None if environment variables that the file names are not set here.
 

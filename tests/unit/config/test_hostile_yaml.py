@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_ckpt.config.document import Document, NotReadableError
 from airflow_provider_ckpt.config.load import MAX_BYTES, MAX_PROBLEMS, build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.warnings import warnings
@@ -299,3 +301,29 @@ def test_any_data_gives_a_pipeline_or_a_few_lines(key: str, value: object) -> No
         said = error.message
     assert len(said.split("\n")) <= MAX_PROBLEMS + 1
     assert len(said) <= 503 * (MAX_PROBLEMS + 1)
+
+
+MARKS = "\n :-?{}[],&*!|>'\"%@`#\\\tab01~=\r\ufeff\x85\u2028"
+
+
+@given(st.sampled_from(sorted(HOSTILE)), st.lists(st.tuples(st.integers(0, 400), st.sampled_from(MARKS)), max_size=4))
+def test_a_text_that_libyaml_takes_means_the_same_without_it(name: str, changes: list[tuple[int, str]]) -> None:
+    text = HOSTILE[name][0][:1000]
+    for at, mark in changes:
+        text = text[:at] + mark + text[at + 1 :]
+    with pytest.MonkeyPatch.context() as patch:
+        fast = read(text)
+        patch.setattr(yaml, "__with_libyaml__", False)
+        slow = read(text)
+
+    # libyaml takes some texts that PyYAML does not, as YAML says: "key:<tab>value", a plain text that begins with "?".
+    assert fast == slow or "not valid YAML" in str(slow)
+
+
+def read(text: str) -> object:
+    """The data of a text and the lines of its faults, or what is wrong with it."""
+    try:
+        document = Document(text, {})
+    except NotReadableError as error:
+        return f"{error.line}: {error.problem}"
+    return repr(document.data), document.faults

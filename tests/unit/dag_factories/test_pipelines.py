@@ -13,6 +13,7 @@ from airflow.sdk.definitions._internal.contextmanager import DagContext
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_provider_ckpt.config import document
 from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -62,6 +63,26 @@ def test_a_file_becomes_a_dag_of_one_task(folder: Folder) -> None:
     assert (dag.tags, dag.catchup, dag.max_active_runs) == ({"shop"}, False, 1)
     dag.fileloc = folder.dag_file
     assert task.load_pipeline().name == "orders"
+
+
+def test_what_bounds_its_tasks_comes_from_the_file_or_for_all_files_from_the_dag_file(folder: Folder) -> None:
+    own = "pool: heavy, pool_slots: 2, priority_weight: 5, queue: big, execution_timeout: 2h"
+    folder.declare("own", f"dag: {{{own}}}")
+    folder.declare("grouped", "dag: {shape: task_group, owner: sales}")
+    given = {"pool": "replication", "owner": "data", "retries": 3, "execution_timeout": timedelta(hours=1)}
+
+    dags = pipeline_dags(folder.dag_file, default_args=given)
+    alone = pipeline_dag(folder.dag_file, "pipelines/own.yaml", default_args=given)
+
+    for dag in (dags["own"], alone):
+        task: Any = dag.get_task("replicate")
+        bounds = (task.pool, task.pool_slots, task.priority_weight, task.queue, task.execution_timeout)
+        assert bounds == ("heavy", 2, 5, "big", timedelta(hours=2))
+        assert (task.owner, task.retries) == ("data", 3)
+    for task in dags["grouped"].tasks:
+        assert (task.pool, task.pool_slots, task.owner, task.retries) == ("replication", 1, "sales", 3)
+    (unbounded,) = folder.dags()["own"].tasks
+    assert unbounded.retries == 0
 
 
 def test_or_a_task_group(folder: Folder) -> None:
@@ -117,6 +138,10 @@ def test_it_may_run_when_there_is_enough_to_do(folder: Folder) -> None:
         ("dag: {shape: group}", "'group' is not supported; supported: operator, task_group"),
         ("dag: {assets: [customers]}", "an asset is named by its URI, such as ckpt://orders"),
         ("dag: {every: 0s}", "orders.yaml:5: dag: every must be longer than 0s"),
+        ("dag: {pool: ''}", "orders.yaml:5: dag.pool: string should have at least 1 character"),
+        ("dag: {pool_slots: 0}", "orders.yaml:5: dag.pool_slots: must be at least 1"),
+        ("dag: {execution_timeout: 0s}", "orders.yaml:5: dag: execution_timeout must be longer than 0s"),
+        ("dag: {pools: a}", "orders.yaml:5: dag.pools: unknown key; did you mean pool?"),
         ("dag: {work: {look_every: 0s}}", "orders.yaml:5: dag.work: look_every must be at least 1s"),
         ("dag: {work: {at_least: 0}}", "orders.yaml:5: dag.work.at_least: must be at least 1"),
         ("dag: {}\ntransform: {python: task, returns: id bigint}", "write that DAG file with @task.ckpt_batch"),
@@ -204,7 +229,7 @@ def test_a_task_that_runs_has_only_its_own_file_read(folder: Folder, monkeypatch
         read.append(file.name)
         return load(file)
 
-    monkeypatch.setattr(pipelines, "load", spied)
+    monkeypatch.setattr(pipelines, "load_file", spied)
     for dag_id, expected in {"of.b": "b.yaml", "d": "d.yaml"}.items():
         monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", dag_id)
         assert set(folder.dags()) == {dag_id}
@@ -338,6 +363,45 @@ def test_a_broken_dag_that_airflow_does_not_take_as_scheduled_is_shown_without_a
 
     assert dag.schedule is None
     assert "sinks" in str(dag.doc_md)
+
+
+@pytest.mark.parametrize("hidden", ['"\\x6frders"', "${SHOP_PIPELINE}", "or${NOTHING:-}ders", '"or\\\n  ders"'])
+def test_the_worker_finds_the_file_even_if_the_dags_name_is_not_in_its_text(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    monkeypatch.setenv("SHOP_PIPELINE", "orders")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "orders")
+    file = Path(folder.dag_file).parent / "pipelines/0.yaml"
+    file.write_text(PIPELINE.format(name=hidden, more="dag: {owner: hidden}"))
+    folder.declare("orders", "dag: {owner: plain}")  # the second file with this DAG, which the DAG processor refuses
+
+    assert folder.dags()["orders"].default_args["owner"] == "hidden"
+
+
+def test_the_worker_parses_no_other_file_and_the_dag_processor_each_once(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        folder.declare(f"p{number:03}", "dag: {}")
+    parsed: list[str] = []
+    compose = document._compose
+
+    def spied(text: str) -> object:
+        parsed.append(text)
+        return compose(text)
+
+    monkeypatch.setattr(document, "_compose", spied)
+
+    for dag in folder.dags().values():
+        dag.fileloc = folder.dag_file
+        for task in dag.tasks:
+            task.prepare_template()
+    assert len(parsed) == 300
+
+    parsed.clear()
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "p123")
+    assert list(folder.dags()) == ["p123"]
+    assert len(parsed) == 1
 
 
 def test_the_worker_takes_the_right_file_where_a_wrong_one_names_the_same_dag(
