@@ -283,7 +283,7 @@ class KafkaBroker:
             self._process.wait()
         self._process = None
 
-    def _wait(self, seconds: float = 60.0) -> None:
+    def _wait(self, seconds: float = 180.0) -> None:
         from confluent_kafka import KafkaException
 
         assert self._process is not None

@@ -1,9 +1,12 @@
-"""A log that lost records which were planned already, and gave their offsets to others: told at planning."""
+"""A log that lost records which were planned already, and gave their offsets to others: told at planning.
+
+A broker takes seconds to start, so topics share its restarts: see :func:`lost` and :func:`damaged`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -28,27 +31,67 @@ def ledger(broker: KafkaBroker) -> Ledger:
     return Ledger(broker, broker.new_topic())
 
 
-def _copied(ledger: Ledger, to: Path) -> None:
-    ledger.broker.stop()
-    ledger.broker.copy_log(ledger.topic, to)
-    ledger.broker.start()
+FILLED = (0, 30, 40)
+"""Records that are written to a log that was lost as a whole, and held 30 before."""
 
 
-def _lost(ledger: Ledger, copy: Path | None = None) -> None:
-    ledger.broker.kill()
-    ledger.broker.lose_log(ledger.topic, copy)
-    ledger.broker.start()
+@pytest.fixture(scope="module")
+def lost(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ledger]:
+    """Topics by what became of their logs when the broker was stopped in order, and later killed.
+
+    - ``tail``: its last ten of 20 planned records are lost, ``one``: its last of ten
+    - ``unplanned``: its last ten of 20 are lost, of which none was planned, and five of the others were not
+    - ``whole`` and a number: all of its 30 planned records are lost, and so many written since
+    - ``kept`` and ``transactions``: nothing is lost
+    """
+    copied = ("tail", "one", "unplanned")
+    names = (*copied, *(f"whole {filled}" for filled in FILLED), "kept", "transactions")
+    ledgers = {name: Ledger(broker, broker.new_topic()) for name in names}
+    copies = tmp_path_factory.mktemp("logs")
+
+    def write(name: str, count: int, first: int = 0) -> Ledger:
+        put(broker, ledgers[name].topic, numbered(count, first))
+        return ledgers[name]
+
+    write("tail", 10)
+    write("one", 9)
+    write("unplanned", 10).plan(5, most=5)
+    write("kept", 10).plan()
+    for filled in FILLED:
+        write(f"whole {filled}", 30).plan()
+    for number in range(5):
+        with transaction(broker, ledgers["transactions"].topic, numbered(2, number * 2)) as to:
+            to.commit_transaction(30)
+        with transaction(broker, ledgers["transactions"].topic, [b"never"] * 70) as to:
+            to.abort_transaction(30)
+        ledgers["transactions"].plan()
+    broker.stop()
+    for name in copied:
+        broker.copy_log(ledgers[name].topic, copies / name)
+    broker.start()
+    ledgers["kept"].plan()
+    write("tail", 10, 10).plan()
+    write("one", 1, 9).plan()
+    write("unplanned", 10, 10)
+    write("kept", 10, 10).plan()
+    broker.kill()
+    for name in copied:
+        broker.lose_log(ledgers[name].topic, copies / name)
+    for filled in FILLED:
+        broker.lose_log(ledgers[f"whole {filled}"].topic)
+    broker.start()
+    write("tail", 25, 100)
+    write("one", 1, 100)
+    write("unplanned", 10, 100)
+    for filled in FILLED:
+        write(f"whole {filled}", filled, 100)
+    return ledgers
 
 
 def test_offsets_used_again_after_the_log_s_tail_was_lost_are_an_error_that_says_how_to_read_them(
-    ledger: Ledger, tmp_path: Path
+    lost: Mapping[str, Ledger],
 ) -> None:
-    put(ledger.broker, ledger.topic, numbered(10))
-    _copied(ledger, tmp_path / "log")
-    put(ledger.broker, ledger.topic, numbered(10, 10))
-    ledger.plan()
-    _lost(ledger, tmp_path / "log")
-    put(ledger.broker, ledger.topic, numbered(25, 100))
+    ledger = lost["tail"]
 
     with pytest.raises(SourceError, match=rf"partition 0 of topic {ledger.topic} lost records .*offset 20") as caught:
         ledger.plan()
@@ -61,40 +104,35 @@ def test_offsets_used_again_after_the_log_s_tail_was_lost_are_an_error_that_says
     assert ledger.values(ledger.planned[before:]) == numbered(25, 100)
 
 
-def test_a_tail_lost_by_one_message_is_an_error(ledger: Ledger, tmp_path: Path) -> None:
-    put(ledger.broker, ledger.topic, numbered(9))
-    _copied(ledger, tmp_path / "log")
-    put(ledger.broker, ledger.topic, numbered(1, 9))
-    ledger.plan()
-    _lost(ledger, tmp_path / "log")
-    put(ledger.broker, ledger.topic, numbered(1, 100))
-
+def test_a_tail_lost_by_one_message_is_an_error(lost: Mapping[str, Ledger]) -> None:
     with pytest.raises(SourceError, match="--to-position 9 "):
-        ledger.plan()
+        lost["one"].plan()
 
 
-@pytest.mark.parametrize("filled", [0, 30, 40])
-def test_a_whole_log_that_was_lost_and_filled_again_is_an_error(ledger: Ledger, filled: int) -> None:
-    put(ledger.broker, ledger.topic, numbered(30))
-    ledger.plan()
-    _lost(ledger)
-    put(ledger.broker, ledger.topic, numbered(filled, 100))
-
+@pytest.mark.parametrize("filled", FILLED)
+def test_a_whole_log_that_was_lost_and_filled_again_is_an_error(lost: Mapping[str, Ledger], filled: int) -> None:
     with pytest.raises(SourceError, match=r"lost records .*--to-position 0 "):
-        ledger.plan()
+        lost[f"whole {filled}"].plan()
 
 
-def test_a_tail_lost_while_part_of_it_was_not_planned_yet_costs_nothing(ledger: Ledger, tmp_path: Path) -> None:
-    put(ledger.broker, ledger.topic, numbered(10))
-    ledger.plan(5, most=5)
-    _copied(ledger, tmp_path / "log")
-    put(ledger.broker, ledger.topic, numbered(10, 10))
-    _lost(ledger, tmp_path / "log")
-    put(ledger.broker, ledger.topic, numbered(10, 100))
+def test_a_tail_lost_while_part_of_it_was_not_planned_yet_costs_nothing(lost: Mapping[str, Ledger]) -> None:
+    lost["unplanned"].plan(5)
 
-    ledger.plan(5)
+    assert lost["unplanned"].values() == [*numbered(10), *numbered(10, 100)]
 
-    assert ledger.values() == [*numbered(10), *numbered(10, 100)]
+
+def test_a_broker_that_starts_again_and_lost_nothing_is_no_error(lost: Mapping[str, Ledger]) -> None:
+    lost["kept"].plan()
+    put(lost["kept"].broker, lost["kept"].topic, numbered(10, 20))
+    lost["kept"].plan()
+
+    assert lost["kept"].values() == numbered(30)
+
+
+def test_transactions_whose_markers_end_the_log_are_no_error(lost: Mapping[str, Ledger]) -> None:
+    lost["transactions"].plan()
+
+    assert lost["transactions"].values() == numbered(10)
 
 
 def test_a_cluster_restored_with_its_metadata_is_noticed_by_the_record(tmp_path: Path) -> None:
@@ -115,14 +153,23 @@ def test_a_cluster_restored_with_its_metadata_is_noticed_by_the_record(tmp_path:
             ledger.plan()
 
 
-def test_a_record_that_was_damaged_on_disk_is_not_delivered(ledger: Ledger) -> None:
-    put(ledger.broker, ledger.topic, [b"whole"])
-    put(ledger.broker, ledger.topic, [b"damaged"])
-    put(ledger.broker, ledger.topic, [b"behind"])
-    ledger.plan(1)
-    ledger.broker.stop()
-    ledger.broker.damage_log(ledger.topic, b"damaged")
-    ledger.broker.start()
+@pytest.fixture(scope="module")
+def damaged(broker: KafkaBroker) -> Mapping[str, Ledger]:
+    """Topics in whose logs a planned record was damaged while the broker was stopped: the second one of each."""
+    ledgers = {name: Ledger(broker, broker.new_topic()) for name in ("between", "last")}
+    for name, ledger in ledgers.items():
+        for value in (b"whole", b"damaged", b"behind")[: 2 if name == "last" else 3]:
+            put(broker, ledger.topic, [value])
+        ledger.plan(1)
+    broker.stop()
+    for ledger in ledgers.values():
+        broker.damage_log(ledger.topic, b"damaged")
+    broker.start()
+    return ledgers
+
+
+def test_a_record_that_was_damaged_on_disk_is_not_delivered(damaged: Mapping[str, Ledger]) -> None:
+    ledger = damaged["between"]
     first, second, third = ledger.located()
 
     with closing(ledger.reader()) as reader:
@@ -140,44 +187,14 @@ def test_a_record_that_was_damaged_on_disk_is_not_delivered(ledger: Ledger) -> N
     assert left == [b"whole", b"behind"]
 
 
-def test_a_last_record_that_was_damaged_on_disk_stops_no_planning(ledger: Ledger) -> None:
-    put(ledger.broker, ledger.topic, [b"whole"])
-    put(ledger.broker, ledger.topic, [b"damaged"])
-    ledger.plan(1)
-    ledger.broker.stop()
-    ledger.broker.damage_log(ledger.topic, b"damaged")
-    ledger.broker.start()
+def test_a_last_record_that_was_damaged_on_disk_stops_no_planning(damaged: Mapping[str, Ledger]) -> None:
+    ledger = damaged["last"]
 
     plans = [ledger.plan(1)]
     put(ledger.broker, ledger.topic, [b"new"])
     plans.append(ledger.plan(1))
 
     assert [[batch.range for batch in plan.batches] for plan in plans] == [[], [Range(2, 3)]]
-
-
-def test_a_broker_that_starts_again_and_lost_nothing_is_no_error(ledger: Ledger) -> None:
-    for start in range(0, 40, 10):
-        put(ledger.broker, ledger.topic, numbered(10, start))
-        ledger.plan()
-        ledger.broker.kill()
-        ledger.broker.start()
-        ledger.plan()
-
-    assert ledger.values() == numbered(40)
-
-
-def test_transactions_whose_markers_end_the_log_are_no_error(ledger: Ledger) -> None:
-    for number in range(5):
-        with transaction(ledger.broker, ledger.topic, numbered(2, number * 2)) as to:
-            to.commit_transaction(30)
-        with transaction(ledger.broker, ledger.topic, [b"never"] * 70) as to:
-            to.abort_transaction(30)
-        ledger.plan()
-    ledger.broker.kill()
-    ledger.broker.start()
-    ledger.plan()
-
-    assert ledger.values() == numbered(10)
 
 
 def test_what_retention_removed_is_expired_and_not_lost(ledger: Ledger) -> None:

@@ -1,11 +1,13 @@
-"""A target or receipts topic that was made anew, emptied, or lost records shows in the sink's claims."""
+"""A target or receipts topic that was made anew, emptied, or lost records shows in the sink's claims.
+
+A broker takes seconds to start, so all targets that lose records lose them at one death of it (see :func:`lost`).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -30,6 +32,10 @@ def broker() -> Iterator[KafkaBroker]:
 @pytest.fixture
 def harness(broker: KafkaBroker) -> TopicHarness:
     """A sink with two receipts and a raised fence, whose target has one partition."""
+    return _delivered_to(broker)
+
+
+def _delivered_to(broker: KafkaBroker) -> TopicHarness:
     harness = TopicHarness(broker, 1)
     with Run(harness, 1) as run:
         run.take_over()
@@ -41,6 +47,73 @@ def harness(broker: KafkaBroker) -> TopicHarness:
 def _claims(harness: TopicHarness) -> Claims:
     with closing(harness.sink(ASKING)) as sink:
         return sink.claims()
+
+
+def _fenced(harness: TopicHarness) -> None:
+    """Epoch 2 takes over, and delivers nothing."""
+    with Run(harness, 2) as run:
+        run.take_over()
+
+
+def _delivered(harness: TopicHarness) -> None:
+    """A run of epoch 2 that takes over, delivers a batch, and looks at the target at its end."""
+    with Run(harness, 2) as run:
+        run.take_over().send(task(2), content(2))
+        assert isinstance(run.sink, SinkWithTargetSnapshot)
+        run.sink.store_target_snapshot(2)
+
+
+def _delivered_and_fenced(harness: TopicHarness) -> None:
+    """A run of epoch 2 that takes over and delivers a batch; epoch 3 takes over."""
+    with Run(harness, 2) as run:
+        run.take_over().send(task(2), content(2))
+    with Run(harness, 3) as run:
+        run.take_over()
+
+
+def _emptied(harness: TopicHarness) -> None:
+    """The target's records are deleted, as its declaration permits."""
+    harness.sink_settings["may_be_emptied"] = True
+    _delivered(harness)
+    _delete(harness, -1)
+
+
+STORIES: Mapping[str, tuple[Callable[[TopicHarness], None], int]] = {
+    "untouched": (_fenced, 0),
+    **{f"fenced, {filled} new": (_fenced, filled) for filled in (0, 1, 20)},
+    **{f"delivered, {filled} new": (_delivered, filled) for filled in (0, 1, 50)},
+    "observed": (_delivered, 0),
+    "emptied": (_emptied, 0),
+    "tail, fenced": (_delivered_and_fenced, 50),
+    **{f"tail, delivered, {filled} new": (_delivered, filled) for filled in (0, 1, 50)},
+}
+"""By name, what is done before records are lost, and how many new ones are written afterwards.
+
+``untouched`` loses none, and those whose name begins with ``tail`` lose only what this has written.
+"""
+
+
+@pytest.fixture(scope="module")
+def lost(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, TopicHarness]:
+    """Sinks like ``harness`` by the name of their story, all of whose targets have lost records."""
+    copies = tmp_path_factory.mktemp("logs")
+    harnesses = {name: _delivered_to(broker) for name in STORIES}
+    tails = {name: copies / harness.topic for name, harness in harnesses.items() if name.startswith("tail")}
+    broker.stop()
+    for name, copy in tails.items():
+        broker.copy_log(harnesses[name].topic, copy)
+    broker.start()
+    for name, (before, _) in STORIES.items():
+        before(harnesses[name])
+        assert _claims(harnesses[name]).loss_evidence is None
+    broker.kill()
+    for name, harness in harnesses.items():
+        if name != "untouched":
+            broker.lose_log(harness.topic, tails.get(name))
+    broker.start()
+    for name, (_, filled) in STORIES.items():
+        put(broker, harnesses[name].topic, numbered(filled))
+    return harnesses
 
 
 def test_a_target_created_anew_has_another_identity(harness: TopicHarness) -> None:
@@ -91,14 +164,10 @@ def test_a_receipts_topic_that_deletes_by_now_is_refused_by_name(harness: TopicH
 
 
 @pytest.mark.parametrize("filled", [0, 1, 20])
-def test_a_target_that_lost_its_log_is_set_back_until_the_next_fence(harness: TopicHarness, filled: int) -> None:
-    with Run(harness, 2) as run:
-        run.take_over()
-    assert _claims(harness).loss_evidence is None
-    harness.broker.kill()
-    harness.broker.lose_log(harness.topic)
-    harness.broker.start()
-    put(harness.broker, harness.topic, numbered(filled))
+def test_a_target_that_lost_its_log_is_set_back_until_the_next_fence(
+    lost: Mapping[str, TopicHarness], filled: int
+) -> None:
+    harness = lost[f"fenced, {filled} new"]
 
     said = _claims(harness).loss_evidence
     with Run(harness, 3) as run:
@@ -109,27 +178,12 @@ def test_a_target_that_lost_its_log_is_set_back_until_the_next_fence(harness: To
     assert _claims(harness).loss_evidence is None
 
 
-def test_a_target_that_lost_its_tail_is_set_back(harness: TopicHarness, tmp_path: Path) -> None:
-    harness.broker.stop()
-    harness.broker.copy_log(harness.topic, tmp_path / "log")
-    harness.broker.start()
-    with Run(harness, 2) as run:
-        run.take_over().send(task(2), content(2))
-    with Run(harness, 3) as run:
-        run.take_over()
-    harness.broker.kill()
-    harness.broker.lose_log(harness.topic, tmp_path / "log")
-    harness.broker.start()
-    put(harness.broker, harness.topic, numbered(50))
-
-    assert "lost records that were there" in str(_claims(harness).loss_evidence)
+def test_a_target_that_lost_its_tail_is_set_back(lost: Mapping[str, TopicHarness]) -> None:
+    assert "lost records that were there" in str(_claims(lost["tail, fenced"]).loss_evidence)
 
 
-def test_a_broker_that_starts_again_sets_nothing_back(harness: TopicHarness) -> None:
-    harness.broker.kill()
-    harness.broker.start()
-
-    assert _claims(harness).loss_evidence is None
+def test_a_broker_that_starts_again_sets_nothing_back(lost: Mapping[str, TopicHarness]) -> None:
+    assert _claims(lost["untouched"]).loss_evidence is None
 
 
 def test_a_target_that_may_lose_what_it_acknowledged_is_named(
@@ -157,14 +211,6 @@ def test_a_topic_that_one_broker_may_acknowledge_alone_is_named(replicas: int, i
     assert all(f"min.insync.replicas is 1 with {replicas} replicas" in weakness for weakness in weaknesses)
 
 
-def _delivered(harness: TopicHarness) -> None:
-    """A run of epoch 2 that takes over, delivers a batch, and looks at the target at its end."""
-    with Run(harness, 2) as run:
-        run.take_over().send(task(2), content(2))
-        assert isinstance(run.sink, SinkWithTargetSnapshot)
-        run.sink.store_target_snapshot(2)
-
-
 def _delete(harness: TopicHarness, end: int) -> None:
     from confluent_kafka import TopicPartition
 
@@ -174,40 +220,17 @@ def _delete(harness: TopicHarness, end: int) -> None:
 
 
 @pytest.mark.parametrize("filled", [0, 1, 50])
-def test_rows_delivered_after_the_newest_fence_and_lost_with_the_log_set_it_back(
-    harness: TopicHarness, filled: int
+@pytest.mark.parametrize("what", ["", "tail, "], ids=["log", "tail"])
+def test_rows_delivered_after_the_newest_fence_and_lost_set_it_back(
+    lost: Mapping[str, TopicHarness], what: str, filled: int
 ) -> None:
-    _delivered(harness)
-    assert _claims(harness).loss_evidence is None
-    harness.broker.kill()
-    harness.broker.lose_log(harness.topic)
-    harness.broker.start()
-    put(harness.broker, harness.topic, numbered(filled))
+    harness = lost[f"{what}delivered, {filled} new"]
 
     assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).loss_evidence)
 
 
-@pytest.mark.parametrize("filled", [0, 1, 50])
-def test_rows_delivered_after_the_newest_fence_and_lost_with_the_tail_set_it_back(
-    harness: TopicHarness, tmp_path: Path, filled: int
-) -> None:
-    harness.broker.stop()
-    harness.broker.copy_log(harness.topic, tmp_path / "log")
-    harness.broker.start()
-    _delivered(harness)
-    harness.broker.kill()
-    harness.broker.lose_log(harness.topic, tmp_path / "log")
-    harness.broker.start()
-    put(harness.broker, harness.topic, numbered(filled))
-
-    assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).loss_evidence)
-
-
-def test_a_snapshot_of_a_log_that_lost_records_is_not_kept(harness: TopicHarness) -> None:
-    _delivered(harness)
-    harness.broker.kill()
-    harness.broker.lose_log(harness.topic)
-    harness.broker.start()
+def test_a_snapshot_of_a_log_that_lost_records_is_not_kept(lost: Mapping[str, TopicHarness]) -> None:
+    harness = lost["observed"]
     with closing(harness.sink(ASKING)) as sink:
         assert isinstance(sink, SinkWithTargetSnapshot)
         sink.store_target_snapshot(2)
@@ -258,13 +281,6 @@ def test_records_that_may_have_expired_set_nothing_back(harness: TopicHarness, r
     assert _claims(harness).loss_evidence is None
 
 
-def test_records_deleted_on_purpose_set_nothing_back_and_a_lost_log_does(harness: TopicHarness) -> None:
-    harness.sink_settings["may_be_emptied"] = True
-    _delivered(harness)
-    _delete(harness, -1)
-    assert _claims(harness).loss_evidence is None
-    harness.broker.kill()
-    harness.broker.lose_log(harness.topic)
-    harness.broker.start()
-
-    assert "ends at offset 0" in str(_claims(harness).loss_evidence)
+def test_records_deleted_on_purpose_set_nothing_back_and_a_lost_log_does(lost: Mapping[str, TopicHarness]) -> None:
+    """Before the log was lost, the fixture has seen that nothing was set back."""
+    assert "ends at offset 0" in str(_claims(lost["emptied"]).loss_evidence)
