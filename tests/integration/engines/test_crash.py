@@ -1,4 +1,7 @@
-"""Spark, the run or both end in the middle of a wave: afterwards each record is in the target once, on every engine."""
+"""Spark, the run or both end in the middle of a wave: afterwards each record is in the target once, on every engine.
+
+How a standing driver is lost, and how a run on it is killed beside others, is in ``test_warm.py``.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,15 @@ from airflow_provider_ckpt.engines.factory import make_engine
 from tests.integration.engines.engine_setup import EngineSetup, Kind, await_rows, delivered, expected, slow_orders
 from tests.services.processes import below, kill
 from tests.services.spark_connect import SparkConnectServer
-from tests.services.warm_spark import WarmSpark
 
 ROWS = 4_000
 EACH = pytest.mark.parametrize("engine_setup", [Kind.WARM, Kind.SUBMIT, Kind.CONNECT], indirect=True)
+NOT_STANDING = pytest.mark.parametrize("engine_setup", [Kind.SUBMIT, Kind.CONNECT], indirect=True)
 
 
-def kill_spark(engine_setup: EngineSetup, server: SparkConnectServer, warm: WarmSpark) -> None:
+def kill_spark(engine_setup: EngineSetup, server: SparkConnectServer) -> None:
     """End the Java process that runs the lanes, and its Python workers; a server is started again."""
-    if engine_setup.kind is Kind.WARM:
-        warm.kill()
-    elif engine_setup.kind is Kind.CONNECT:
+    if engine_setup.kind is Kind.CONNECT:
         server.kill()
         server.start()
     else:
@@ -46,7 +47,6 @@ def started(engine_setup: EngineSetup, document: Mapping[str, Any]) -> int:
 @pytest.mark.parametrize(
     ("engine_setup", "delivery"),
     [
-        (Kind.WARM, "exactly_once"),
         (Kind.SUBMIT, "exactly_once"),
         (Kind.CONNECT, "exactly_once"),
         (Kind.CONNECT, "at_most_once"),
@@ -54,14 +54,14 @@ def started(engine_setup: EngineSetup, document: Mapping[str, Any]) -> int:
     indirect=["engine_setup"],
 )
 def test_spark_is_killed_and_the_run_goes_on_with_another(
-    engine_setup: EngineSetup, connect_server: SparkConnectServer, warm: WarmSpark, delivery: str
+    engine_setup: EngineSetup, connect_server: SparkConnectServer, delivery: str
 ) -> None:
     document = slow_orders(engine_setup, ROWS) | {"delivery": delivery}
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine_setup.run, document)
         started(engine_setup, document)
-        kill_spark(engine_setup, connect_server, warm)
+        kill_spark(engine_setup, connect_server)
         summary = running.result(240)
 
     total, distinct = delivered(engine_setup)
@@ -88,7 +88,7 @@ def test_the_run_is_killed_and_the_next_one_completes_it(engine_setup: EngineSet
     assert engine_setup.ledger.audit("orders")["ok"]
 
 
-@EACH
+@NOT_STANDING
 def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(engine_setup: EngineSetup) -> None:
     """Spark gives the Python of a task that was cancelled up to four seconds."""
     document = slow_orders(engine_setup, 3_000, seconds=0.7)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -180,18 +177,6 @@ def test_the_archive_that_a_first_run_left_to_be_made_serves_the_next(
     assert _trainings() == []
 
 
-def test_half_an_archive_would_kill_java_and_is_removed(runs: Runs) -> None:
-    (path,) = runs.made()
-    whole = path.read_bytes()
-    path.chmod(0o644)
-    path.write_bytes(whole[: len(whole) // 2])
-
-    assert runs.run().archived is False
-
-    assert runs.made() == []
-    path.write_bytes(whole)
-
-
 def test_an_archive_of_another_java_is_passed_over(runs: Runs) -> None:
     (path,) = runs.made()
     content = path.read_bytes()
@@ -201,12 +186,6 @@ def test_an_archive_of_another_java_is_passed_over(runs: Runs) -> None:
     assert runs.run().archived is False
 
     assert len(runs.made()) == 1
-
-
-def test_a_user_s_own_options_win(runs: Runs) -> None:
-    own = {"spark.driver.extraJavaOptions": "-Xshare:off", "spark.python.daemon.module": "pyspark.daemon"}
-
-    assert runs.run(own) == Seen(archived=False, daemon="pyspark.daemon")
 
 
 def test_without_a_place_for_archives_or_modules_to_preload_a_run_goes_on(
@@ -219,33 +198,3 @@ def test_without_a_place_for_archives_or_modules_to_preload_a_run_goes_on(
     assert runs.run(broken) == Seen(archived=False, daemon="airflow_provider_ckpt.spark.driver.python_daemon")
 
     assert caplog.text.count("Spark starts without an archive of its classes") == 1
-
-
-def test_of_two_at_once_one_makes_it_and_a_killed_one_leaves_no_half(runs: Runs, tmp_path: Path) -> None:
-    (other,) = runs.made()
-    jar = tmp_path / "empty.jar"
-    jar.write_bytes(b"PK\x05\x06" + bytes(18))
-    at_once = f"from {_TRAINING} import create_archive; print(create_archive({str(jar)!r}))"  # at no lower priority
-    command = [sys.executable, "-c", at_once]
-
-    def train() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-    both = [train(), train()]
-    _until(lambda: any(process.poll() is not None for process in both))
-    (loser,) = [process for process in both if process.poll() is not None]
-    (winner,) = [process for process in both if process is not loser]
-    assert loser.communicate()[0].split()[-1:] == [b"None"]
-
-    winner.send_signal(signal.SIGKILL)
-    winner.communicate()
-    (log,) = [path for path in runs.archives.glob("*.log") if not other.name.startswith(path.stem)]
-    half = log.with_suffix(".1.tmp")
-    half.touch()
-
-    said, _ = train().communicate()
-    (made,) = [path for path in runs.made() if path != other]
-    assert said.decode().strip().endswith(str(made))
-    assert list(runs.archives.glob("*.tmp")) == []
-    assert runs.run({"spark.driver.extraClassPath": str(jar)}).archived
-    made.unlink()
