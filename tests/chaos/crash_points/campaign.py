@@ -37,17 +37,19 @@ class Plan:
     :param points: how many crash points
     :param minutes: how long it may take
     :param seed: draws everything random
+    :param drivers: whether drivers are killed, too; each has a Spark of its own
     """
 
     points: int = 1000
     minutes: float = 90.0
     seed: int = 1
     pairs: Sequence[Pair] = PAIRS
+    drivers: bool = True
 
     @property
     def driver_kills(self) -> int:
         """Return the number of drivers to kill."""
-        return max(1, round(self.points * _DRIVERS))
+        return max(1, round(self.points * _DRIVERS)) if self.drivers else 0
 
 
 @dataclass(slots=True)

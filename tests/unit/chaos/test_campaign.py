@@ -41,3 +41,4 @@ def test_one_that_falls_short_says_why(changed: dict[str, Any], said: str) -> No
 
 def test_a_thousand_points_kill_at_least_sixty_drivers() -> None:
     assert Plan(1000).driver_kills >= 60
+    assert Plan(1000, drivers=False).driver_kills == 0
