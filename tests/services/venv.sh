@@ -33,4 +33,4 @@ echo "setup: installing the locked packages into .venv"
 "$uv" pip install --quiet --no-deps --no-build-isolation --editable .
 
 # Each test starts many interpreters, and where PYTHONDONTWRITEBYTECODE is set none would leave anything for the next.
-.venv/bin/python -m compileall -q -j 0 "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" airflow_provider_ckpt >/dev/null || true
+.venv/bin/python -m compileall -q -j 0 -x '/tests/' "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" airflow_provider_ckpt >/dev/null || true
