@@ -14,18 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "formal": ("tests.formal", "--small"),
-    "ledger-storm": ("tests.chaos.ledger_storm", "--commands", "400", "--processes", "3"),
-    "chaos": ("tests.chaos.chaos", "--points", "3", "--minutes", "3", "--pair", "files-delta", "--kills", "4"),
+    "bench-airflow": ("tests.benchmarks.airflow", "--rounds", "0", "--pipelines", "2"),
+    "chaos": ("tests.chaos.chaos", "--points", "2", "--minutes", "3", "--pair", "files-delta", "--kills", "4"),
     "soak": ("tests.chaos.soak", "--runs", "20"),
+    "ledger-storm": ("tests.chaos.ledger_storm", "--commands", "400", "--processes", "3"),
     "bench-pg": ("tests.benchmarks.pg_to_pg", "--rounds", "1", "--rows", "20000"),
     "bench-kafka": ("tests.benchmarks.kafka_to_kafka", "--rounds", "1", "--messages", "20000"),
     "bench-files": ("tests.benchmarks.files", "--rounds", "1"),
     "bench-isolation": ("tests.benchmarks.isolation", "--rounds", "1", "--rows", "20000"),
     "bench-ledger": ("tests.benchmarks.ledger", "--receipts", "20000"),
     "bench-peers": ("tests.benchmarks.peers", "--rounds", "0", "--rows", "20000", "--tables", "3"),
-    "bench-airflow": ("tests.benchmarks.airflow", "--rounds", "0", "--pipelines", "2"),
 }
-"""By make target, the module and its arguments."""
+"""By make target, the module and its arguments; the slowest begin first."""
 
 _MINUTES = 10
 _AT_ONCE = 2
