@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.engines import warm_start
 from airflow_provider_ckpt.engines.spark_environment import environment
 from airflow_provider_ckpt.engines.spark_log import SparkLog
-from airflow_provider_ckpt.engines.warm_start import HeadStart
+from airflow_provider_ckpt.engines.warm_start import JAVA_OPTIONS, HeadStart
 from airflow_provider_ckpt.ledger_location import airflow_connection
 from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import PROPERTIES
@@ -180,13 +180,13 @@ class Launcher(SparkSubmitHook):
 def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables that Spark needs on a local master, without those that the user has set.
 
-    Executors use the Python of this process, and Spark's temporary files are in the run directory, to be removed with
-    it.
+    Executors use the Python of this process, and temporary files of Spark and Java are in the run directory, to be
+    removed with it even if Spark is killed.
 
     :param directory: the run directory
     :param conf: Spark properties of the run
     """
-    environment = {}
+    environment = {JAVA_OPTIONS: f'"-Djava.io.tmpdir={directory}" {os.environ.get(JAVA_OPTIONS, "")}'.rstrip()}
     if "PYSPARK_PYTHON" not in os.environ:
         environment["PYSPARK_PYTHON"] = sys.executable
     if "SPARK_LOCAL_DIRS" not in os.environ and "spark.local.dir" not in conf:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from airflow_provider_ckpt.core import private_files
+from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.spark.driver.standing_protocol import directory_of
 
 _NAME = "ckpt-spark"
@@ -21,17 +22,35 @@ def open_runtime_directory(*, create: bool) -> tuple[Path, int]:
     :param create: whether to create the directory, with mode 0700, if it does not exist
     :return: path of the directory, and a file descriptor of it
     :raises FileNotFoundError: if the directory does not exist
-    :raises OSError: if the directory cannot be opened, is a link, or could be used by another user
+    :raises EngineError: if the directory cannot be created or opened, is a link, or could be used by another user
     """
     path = _path()
-    if create:
-        private_files.make_directory(path)
-    descriptor = directory_of(path)
+    try:
+        if create:
+            private_files.make_directory(path)
+        descriptor = directory_of(path)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not create:
+            raise
+        raise _unusable(path, error.strerror or repr(error)) from error
     found = os.fstat(descriptor)
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) != stat.S_IRWXU:
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid() or mode != stat.S_IRWXU:
         os.close(descriptor)
-        raise PermissionError(f"{path} is not a directory of this user with mode 0700")
+        raise _unusable(path, f"it belongs to the user with id {found.st_uid} and has mode {mode:04o}")
     return path, descriptor
+
+
+def _unusable(path: Path, reason: str) -> EngineError:
+    """Return the error for a path that cannot be the directory, or that another user may have put there.
+
+    :param path: the path
+    :param reason: what is wrong with it
+    """
+    return EngineError(
+        f"{path} is not a directory of this user with mode 0700 ({reason}): delete it, or set XDG_RUNTIME_DIR to a "
+        "directory of this user"
+    )
 
 
 def _path() -> Path:

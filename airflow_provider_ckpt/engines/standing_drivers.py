@@ -48,7 +48,8 @@ class StandingDrivers:
     """All standing drivers of this user on this machine, as a context manager that opens the runtime directory.
 
     :param create: whether to create the runtime directory if it does not exist
-    :raises OSError: if the runtime directory cannot be used; a ``FileNotFoundError`` if it does not exist
+    :raises FileNotFoundError: if the runtime directory does not exist
+    :raises EngineError: if the runtime directory cannot be used, or another user could use it
     """
 
     def __init__(self, *, create: bool) -> None:
@@ -110,7 +111,8 @@ class StandingDrivers:
     def stop(self, *, at_once: bool) -> list[DriverState]:
         """Ask every driver to end, and return the states that the drivers had before.
 
-        If a start is in progress, wait for its end first, so that its driver does not remain.
+        If a start is in progress, wait for its end first, so that its driver does not remain. Delete the directories
+        of drivers that were killed.
 
         :param at_once: whether drivers end without waiting for their runs to end; each of these runs then starts a
             Spark of its own and continues
@@ -118,7 +120,10 @@ class StandingDrivers:
         """
         before = []
         with self._starting(lambda: False):
-            for driver in self._living():
+            for driver in self._all():
+                if not driver.is_living:
+                    driver.remove_directory()
+                    continue
                 session = driver.session()
                 if session is not None and driver.is_starting:  # for a run that was killed
                     before.append(DriverState(driver.key, None))

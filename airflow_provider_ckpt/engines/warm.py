@@ -250,7 +250,7 @@ class StandingEngine(RunDirectoryEngine):
             reason = self._error.message if isinstance(self._error, EngineError) else repr(self._error)
         else:
             reason = "the standing Spark driver ended"
-            with suppress(OSError), StandingDrivers(create=False) as drivers:
+            with suppress(OSError, EngineError), StandingDrivers(create=False) as drivers:
                 printed = drivers.last_error(driver_key(static_part(self._pipeline.spark_properties)))
                 reason += f"; the last error it printed: {printed}" if printed else ""
         return EngineError(f"{reason}.", pipeline=self._pipeline.name, hint=NOTHING_LOST)

@@ -20,8 +20,10 @@ from airflow_provider_ckpt.spark.driver import python_daemon
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
+JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""Name of the environment variable with options of the driver's Java; those in Spark's properties override them."""
+
 _PYTHON = "spark.pyspark.python"
-_JVM = "SPARK_SUBMIT_OPTS"
 _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 """Java options that keep Java from reporting a class archive that it does not accept."""
 
@@ -38,6 +40,7 @@ class HeadStart:
         self._modules = lane_modules(pipeline)
         self._class_path = pipeline.spark_properties.get(CLASS_PATH, "")
         self._archive = spark_class_archive(environment, self._class_path)
+        self._java_options = environment.get(JAVA_OPTIONS, "")
         # On a cluster this package may be in a zip, where the daemon's module is not found.
         python = pipeline.spark_properties.get(_PYTHON, environment.get("PYSPARK_PYTHON"))
         self._preloads = local and python == sys.executable
@@ -56,7 +59,7 @@ class HeadStart:
         found = self._archive.find() if self._archive is not None else None
         if found is None:
             return {}
-        return {_JVM: f'"-XX:SharedArchiveFile={found}" {_QUIET} {os.environ.get(_JVM, "")}'.rstrip()}
+        return {JAVA_OPTIONS: f'"-XX:SharedArchiveFile={found}" {_QUIET} {self._java_options}'.rstrip()}
 
     def prepare_next_start(self) -> None:
         """Have the class archive created in the background if it does not exist. Call it after Spark has worked without

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +15,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PYTHON_BYTES = 1 << 30
-"""Resident memory of the driver's Python process, in bytes, above which the driver is replaced."""
+"""Resident memory of one of the driver's Python processes, in bytes, above which the driver is replaced.
+
+It applies to the driver itself and to each Python worker, in which users' functions run.
+"""
 
 _JVM_BYTES = 1 << 30
 """Resident memory of the Java process in bytes, in addition to the maximum heap, above which the driver is replaced."""
+
+_OLD_GENERATIONS = ("Old", "Tenured")
+"""Words in the names of the memory pools that hold long-lived objects; the name depends on the garbage collector."""
 
 _HEAP_SHARE = 0.75
 """Share of the maximum heap (0 to 1) still in use after a garbage collection, above which the driver is replaced."""
@@ -43,11 +50,12 @@ class Memory:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
         with suppress(Py4JError, OSError):  # Java may have ended; this process then ends, too
-            python, java, live = _resident(os.getpid()), _resident(self._java), self._live_heap()
+            java, live = _resident(self._java), self._live_heap()
+            python = max(_resident(pid) for pid in _processes() if pid != self._java)
             grown = python > _PYTHON_BYTES or java > self._heap + _JVM_BYTES or live > self._heap * _HEAP_SHARE
             if grown and not self.has_grown:
                 log.warning(
-                    "Memory has grown to %d MiB in Python, %d MiB in Java, %d MiB of it live objects: "
+                    "Memory has grown to %d MiB in a Python process, %d MiB in Java, %d MiB of it live objects: "
                     "another driver will serve the next runs",
                     *(number >> 20 for number in (python, java, live)),
                 )
@@ -57,14 +65,7 @@ class Memory:
         """Return the memory of all processes of the driver in bytes; a page that several processes share is divided
         among them.
         """
-        session = os.getsid(0)
-        found = 0
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                with suppress(OSError, ValueError):
-                    if os.getsid(int(entry.name)) == session:
-                        found += _proportional(entry)
-        return found
+        return sum(map(_proportional, _processes()))
 
     def _live_heap(self) -> int:
         """Return the bytes of Java's old generation that were still in use after its last garbage collection."""
@@ -72,23 +73,39 @@ class Memory:
         live = 0
         for pool in pools:
             usage = pool.getCollectionUsage()
-            if usage is not None and str(pool.getType().name()) == "HEAP" and "Old" in pool.getName():
+            if (
+                usage is not None
+                and str(pool.getType().name()) == "HEAP"
+                and any(word in pool.getName() for word in _OLD_GENERATIONS)
+            ):
                 live += int(usage.getUsed())
         return live
 
 
+def _processes() -> Iterator[int]:
+    """Yield the pids of the driver's processes: those of this process's session."""
+    session = os.getsid(0)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                if os.getsid(int(entry.name)) == session:
+                    yield int(entry.name)
+
+
 def _resident(pid: int) -> int:
-    """Return the resident memory of a process in bytes."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    """Return the resident memory of a process in bytes; 0 if the process has ended."""
+    with suppress(OSError):
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
-def _proportional(entry: Path) -> int:
-    """Return a process's memory in bytes, with a proportional part of each shared page; 0 if Linux does not report it.
-
-    :param entry: the process's folder below ``/proc``
+def _proportional(pid: int) -> int:
+    """Return a process's memory in bytes, with a proportional part of each shared page; 0 if Linux does not report it,
+    or if the process has ended.
     """
-    for line in (entry / "smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) << 10
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
     return 0

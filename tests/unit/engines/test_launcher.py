@@ -69,11 +69,13 @@ def test_without_a_connection_spark_is_local_and_leaves_nothing_outside_of_the_r
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Duser=own")
 
     launcher = Launcher(pipeline(), tmp_path)
 
     assert launcher._connection["master"] == "local[*]"
     assert (launcher._env or {})["SPARK_LOCAL_DIRS"] == str(tmp_path)
+    assert (launcher._env or {})["SPARK_SUBMIT_OPTS"] == f'"-Djava.io.tmpdir={tmp_path}" -Duser=own'
 
 
 def test_a_user_s_own_place_for_spark_s_files_counts(tmp_path: Path) -> None:

@@ -366,6 +366,17 @@ def test_a_stop_ends_a_driver_that_starts_for_a_killed_run(drivers: StandingDriv
     assert reaped(launcher.processes[0])
 
 
+def test_a_stop_deletes_what_killed_drivers_left(drivers: StandingDrivers, runtime: Path, launcher: Launcher) -> None:
+    connect(drivers)
+    launcher.processes[0].kill()
+    launcher.processes[0].wait()
+    assert [home.name for home in runtime.iterdir()] == [launcher.started[0].name]
+
+    assert drivers.stop(at_once=False) == []
+
+    assert list(runtime.iterdir()) == []
+
+
 def test_a_driver_that_gets_a_run_while_room_is_made_is_left_alone(
     drivers: StandingDrivers, launcher: Launcher
 ) -> None:

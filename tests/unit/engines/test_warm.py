@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.engines.driver_key import driver_key
 from airflow_provider_ckpt.engines.factory import make_engine
 from airflow_provider_ckpt.engines.runtime_directory import open_runtime_directory
@@ -83,13 +84,13 @@ def test_the_runtime_directory_is_this_users_and_is_never_reached_through_a_link
     assert path.stat().st_mode & 0o777 == 0o700
 
     path.chmod(0o750)
-    with pytest.raises(PermissionError, match="mode 0700"):
+    with pytest.raises(EngineError, match=f"{path} is not .* with mode 0700 .* mode 0750.*set XDG_RUNTIME_DIR"):
         open_runtime_directory(create=True)
 
     path.rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="Not a directory"):
+    with pytest.raises(EngineError, match=f"{path} .*Not a directory"):
         open_runtime_directory(create=True)
 
 
