@@ -13,7 +13,8 @@ _TESTS = "tests/unit/engines/test_standing_drivers.py"
 _KILL = "tests/unit/engines/test_warm_kill.py"
 _KEY = "tests/unit/engines/test_warm.py"
 _SERVED = "tests/unit/spark/driver/test_standing.py"
-_USERS = "tests/integration/engines/test_warm.py::test_another_user_gets_no_connection_and_no_answer"
+_USERS = "tests/integration/engines/test_warm.py::test_another_user_reaches_nothing_of_a_driver_and_gets_no_answer"
+_OTHERS = "tests/integration/engines/test_other_users.py"
 
 OF_WARM: Sequence[Mutant] = (
     Mutant(
@@ -23,6 +24,38 @@ OF_WARM: Sequence[Mutant] = (
         "not standing_protocol.is_same_user(connection)",
         "False",
         test=_USERS,
+    ),
+    Mutant(
+        "a run trusts the socket of another user",
+        _DRIVER,
+        "StandingDriver._connect_to",
+        "pid and standing_protocol.is_same_user(connection)",
+        "True",
+        test=f"{_OTHERS}::test_a_socket_of_another_user_is_no_driver_even_in_this_user_s_directory",
+    ),
+    Mutant(
+        "drivers are looked for in a directory of another user",
+        "engines/runtime_directory.py",
+        "open_runtime_directory",
+        "found.st_uid != os.geteuid() or mode != stat.S_IRWXU",
+        "mode != stat.S_IRWXU",
+        test=f"{_OTHERS}::test_a_runtime_directory_that_another_user_put_there_is_not_used",
+    ),
+    Mutant(
+        "a stop leaves what killed drivers left",
+        _DRIVERS,
+        "StandingDrivers.stop",
+        "driver.remove_directory()",
+        "None",
+        test=f"{_TESTS}::test_a_stop_deletes_what_killed_drivers_left",
+    ),
+    Mutant(
+        "the memory of Python workers does not count",
+        "spark/driver/memory.py",
+        "Memory.look",
+        "_processes()",
+        "[os.getpid()]",
+        test="tests/unit/spark/driver/test_memory.py::test_a_driver_is_replaced_when_a_worker_or_java_has_grown",
     ),
     Mutant(
         "two runs start a standing driver each",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,29 +14,18 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.core.errors import EngineError
+from airflow_provider_ckpt.engines.driver_key import driver_key
 from airflow_provider_ckpt.engines.factory import make_engine
+from airflow_provider_ckpt.engines.run_directory import RunDirectory
+from airflow_provider_ckpt.spark.driver.session_conf import static_part
 from tests.integration.engines.engine_setup import EngineSetup, Kind, await_rows, delivered, expected, slow_orders
+from tests.services.other_user import give, offered, opened, reach
 from tests.services.postgres import PASSWORD
 from tests.services.replication import orders_pipeline
 from tests.services.tables import add_rows, execute, make_source, make_target, scalar
 from tests.services.warm_spark import WarmSpark, living
 
 pytestmark = pytest.mark.parametrize("engine_setup", [Kind.WARM], indirect=True)
-
-_OTHER_USER = 65534
-_CONNECT = """
-import json, os, socket, sys
-if int(sys.argv[2]):
-    os.setgroups([])
-    os.setuid(int(sys.argv[2]))
-connection = socket.socket(socket.AF_UNIX)
-try:
-    connection.connect(sys.argv[1])
-    connection.sendall(b'{"status": true}\\n')
-    print(len(connection.recv(100)))
-except OSError as error:
-    print(type(error).__name__)
-"""
 
 
 def copy(engine_setup: EngineSetup, name: str, rows: int = 100, **parts: Any) -> dict[str, Any]:
@@ -128,28 +115,24 @@ def listening(pid: int) -> set[str]:
     return found
 
 
-def test_another_user_gets_no_connection_and_no_answer(engine_setup: EngineSetup, warm: WarmSpark) -> None:
+def test_another_user_reaches_nothing_of_a_driver_and_gets_no_answer(
+    engine_setup: EngineSetup, warm: WarmSpark
+) -> None:
     engine_setup.run(copy(engine_setup, "mine"))
     (path,) = warm.directory.glob("*/socket")
+    run = RunDirectory()
+    (run.path / "job.json").write_text(PASSWORD)
+    above = [each for place in (warm.directory, run.path) for each in place.parents]
 
-    def as_user(uid: int) -> str:
-        command = [sys.executable, "-I", "-c", _CONNECT, str(path), str(uid)]
-        if uid and os.geteuid():
-            command = ["sudo", "-n", *command]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    with opened(*above):
+        for place in (warm.directory, path.parent, path, path.parent / "log", run.path, run.path / "job.json"):
+            assert reach(place) == "PermissionError", place
+        with opened(warm.directory, path.parent, path, mode=0o777):
+            assert "log" in reach(path.parent)
+            assert reach(path) in (0, "ConnectionResetError", "BrokenPipeError")  # the kernel told who it is
+    run.remove()
 
-    assert as_user(_OTHER_USER) == "PermissionError"
-    opened = [path, *path.parents[:-1]]
-    before = {each: each.stat().st_mode for each in opened}
-    try:
-        for each in opened:
-            if each.stat().st_uid == os.geteuid():
-                each.chmod(0o777)
-        assert as_user(_OTHER_USER) in ("0", "ConnectionResetError", "BrokenPipeError")
-    finally:
-        for each, mode in before.items():
-            each.chmod(mode)
-    assert int(as_user(0)) > 0
+    assert len(warm.states()) == 1
 
 
 def test_what_a_killed_spark_left_is_in_nobody_s_way(engine_setup: EngineSetup, warm: WarmSpark) -> None:
@@ -229,22 +212,33 @@ def test_it_is_lost_in_a_run_which_goes_on_cold_once(
     assert engine_setup.ledger.audit("orders")["ok"]
 
 
-def test_where_none_can_start_a_run_starts_its_own_and_says_why(
-    engine_setup: EngineSetup, warm: WarmSpark, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_driver_that_another_user_offers_is_not_used_and_the_run_says_why(
+    engine_setup: EngineSetup,
+    warm: WarmSpark,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     document = copy(engine_setup, "cold")
+    key = driver_key(static_part(engine_setup.pipeline(document).spark_properties))
     warm.stop()
-    refused = tmp_path / "refused"
-    refused.mkdir(mode=0o700)
-    (refused / "ckpt-spark").mkdir()
-    (refused / "ckpt-spark").chmod(0o755)
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    theirs = tmp_path / f"ckpt-spark-{os.geteuid()}"
+    (theirs / f"{key}-1").mkdir(parents=True)
+    give(theirs)
 
-    with warm.found({"XDG_RUNTIME_DIR": str(refused)}), caplog.at_level(logging.WARNING):
+    with (
+        offered(theirs / f"{key}-1" / "socket") as requests,
+        warm.found({"XDG_RUNTIME_DIR": ""}),
+        caplog.at_level(logging.WARNING),
+    ):
         summary = engine_setup.run(document)
 
     assert summary.records.delivered == 100
-    assert "no standing Spark driver can be used, so this run starts a Spark of its own" in caplog.text
-    assert "is not a directory of this user with mode 0700" in caplog.text
+    assert requests == []
+    assert caplog.text.count("no standing Spark driver can be used, so this run starts a Spark of its own") == 1
+    assert f"{theirs} is not a directory of this user with mode 0700" in caplog.text
 
 
 def test_it_ends_when_nobody_needs_it(engine_setup: EngineSetup, warm: WarmSpark) -> None:
