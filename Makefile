@@ -71,7 +71,7 @@ format: setup ## Let ruff put the code in order
 chaos: setup postgres java kafka ## Strike 1,000 times at all pairs of connectors and kill 20 runs, in at most 90 minutes; writes build/chaos/summary.json
 	@$(PY) -m tests.chaos.chaos
 
-soak: setup postgres java ## Make 2,000 runs on one standing driver, with kills and cancellations, and see that nothing grows; writes build/soak/summary.json
+soak: setup postgres java ## 2,000 runs of ten pipelines on standing drivers, with kills of runs, workers and drivers; nothing is lost, doubled or grows; writes build/soak/summary.json
 	@$(PY) -m tests.chaos.soak
 
 formal: setup postgres java ## Prove it: the core searched, the protocol by TLC, mutants; writes build/formal/summary.json

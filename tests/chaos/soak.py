@@ -1,30 +1,29 @@
-"""Run a small pipeline again and again on one standing driver, disturb it, and measure whether anything grows.
+"""Run ten pipelines again and again on a standing driver, strike at it, and see that nothing is lost, doubled or grows.
 
-``python -m tests.chaos.soak [--runs 2000] [--seed N]``: two runs at a time, one of a copy and one with a transform,
-each with new rows. Some are cancelled at a random moment. In the last tenth the driver is killed now and then: its runs
-continue on a Spark of their own, and later ones start another driver.
+``python -m tests.chaos.soak [--runs 2000] [--seed N]``: three runs at a time, each with new records, in processes that
+serve one run after the other. Some runs are cancelled as ``on_kill`` does, and some of their processes killed. Python
+workers of the driver are killed, and their daemon, and the driver itself, at random moments (``warm_runs/strikes.py``).
 
-Afterwards each target equals its source, every audit is clean, and no run went without a driver unless that was killed.
-Memory, file descriptors, threads and processes of the driver, and directories, may not have grown: the median of the
-last fifth of a driver's samples is compared with that of its first fifth. Memory counts from 200 samples on, since Java
-warms up. Writes ``build/soak/summary.json``; exit status 1 if anything differs or grows.
+Afterwards each target holds each record of its source once, or its dead letter, in each receipt read = delivered +
+filtered + dead-lettered, and every audit is clean. No run went without a driver unless that was killed, and none lost a
+wave without a strike. Memory of a driver does not rise over the second half of its runs, and its file descriptors,
+threads, processes and directories do not grow (``warm_runs/growth.py``). After ``airflow ckpt spark stop`` no process,
+directory or socket is left. Writes ``build/soak/summary.json``; exit status 1 if anything differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
+import queue
 import random
 import shutil
-import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,64 +31,49 @@ from pathlib import Path
 from typing import Any
 
 from tests.assurance import is_whole, record
-from tests.services.postgres import PostgresServer
-from tests.services.replication import connection_to, make_ledger, orders_pipeline
-from tests.services.tables import execute, scalar
-from tests.services.warm_spark import WarmSpark, living, session_of
+from tests.chaos.warm_runs.growth import figures, first_and_last, grown, live_heap, memory, second_half
+from tests.chaos.warm_runs.pipelines import KINDS, DatabaseServer, GrowingPipeline
+from tests.chaos.warm_runs.run_process import RunProcess
+from tests.chaos.warm_runs.strikes import LATEST, Plan, Strike, drivers, strike_daemon, strike_driver, strike_lane
+from tests.services.command import CkptCommand
+from tests.services.processes import TOKEN, gone, kill, new_token
+from tests.services.warm_spark import WarmSpark, session_of
 
 FOLDER = Path("build/soak")
-PIPELINES = ("copied", "transformed")
-ROWS = 20
-"""New rows of a run."""
+AT_ONCE = 3
+"""Number of runs at a time."""
 
-_COLUMNS = "(id bigint PRIMARY KEY, value text NOT NULL)"
 _A_LINE_EVERY = 20.0
-_LEAST_SAMPLES = 10
-_MEMORY_SAMPLES = 200
-_SLACK = {"java_mib": 64, "python_mib": 32, "descriptors": 20, "threads": 15, "processes": 4, "directories": 20}
-"""Growth that means nothing, by figure; a tenth of the first median comes on top."""
+_COLD_SECONDS = 120.0
+"""Seconds after the kill of a driver within which a run may have begun that went on with a Spark of its own."""
 
-
-@dataclass(frozen=True)
-class Plan:
-    """Numbers of the runs that are disturbed.
-
-    :param runs: number of runs
-    :param cancelled: numbers of the runs that are cancelled
-    :param kills: numbers of the runs during which the driver is killed
-    """
-
-    runs: int
-    cancelled: frozenset[int]
-    kills: frozenset[int]
-
-    @classmethod
-    def draw(cls, runs: int, seed: int) -> Plan:
-        """Draw one run in 25 to be cancelled, and one in 200 for a kill; at least one of each."""
-        chance = random.Random(seed)
-        steady = max(1, runs * 9 // 10)
-        cancelled = chance.sample(range(steady), max(1, runs // 25))
-        kills = chance.sample(range(steady, runs), min(runs - steady, max(1, runs // 200)))
-        return cls(runs, frozenset(cancelled), frozenset(kills))
+_GONE_SECONDS = 20.0
+_GLANCE = 0.02
+_LAST_RUNS = 5
+_SAMPLES = 500
+_HEAPS = 40
+"""Number of samples of the figures, and of Java's live heap, which takes a full collection."""
 
 
 @dataclass
 class Soak:
     """Runs, and what they left.
 
-    :param server: the database server of ledger, sources and targets
+    :param servers: the database server of ledger, sources and targets
     :param warm: the standing drivers
     :param plan: what happens to which run
     :param seed: seed of all random moments
+    :param environment: environment variables of the processes that make runs
     :ivar counts: number of runs by what became of them
     :ivar faults: what must not be
-    :ivar samples: figures of each driver, by its pid, in the order of the runs
+    :ivar samples: figures of each driver, by pid of its Java, in the order of the runs
     """
 
-    server: PostgresServer
+    servers: DatabaseServer
     warm: WarmSpark
     plan: Plan
     seed: int
+    environment: Mapping[str, str]
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     samples: dict[int, list[dict[str, int]]] = field(default_factory=dict)
@@ -99,197 +83,224 @@ class Soak:
         self._next = 0
         self._killed_at = -1e9
         self._told = self._started = time.monotonic()
-        self._ledger_dsn = self.server.new_database()
-        self._dsn = self.server.new_database()
-        for name in PIPELINES:
-            execute(self._dsn, *(f"CREATE TABLE {name}_{end} {_COLUMNS}" for end in ("source", "target")))
+        self._log = FOLDER.absolute() / "runs.log"
+        self._idle: queue.Queue[GrowingPipeline] = queue.Queue()
+        self._pipelines = [
+            GrowingPipeline(self.servers, name, random.Random(f"{self.seed} {name} records")) for name in KINDS
+        ]
+        for pipeline in self._pipelines:
+            self._idle.put(pipeline)
 
     def run(self) -> None:
-        """Make all runs, and compare each target with its source."""
-        with make_ledger(self._ledger_dsn) as self._ledger:
-            with ThreadPoolExecutor(len(PIPELINES)) as pool:
-                for done in [pool.submit(self._run_again_and_again, name) for name in PIPELINES]:
-                    done.result()
-            for name in PIPELINES:
-                self._replicate(name)
-                self._compare(name)
+        """Make all runs, and account for all records."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for done in [pool.submit(self._run_again_and_again) for _ in range(AT_ONCE)]:
+                done.result()
         self.seconds = time.monotonic() - self._started
         for pid, samples in self.samples.items():
             self.faults += [f"driver {pid}: {text}" for text in grown(samples)]
+        allowed = self.counts[Strike.LANE] + AT_ONCE * (self.counts[Strike.DAEMON] + self.counts[Strike.DRIVER])
+        if self.counts["lost_waves"] > allowed:
+            self.faults.append(f"{self.counts['lost_waves']} waves were lost, and strikes explain {allowed}")
+        for strike in Strike:
+            if not self.counts[strike]:
+                self.faults.append(f"{strike.replace('_', ' ')}: none of {self.plan.planned(strike)} strikes hit")
+        self._finish()
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as a JSON-ready dict."""
-        medians = {str(pid): first_and_last(samples) for pid, samples in self.samples.items()}
         return {
             "runs": self.plan.runs,
-            **{name: self.counts[name] for name in ("completed", "cancelled", "kills", "cold", "lost_waves")},
-            "rows": {name: scalar(self._dsn, f"SELECT count(*) FROM {name}_target") for name in PIPELINES},
-            "drivers": {pid: {"samples": len(self.samples[int(pid)]), **found} for pid, found in medians.items()},
+            "pipelines": len(self._pipelines),
+            **{name: self.counts[name] for name in ("completed", *Strike, "cold", "lost_waves")},
+            "records": {pipeline.name: len(pipeline.records) for pipeline in self._pipelines},
+            "lost": self.counts["lost"],
+            "doubled": self.counts["doubled"],
+            "drivers": {str(pid): told_of(samples) for pid, samples in self.samples.items()},
             "runs_per_second": round(self.plan.runs / self.seconds, 2),
             "seconds": round(self.seconds),
             "seed": self.seed,
         }
 
-    def _run_again_and_again(self, name: str) -> None:
-        chance = random.Random(f"{self.seed} {name}")
-        while True:
-            with self._lock:
-                number, self._next = self._next, self._next + 1
-            if number >= self.plan.runs:
-                return
-            self._add_rows(name)
-            self._run_once(name, number, chance)
-            self._sample(number)
-            self._tell()
-
-    def _add_rows(self, name: str) -> None:
-        rows = "SELECT i, md5(i::text) FROM generate_series(%s::bigint, %s::bigint) AS i"
-        last = scalar(self._dsn, f"SELECT coalesce(max(id), 0) FROM {name}_source")
-        execute(self._dsn, f"INSERT INTO {name}_source {rows}", parameters=[last + 1, last + ROWS])
-
-    def _run_once(self, name: str, number: int, chance: random.Random) -> None:
-        """Make a run, with what the plan has for it."""
-        from airflow_provider_ckpt.core.errors import EngineError
-        from airflow_provider_ckpt.engines.factory import make_engine
-
-        engine: Any = make_engine(self._pipeline(name))
-        timers = []
-        if number in self.plan.cancelled:
-            timers.append(threading.Timer(chance.uniform(0, 0.6), engine.kill))
-        if number in self.plan.kills:
-            timers.append(threading.Timer(chance.uniform(0, 0.6), self._kill))
-        began = time.monotonic()
-        for timer in timers:
-            timer.start()
+    def _run_again_and_again(self) -> None:
+        process = RunProcess(self.environment, self._log)
         try:
-            summary = self._replicate(name, engine)
-        except EngineError as error:
-            if number not in self.plan.cancelled:
-                self.faults.append(f"run {number} of {name}: {error}")
-            self.counts["cancelled"] += 1
-        else:
-            self.counts["completed"] += 1
-            self.counts["lost_waves"] += summary.errors.get("Processing", 0)
-        for timer in timers:
-            timer.join()
-        if not engine._is_standing:
-            self.counts["cold"] += 1
-            if self._killed_at < began - 60:
-                self.faults.append(f"run {number} of {name} went without a driver that nobody killed")
+            while True:
+                with self._lock:
+                    number, self._next = self._next, self._next + 1
+                if number >= self.plan.runs:
+                    return
+                pipeline = self._idle.get()
+                pipeline.grow()
+                told = self._run(process, pipeline, number)
+                if told is None:
+                    process.close()
+                    process = RunProcess(self.environment, self._log)
+                self._idle.put(pipeline)
+                self._sample(number)
+                self._tell()
+        finally:
+            process.close()
 
-    def _kill(self) -> None:
-        if self.warm.processes():
-            self._killed_at = time.monotonic()
-            self.warm.kill()
-            self._killed_at = time.monotonic()
-            self.counts["kills"] += 1
+    def _run(self, process: RunProcess, pipeline: GrowingPipeline, number: int) -> dict[str, Any] | None:
+        """Make a run, with what the plan has for it; return what became of it, None if its process was killed."""
+        chance = random.Random(f"{self.seed} {number}")
+        strike, moment = self.plan.strikes.get(number), chance.uniform(0, LATEST)
+        ended = threading.Event()
+        striking = threading.Thread(target=self._strike, args=(strike, moment, ended, process, chance))
+        began = time.monotonic()
+        striking.start()
+        told = process.run(pipeline.run_spec, moment if strike is Strike.CANCEL else None)
+        ended.set()
+        striking.join()
+        self._judge(pipeline.name, number, strike, told, began)
+        return told
 
-    def _replicate(self, name: str, engine: Any = None) -> Any:
-        from airflow_provider_ckpt.engines.factory import make_engine
-        from airflow_provider_ckpt.replication.run.replicate import replicate
-        from airflow_provider_ckpt.replication.setup import PipelineContext
+    def _strike(
+        self, strike: Strike | None, moment: float, ended: threading.Event, process: RunProcess, chance: random.Random
+    ) -> None:
+        """Strike at a moment of a run; where nothing is there to be hit, as soon as something is.
 
-        pipeline = self._pipeline(name)
-        setup = PipelineContext(pipeline, self._ledger, lambda given: connection_to(self._dsn, given), f"soak {name}")
-        return replicate(setup, engine or make_engine(pipeline))
+        :param strike: what to do
+        :param moment: seconds after which to do it
+        :param ended: set when the run has ended
+        :param process: the run's process
+        :param chance: draws what is hit
+        """
+        if ended.wait(moment):
+            return
+        runtime = self.warm.directory
+        if strike is Strike.RUN:
+            process.kill()
+        strikes: Mapping[Strike, Callable[[], bool]] = {
+            Strike.LANE: lambda: strike_lane(runtime, chance),
+            Strike.DAEMON: lambda: strike_daemon(runtime, chance),
+            Strike.DRIVER: lambda: self._strike_driver(runtime, chance),
+        }
+        while strike is not None and strike in strikes and not ended.is_set():
+            if strikes[strike]():
+                with self._lock:
+                    self.counts[strike] += 1
+                return
+            ended.wait(_GLANCE)
 
-    def _pipeline(self, name: str) -> Any:
-        from airflow_provider_ckpt.config.load import build
+    def _strike_driver(self, runtime: Path, chance: random.Random) -> bool:
+        before = self._killed_at
+        self._killed_at = time.monotonic()  # a run may notice it before it is over
+        if strike_driver(runtime, chance):
+            return True
+        self._killed_at = before
+        return False
 
-        document = orders_pipeline(name, source=f"{name}_source", target=f"{name}_target")
-        if name == "transformed":
-            document["transform"] = {"select": {"id": "id", "value": "upper(value)"}}
-        return build(document | {"run": {"engine": "warm"}, "commit_strategy": {"commit_interval": ROWS // 2}})
+    def _judge(
+        self, name: str, number: int, strike: Strike | None, told: Mapping[str, Any] | None, began: float
+    ) -> None:
+        """Count a run, and note what must not be.
 
-    def _compare(self, name: str) -> None:
-        value = "upper(value)" if name == "transformed" else "value"
-        source, target = f"SELECT id, {value} FROM {name}_source", f"SELECT id, value FROM {name}_target"
-        for one, other, what in ((source, target, "lost"), (target, source, "in the target alone")):
-            found = scalar(self._dsn, f"SELECT count(*) FROM ({one} EXCEPT ALL {other}) AS found")
-            if found:
-                self.faults.append(f"{name}: {found} rows are {what}")
-        if not self._ledger.audit(name)["ok"]:
-            self.faults.append(f"{name}: the audit is not clean")
+        :param name: name of the pipeline
+        :param number: number of the run
+        :param strike: what was planned for the run
+        :param told: what its process says of it; None if that was killed
+        :param began: time of its beginning
+        """
+        what = f"run {number} of {name}"
+        with self._lock:
+            if told is None:
+                self.counts[Strike.RUN] += 1
+                if strike is not Strike.RUN:
+                    self.faults.append(f"{what}: its process ended by itself, see {self._log}")
+                return
+            self.counts["lost_waves"] += told["lost_waves"]
+            if told["error"] or told["stranger"]:
+                self.counts[Strike.CANCEL] += 1
+                if strike is not Strike.CANCEL or told["stranger"]:
+                    self.faults.append(f"{what} failed: {told['error'] or told['stranger']}")
+            else:
+                self.counts["completed"] += 1
+            if told["cold"]:
+                self.counts["cold"] += 1
+                if self._killed_at < began - _COLD_SECONDS:
+                    self.faults.append(f"{what} went without a driver that nobody killed")
+
+    def _finish(self) -> None:
+        """Let each pipeline deliver all that its source holds, and account for it."""
+        process = RunProcess(self.environment, self._log)
+        try:
+            for pipeline in self._pipelines:
+                pipeline.grow()
+                for _ in range(_LAST_RUNS):
+                    told = process.run(pipeline.run_spec)
+                    if told is not None and not told["error"]:
+                        break
+                found = pipeline.balance()
+                self.counts["lost"] += found.lost
+                self.counts["doubled"] += found.doubled
+                self.faults += [f"{pipeline.name}: {text}" for text in found.faults]
+        finally:
+            process.close()
 
     def _sample(self, number: int) -> None:
         """Measure the driver after some of the runs."""
-        if number % max(1, self.plan.runs // 500):
+        if number % max(1, self.plan.runs // _SAMPLES):
             return
-        with suppress(OSError, ValueError):  # the driver was killed meanwhile, or another one replaces it
-            pid = self.warm.state()["pid"]
-            found = figures(session_of(pid))
-            with self._lock:
-                self.samples.setdefault(pid, []).append(found)
+        with self._lock, suppress(OSError, ValueError):  # it was killed meanwhile, or another one replaces it
+            (pid,) = drivers(self.warm.directory)
+            found = {"run": number, **figures(session_of(pid), FOLDER / "machine")}
+            if number % max(1, self.plan.runs // _HEAPS) == 0:
+                found["live_heap_mib"] = live_heap(pid)
+            self.samples.setdefault(pid, []).append(found)
 
     def _tell(self) -> None:
         """Print a line now and then."""
         now = time.monotonic()
         with self._lock:
-            done = self.counts["completed"] + self.counts["cancelled"]
+            done = self.counts["completed"] + self.counts[Strike.CANCEL] + self.counts[Strike.RUN]
             if now - self._told < _A_LINE_EVERY and done < self.plan.runs:
                 return
             self._told = now
             last = next(reversed(self.samples.values()), [{}])[-1]
-        parts = [f"{self.counts[name]} {name.replace('_', ' ')}" for name in ("cancelled", "kills", "cold")]
-        parts += [f"{name.replace('_', ' ')} {value}" for name, value in last.items()]
+        parts = [f"{self.counts[name]} {name.replace('_', ' ')}" for name in (*Strike, "cold", "lost_waves")]
+        parts += [f"{name.replace('_', ' ')} {value}" for name, value in last.items() if name != "run"]
         say(f"{done} of {self.plan.runs} runs, {done / (now - self._started):.2f} a second, {', '.join(parts)}")
 
 
-def figures(pids: Sequence[int]) -> dict[str, int]:
-    """Return memory and numbers of the processes of a driver, and of the directories of all drivers and runs."""
-    found = dict.fromkeys(_SLACK, 0)
-    for pid in pids:
-        process = Path(f"/proc/{pid}")
-        with suppress(OSError):  # a Python worker that has ended
-            status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-            kind = "java_mib" if status["Name"].strip() == "java" else "python_mib"
-            found[kind] += int(status.get("VmRSS", "0 kB").split()[0]) >> 10
-            found["threads"] += threads(process)
-            found["descriptors"] += len(list((process / "fd").iterdir()))
-            found["processes"] += 1
-    found["directories"] = directories(FOLDER)
-    return found
+def stop(home: Path, warm: WarmSpark, token: str) -> list[str]:
+    """Call ``airflow ckpt spark stop``, and return a phrase for each thing that is left afterwards.
 
-
-def threads(process: Path) -> int:
-    """Return the number of threads of a process, without Spark's two pools of its block manager: at most 100 each,
-    which it creates as it needs them.
-
-    :param process: the process's folder below ``/proc``
+    :param home: AIRFLOW_HOME of the command, and folder of temporary files
+    :param warm: the standing drivers
+    :param token: marks the processes of all runs
     """
-    found = 0
-    for task in (process / "task").iterdir():
-        with suppress(OSError):  # the thread has ended
-            found += not (task / "comm").read_text(errors="replace").startswith("block-manager-")
-    return found
+    done = CkptCommand(home / "airflow", {}).run("spark", "stop")
+    left = [f"airflow ckpt spark stop failed: {done.stderr}"] if done.returncode else []
+    processes = gone(token, _GONE_SECONDS)
+    kill(processes)
+    left += [f"process {process.pid} is left: {' '.join(process.command)[:200]}" for process in processes]
+    folders = (warm.directory, home / "tmp")
+    return left + [f"{path} is left" for folder in folders if folder.is_dir() for path in folder.iterdir()]
 
 
-def directories(folder: Path) -> int:
-    """Return the number of directories below a folder, without those in which Spark spreads its blocks: at most 64,
-    which it creates as it needs them.
+def environment(folder: Path, token: str) -> dict[str, str]:
+    """Return the environment variables by which runs use folders of the soak's own.
+
+    :param folder: folder for everything
+    :param token: marks all processes
     """
-    spread = "blockmgr-"
-    return sum(len(found) for path, found, _ in os.walk(folder) if not Path(path).name.startswith(spread))
-
-
-def first_and_last(samples: Sequence[dict[str, int]]) -> dict[str, list[float]]:
-    """Return the medians of the first and the last fifth of a driver's samples, by figure."""
-    fifth = max(1, len(samples) // 5)
     return {
-        name: [statistics.median(sample[name] for sample in part) for part in (samples[:fifth], samples[-fifth:])]
-        for name in _SLACK
+        "AIRFLOW_HOME": str(folder / "machine" / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": "none",  # no absolute path: no class archive is made meanwhile
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(folder / "data"), os.environ.get("PYTHONPATH")))),
+        "TMPDIR": str(folder / "machine" / "tmp"),
+        TOKEN: token,
     }
 
 
-def grown(samples: Sequence[dict[str, int]]) -> list[str]:
-    """Return a phrase for each figure of a driver that has grown; none if there are too few samples to tell."""
-    if len(samples) < _LEAST_SAMPLES:
-        return []
-    return [
-        f"{name} grew from {first:g} to {last:g}"
-        for name, (first, last) in first_and_last(samples).items()
-        if last > first * 1.1 + _SLACK[name] and (not name.endswith("_mib") or len(samples) >= _MEMORY_SAMPLES)
-    ]
+def told_of(samples: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    """Return the figures of a driver: its runs, and what is judged of it if they are enough."""
+    half = second_half(samples)
+    told = {"first_run": samples[0]["run"], "last_run": samples[-1]["run"], "samples": len(samples)}
+    return {**told, **({**first_and_last(half), "memory": memory(half)} if half else {})}
 
 
 def say(line: str) -> None:
@@ -304,39 +315,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of all random numbers (default: the time)")
     options = parser.parse_args(arguments)
     say(f"seed {options.seed}")
-    folder = FOLDER.absolute()
+    folder, token = FOLDER.absolute(), new_token()
     shutil.rmtree(folder, ignore_errors=True)
-    (folder / "tmp").mkdir(parents=True)
-    logging.basicConfig(filename=folder / "runs.log", level=logging.INFO, format="%(asctime)s %(message)s", force=True)
-    plan = Plan.draw(options.runs, options.seed)
-    settings = {
-        "AIRFLOW_HOME": str(folder / "airflow"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CKPT__SPARK_HEAD_START": "False",  # its training is no part of what is measured
-        "TMPDIR": str(folder / "tmp"),
-    }
-    with PostgresServer() as server, WarmSpark(folder / "runtime") as warm, warm.found(settings):
-        tempfile.tempdir = settings["TMPDIR"]
-        soak = Soak(server, warm, plan, options.seed)
-        soak.run()
-        summary = soak.summary()
-        before = warm.processes()
-        warm.stop()
-        missed = soak.faults + [f"process {pid} is left of a driver" for pid in living(before)]
-        missed += [f"{path.name} is left" for path in (folder / "tmp").glob("ckpt-run-*")]
-    for name, planned in (("kills", plan.kills), ("cancelled", plan.cancelled)):
-        if planned and not summary[name]:
-            missed.append(f"no run was met by any of {len(planned)} {name}")
-    summary["shortcomings"] = missed
+    (folder / "machine" / "tmp").mkdir(parents=True)
+    os.environ |= environment(folder, token)
+    with DatabaseServer(folder / "data") as servers, WarmSpark(folder / "machine" / "runtime") as warm:
+        os.environ |= warm.environment
+        soak = Soak(servers, warm, Plan.draw(options.runs, options.seed), options.seed, os.environ)
+        try:
+            soak.run()
+        finally:
+            left = stop(folder / "machine", warm, token)
+        summary = {**soak.summary(), "shortcomings": soak.faults + left}
     (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     if is_whole(parser, options):
-        record("soak", {name: summary[name] for name in _BRIEF} | {"failures": missed})
+        record("soak", {name: summary[name] for name in _BRIEF} | {"failures": summary["shortcomings"]})
     say(json.dumps(summary, indent=2))
-    say("\n".join(missed) or "every target equals its source, and nothing has grown")
-    return 1 if missed else 0
+    say("\n".join(summary["shortcomings"]) or "each record is where it belongs, once, and nothing has grown or is left")
+    return 1 if summary["shortcomings"] else 0
 
 
-_BRIEF = ("runs", "cancelled", "kills", "cold", "runs_per_second", "seconds", "seed")
+_BRIEF = ("runs", "pipelines", *Strike, "cold", "lost", "doubled", "runs_per_second", "seconds", "seed")
 
 if __name__ == "__main__":
     sys.exit(main())

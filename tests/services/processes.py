@@ -23,6 +23,10 @@ _TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 """What a run leaves to be done in the background, and is no part of it."""
 
 
+_APPLICATIONS = ("driver/app.py", "driver/standing.py")
+"""Programs that Spark's JVM starts as applications: that of one run, and that of the ``warm`` engine."""
+
+
 class Role(StrEnum):
     """The role of a process in a run."""
 
@@ -132,7 +136,7 @@ def _role(process: Process, others: dict[int, Process]) -> Role:
     if _is_java(process):
         return Role.DRIVER
     if _is_java(parent):
-        return Role.OTHER if any(part.endswith("driver/app.py") for part in process.command) else Role.DAEMON
+        return Role.OTHER if any(part.endswith(_APPLICATIONS) for part in process.command) else Role.DAEMON
     return Role.WORKER if parent.parent in others and _is_java(others[parent.parent]) else Role.OTHER
 
 
