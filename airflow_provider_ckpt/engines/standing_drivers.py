@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 _PAUSE = 0.05
-_START_SECONDS = 90.0
+_START_SECONDS = 180.0
 """Seconds that a driver may take to start on a busy machine. A run waits equally long while other drivers are
 started.
 """
