@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger docs package lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -80,6 +80,9 @@ formal: setup postgres java ## Prove it: the core searched, the protocol by TLC,
 ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on one ledger; writes build/storm/summary.json
 	@$(PY) -m tests.chaos.ledger_storm
 
+compat: setup postgres java jdbc ## Part of the suite on other versions of Airflow, PySpark and Python; ENVIRONMENTS="oldest newest" chooses; writes build/compat/summary.json
+	@$(PY) -m tests.compat $(ENVIRONMENTS)
+
 try: setup postgres java kafka ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka
 	@$(PY) -m tests.small
@@ -114,11 +117,12 @@ package: setup ## Build the wheel and the source distribution into dist/, and ch
 	@$(PY) -m build --no-isolation
 	@$(PY) -m twine check --strict dist/*
 
-lock: setup ## Write requirements.lock again: names, versions, hashes
+lock: setup ## Write requirements.lock again: names, versions, hashes; and the lock files of make compat
 	@"$$(command -v uv || echo .venv/bin/uv)" pip compile pyproject.toml --universal --python-version 3.11 --extra all --extra openlineage --group dev --upgrade --quiet \
-		--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock
+		--constraint tests/services/lock-constraints.txt --generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock
 	@"$$(command -v uv || echo .venv/bin/uv)" pip compile tests/benchmarks/peers.in --universal --python-version 3.11 --upgrade --quiet \
 		--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file tests/benchmarks/peers.lock
+	@$(PY) -m tests.compat.install
 
 clean: ## Remove what was built, .venv excepted
 	@rm -rf build dist docs/_build spark-warehouse .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -208,7 +208,7 @@ def _look_up(connection_id: str) -> AirflowConnection | None:
 
     :raises ConfigError: if the connection's environment variable is set but invalid
     """
-    from airflow.sdk.exceptions import AirflowNotFoundException
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
     found: AirflowConnection
     variable = f"AIRFLOW_CONN_{connection_id.upper()}"

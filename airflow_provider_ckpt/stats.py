@@ -33,9 +33,9 @@ class StatsMeter:
     """
 
     def __init__(self, pipeline: str) -> None:
-        from airflow.sdk.observability import stats
+        from airflow.providers.common.compat.sdk import Stats
 
-        self._stats = stats
+        self._stats = Stats
         self._tags = {"pipeline": tag_value(pipeline)}
         self.totals: Counter[Metric] = Counter()
 
@@ -77,13 +77,3 @@ def tag_value(value: str) -> str:
     if len(fit) <= _MAX_TAG_LENGTH:
         return fit
     return f"{fit[: _MAX_TAG_LENGTH - 9]}-{hashlib.sha256(value.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-
-
-def initialize() -> None:
-    """Set up Airflow's ``Stats`` in a process that is not an Airflow task; in a task, Airflow has already done so."""
-    from airflow.sdk.observability import stats
-    from airflow.sdk.observability.metrics import stats_utils
-
-    stats.initialize(
-        factory=stats_utils.get_stats_factory(), export_legacy_names=False
-    )  # the metrics of this provider have none

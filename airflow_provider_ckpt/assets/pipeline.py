@@ -96,10 +96,11 @@ def _positions_after(extra: dict[str, Any] | None) -> Any:
 def _newest_extra(asset: Asset) -> dict[str, Any] | None:
     """Return the ``extra`` of an asset's newest event; None if the asset has no event."""
     from airflow.sdk.exceptions import AirflowRuntimeError
-    from airflow.sdk.execution_time.context import InletEventsAccessors
+
+    from airflow_provider_ckpt.airflow_versions import newest_event
 
     try:
-        events = list(InletEventsAccessors([asset])[asset].ascending(False).limit(1))
+        event = newest_event(asset)
     except AirflowRuntimeError:  # Airflow does not know the asset yet
         return None
-    return events[0].extra if events else None
+    return event.extra if event else None

@@ -42,12 +42,13 @@ def make_setup(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
     :param pipeline: the declaration
     :param ledger: the open ledger
     """
+    from airflow_provider_ckpt.airflow_versions import initialize_stats
     from airflow_provider_ckpt.ledger_location import resolve_connection
     from airflow_provider_ckpt.replication.lease_owner import of_this_process
     from airflow_provider_ckpt.replication.setup import PipelineContext
-    from airflow_provider_ckpt.stats import StatsMeter, initialize
+    from airflow_provider_ckpt.stats import StatsMeter
 
-    initialize()
+    initialize_stats()
     return PipelineContext(pipeline, ledger, resolve_connection, of_this_process(), meter=StatsMeter(pipeline.name))
 
 

@@ -122,7 +122,11 @@ def ckpt_batch_task(
 
     def decorate(function: Callable[..., Any]) -> CkptTaskDecorator:
         decorator = task_decorator_factory(
-            python_callable=function, decorated_operator_class=CkptBatchOperator, pipeline=pipeline, **kwargs
+            python_callable=function,
+            multiple_outputs=False,  # the rows that the function returns are no result of the task
+            decorated_operator_class=CkptBatchOperator,
+            pipeline=pipeline,
+            **kwargs,
         )
         return CkptTaskDecorator.of(decorator)
 

@@ -1,7 +1,7 @@
 """Open a pipeline's session on a Spark Connect server. All runs share it, so that its Python workers stay warm.
 
-The session's id is derived from the ledger, the pipeline, this package's code and the Spark properties. So a session
-that a run finds under this id is set up already, and never for something else.
+The session's id is derived from the ledger, the pipeline, this package's code, PySpark's version and the Spark
+properties. So a session that a run finds under this id is set up already, and never for something else.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.engines.code_zip import CodeZip
 from airflow_provider_ckpt.engines.connect_server import server_url, wait_for_server
 from airflow_provider_ckpt.spark.sql import first_line
+from airflow_provider_ckpt.spark.versions import check_server, installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -91,10 +92,10 @@ def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
     :param ledger: id of the ledger
     :param code_zip: this package's code
     """
-    secret = session_key()
+    secret, pyspark = session_key(), installed_pyspark()
     day = datetime.now(UTC).date().isoformat()
     for number in count():
-        session = [ledger, pipeline.name, code_zip.digest, sorted(pipeline.run.conf.items()), day, number]
+        session = [ledger, pipeline.name, code_zip.digest, pyspark, sorted(pipeline.run.conf.items()), day, number]
         signature = hmac.digest(secret, json.dumps(session).encode(), "sha256")
         yield str(uuid.UUID(bytes=signature[:16], version=4))
 
@@ -149,10 +150,13 @@ def _set_up(session: SparkSession, pipeline: Pipeline, code_zip: CodeZip) -> Non
     :param session: the session
     :param pipeline: the pipeline's declaration, with further properties in ``run.conf``
     :param code_zip: this package's code
-    :raises ConfigError: if a property of ``run.conf`` cannot be set on a running server
+    :raises ConfigError: if the server is of another version, or a property of ``run.conf`` cannot be set on a running
+        server
     """
     from pyspark.errors import PySparkException
 
+    assert pipeline.run.connection is not None
+    check_server(session.version, pipeline.run.connection)
     for name, value in {**_CONF, **pipeline.run.conf}.items():
         try:
             session.conf.set(name, value)

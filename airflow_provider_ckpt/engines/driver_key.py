@@ -44,6 +44,7 @@ def driver_key(static: Mapping[str, str]) -> str:
         sorted(_code()),
         [_version(directory) for directory in _installed()],
         _java(variables),
+        _version(f"{variables.get('SPARK_HOME', '')}/jars"),
         sorted(item for item in variables.items() if not _OF_PROCESS.fullmatch(item[0])),
         _process(),
         sorted(static.items()),

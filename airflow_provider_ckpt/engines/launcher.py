@@ -25,6 +25,7 @@ from airflow_provider_ckpt.engines.warm_start import JAVA_OPTIONS, HeadStart
 from airflow_provider_ckpt.ledger_location import airflow_connection
 from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import PROPERTIES
+from airflow_provider_ckpt.spark.versions import check_spark_home
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -70,7 +71,8 @@ class Launcher(SparkSubmitHook):
     :param name: name of the Spark application; by default it contains the name of the pipeline
     :param arguments: further arguments of the application
     :param properties: Spark properties to use in place of the pipeline's
-    :raises ConfigError: if the Spark connection is not defined or sets cluster mode
+    :raises ConfigError: if the Spark connection is not defined or sets cluster mode, or the installed Spark cannot be
+        used
     """
 
     application = "app.py"
@@ -102,6 +104,7 @@ class Launcher(SparkSubmitHook):
             )
         local = self._connection["master"].startswith("local")
         self._env = environment(self._connection["spark_binary"])
+        check_spark_home(self._env.get("SPARK_HOME") or os.environ.get("SPARK_HOME"))
         if local:
             self._env |= _local_environment(directory, pipeline.run.conf)
         self._warm_start = None

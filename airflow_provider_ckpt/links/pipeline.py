@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from airflow.sdk import BaseOperatorLink, conf
+from airflow.providers.common.compat.sdk import conf
+from airflow.sdk import BaseOperatorLink
 
 from airflow_provider_ckpt.assets.pipeline import SCHEME
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import TaskInstanceKey
     from airflow.sdk import BaseOperator
-    from airflow.sdk.types import TaskInstanceKey
 
 
 class PipelineLink(BaseOperatorLink):

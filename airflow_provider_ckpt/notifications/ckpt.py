@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseNotifier
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, resolve_connection

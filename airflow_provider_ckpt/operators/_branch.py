@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BranchMixIn
-from airflow.sdk.exceptions import DownstreamTasksSkipped
+from airflow.providers.common.compat.sdk import BranchMixIn, DownstreamTasksSkipped
 
 from airflow_provider_ckpt.assets.pipeline import RUNS
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION

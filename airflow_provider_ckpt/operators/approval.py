@@ -10,10 +10,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
-from airflow.sdk.timezone import utcnow
 
+from airflow_provider_ckpt.airflow_versions import wait_for_answer
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators._origin import proposal_origin
@@ -72,16 +72,10 @@ class CkptApprovalOperator(ApprovalOperator):
             raise airflow_error(error) from error
         self.subject, self.body = proposed.subject, proposed.body
         self._show(context, proposed)
-        deadline = utcnow() + self.response_timeout if self.response_timeout else None
-        self.hitl_summary_extra["timeout_datetime"] = deadline.isoformat() if deadline else None
         self.log.info("Proposal %s waits for an answer", proposed.proposal.id)
         for notifier in self.notifiers:
             notifier(context)
-        raise TaskAwaitingInput(
-            method_name="execute_complete",
-            kwargs={"proposal": proposed.proposal.id, "digest": proposed.digest},
-            timeout=self.response_timeout,
-        )
+        wait_for_answer(self, context, {"proposal": proposed.proposal.id, "digest": proposed.digest})
 
     def execute_complete(
         self, context: Context, event: dict[str, Any], proposal: str | None = None, digest: str | None = None

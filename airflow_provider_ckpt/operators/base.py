@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, conf, get_parsing_context
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, conf
+from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, get_parsing_context
 from airflow.sdk.definitions._internal.expandinput import MappedArgument
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ckpt.assets.pipeline import pipeline_asset
 from airflow_provider_ckpt.config.pipeline import Pipeline

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.bases.skipmixin import SkipMixin
+from airflow.providers.common.compat.sdk import SkipMixin
 
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger

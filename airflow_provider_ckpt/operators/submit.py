@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators._step import CkptStepOperator

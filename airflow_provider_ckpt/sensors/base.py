@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.core.lag import lag_cells
 from airflow_provider_ckpt.core.ranges import position_text

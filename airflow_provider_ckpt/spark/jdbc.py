@@ -25,6 +25,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import is_replay
 from airflow_provider_ckpt.spark.lane.read import read_batches
 from airflow_provider_ckpt.spark.sql import first_line, literal
+from airflow_provider_ckpt.spark.versions import utc_arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,10 +93,8 @@ def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) ->
             pipeline=job.context.pipeline,
             hint="Leave the column out by source.columns, or read a view that casts it.",
         ) from error
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     lanes = rows.sortWithinPartitions(POSITION).coalesce(len(wave.lanes))
-    return lanes.mapInArrow(partial(_read_lane, job, wave, slots, to_arrow_schema(schema, timezone="UTC")), schema)
+    return lanes.mapInArrow(partial(_read_lane, job, wave, slots, utc_arrow_schema(schema)), schema)
 
 
 def driver_error(job: Job, error: Exception) -> ErrorInfo:

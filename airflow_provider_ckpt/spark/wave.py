@@ -23,6 +23,7 @@ from airflow_provider_ckpt.spark.transform import apply
 from airflow_provider_ckpt.spark.transform.declared_columns import check_schema
 from airflow_provider_ckpt.spark.transform.decode import flat_json_decoder
 from airflow_provider_ckpt.spark.transform.projection import config_errors, parse_schema
+from airflow_provider_ckpt.spark.versions import utc_arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,10 +188,8 @@ def wave_frame(
     """
     numbers = spark.range(0, lanes, 1, lanes)
     outcome = f"{c.OUTCOME} string"
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     schema = reader_schema(spark, job)
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = utc_arrow_schema(schema)
     flat_decoder = flat_json_decoder(spark, job.pipeline)
     if fast_path:
         return numbers.mapInArrow(
@@ -203,7 +202,7 @@ def wave_frame(
     given = job.pipeline.transform.returns
     returns = None
     if given is not None:
-        returns = to_arrow_schema(parse_schema(spark, given, job.context.pipeline, "transform.returns"), timezone="UTC")
+        returns = utc_arrow_schema(parse_schema(spark, given, job.context.pipeline, "transform.returns"))
     deliver = partial(_in_lane, deliver_lane, work, returns)
     with config_errors(job.pipeline):
         names = judged.columns
@@ -255,7 +254,7 @@ def reader_schema(spark: SparkSession, job: Job) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     control = control_schema(flat_json_decoder(spark, job.pipeline))
-    fields = [StructField(item.name, from_arrow_type(item.type)) for item in control]
+    fields = [StructField(item.name, from_arrow_type(item.type, prefer_timestamp_ntz=True)) for item in control]
     ddl = ", ".join(f"{quote(name)} {kind}" for name, kind in job.shape.columns)
     return StructType(fields + parse_schema(spark, ddl, job.context.pipeline).fields)
 

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -76,6 +77,8 @@ class AirflowServices:
             "DATABASE__SQL_ALCHEMY_CONN": metadata or f"sqlite:///{home}/airflow.db",
             "SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(_free_port()),
         }
+        if version("apache-airflow").startswith("3.1."):  # later ones know it from the provider
+            settings["DATABASE__EXTERNAL_DB_MANAGERS"] = "airflow_provider_ckpt.db_manager.CkptDBManager"
         self.passwords = {name: secrets.token_hex(8) for name in users or {}}
         if users:
             settings["CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS"] = "False"

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from airflow.sdk.observability import stats
+from airflow.providers.common.compat.sdk import Stats
 
+from airflow_provider_ckpt.airflow_versions import initialize_stats
 from airflow_provider_ckpt.replication.metric_names import COUNTERS, GAUGES, TIMERS, Metric
-from airflow_provider_ckpt.stats import StatsMeter, initialize, tag_value
+from airflow_provider_ckpt.stats import StatsMeter, tag_value
 from tests.services.statsd import Sample, StatsdServer
 
 
@@ -19,10 +20,10 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
     with StatsdServer() as server:
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
-        initialize()
+        initialize_stats()
         yield server
         monkeypatch.undo()
-        initialize()
+        initialize_stats()
 
 
 def heard(statsd: StatsdServer, number: int) -> list[Sample]:
@@ -82,21 +83,21 @@ def test_a_server_that_is_gone_stops_nothing(monkeypatch: pytest.MonkeyPatch) ->
         env = server.env
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    initialize()
+    initialize_stats()
 
     StatsMeter("orders").count(Metric.READ)
 
     monkeypatch.undo()
-    initialize()
+    initialize_stats()
 
 
 def test_without_statsd_nothing_is_sent(statsd: StatsdServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "False")
-    initialize()
+    initialize_stats()
 
     StatsMeter("orders").count(Metric.READ)
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
-    initialize()
-    stats.incr("ckpt.after", 1)
+    initialize_stats()
+    Stats.incr("ckpt.after", 1)
 
     assert [sample.name for sample in heard(statsd, 1)] == ["after"]

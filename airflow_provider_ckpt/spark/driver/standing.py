@@ -245,13 +245,15 @@ class StandingDriver:
         """
         from importlib.metadata import version
 
+        from pyspark import __version__ as spark_version
+
         with self._lock:
             runs = list(self._runs.values())
             served, draining = self._served, self._draining
         return {
             "pid": os.getpid(),
             "version": version("airflow-provider-ckpt"),
-            "spark": version("pyspark"),
+            "spark": spark_version,
             "python": sys.version.split()[0],
             "age_seconds": round(time.time() - self._started_at, 1),
             "idle_seconds": 0.0 if runs else round(time.monotonic() - self._used, 1),

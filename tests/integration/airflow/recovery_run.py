@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
+from airflow.providers.common.compat.sdk import DownstreamTasksSkipped
 from airflow.sdk import DAG, BaseOperator
-from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag

@@ -11,12 +11,15 @@ ELSEWHERE = {
     ("docs/recovery.rst", "import os"): "asks a running Airflow: tests/system/airflow/test_recovery.py does",
     ("docs/recovery.rst", "question ="): "the same",
     ("docs/clusters.rst", "$ python -m venv"): "downloads a gigabyte into a new environment",
+    ("docs/install.rst", "$ AIRFLOW="): "the same",
+    ("docs/install.rst", "$ pip install --force-reinstall"): "the same; make compat installs PySpark in this way",
     ("docs/development.rst", "$ make help"): "is this test suite itself",
     ("docs/development.rst", "$ make docs"): "is done by test_every_block.py, elsewhere than in docs/",
     (
         "docs/development.rst",
         "$ make package",
     ): "leaves files in dist/; tests/unit/test_long_description.py is the test",
+    ("docs/development.rst", "$ make compat"): "runs a part of this test suite several times",
     ("docs/development.rst", "$ make test-airflow"): "is a part of this test suite",
     ("docs/development.rst", "$ make chaos"): "takes 90 minutes",
     ("docs/development.rst", "$ make soak"): "takes an hour",
@@ -29,6 +32,7 @@ ELSEWHERE = {
 DRAWINGS = {
     "docs/architecture.rst": 2,
     "docs/errors.rst": 1,
+    "docs/install.rst": 1,
     "docs/ledger.rst": 1,
     "docs/recovery.rst": 1,
     "README.md": 1,

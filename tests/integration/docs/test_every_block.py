@@ -20,7 +20,6 @@ import pyarrow as pa
 import pytest
 import yaml
 from airflow.configuration import conf
-from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG, task
 from docutils import nodes
 
@@ -39,6 +38,7 @@ from tests.integration.docs.printed import DRAWINGS, ELSEWHERE, TUTORIAL, elsewh
 from tests.integration.docs.reader import EXAMPLES
 from tests.integration.docs.test_commands import FOLLOWED
 from tests.integration.ledger.ledger_driver import LedgerDriver
+from tests.services.dag_parsing import dag_bag
 from tests.services.docs import PAGES, ROOT, Block, blocks_of, every_block
 
 BLOCKS = [block for block in every_block() if block.page != TUTORIAL]
@@ -146,7 +146,7 @@ def test_an_included_file_works(file: Path) -> None:
         assert "assert" in file.read_text()
         runpy.run_path(str(file))
     else:
-        bag = DagBag(file, bundle_name="docs")
+        bag = dag_bag(file)
         assert bag.dags
         assert not bag.import_errors
         assert not bag.captured_warnings
@@ -172,7 +172,7 @@ def test_a_dag_file_makes_tasks_that_find_their_pipeline(block: Block, tmp_path:
             (tmp_path / declared.text.splitlines()[0].removeprefix("# ")).write_text(declared.text)
     (tmp_path / "file.py").write_text(block.text)
 
-    bag = DagBag(tmp_path / "file.py", bundle_name="docs")
+    bag = dag_bag(tmp_path / "file.py")
 
     assert not bag.import_errors
     (dag,) = bag.dags.values()

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import BaseNotifier
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ckpt.core.actions import ActionKind
 from airflow_provider_ckpt.core.errors import SinkError

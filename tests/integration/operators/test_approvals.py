@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.providers.common.compat.sdk import AirflowFailException, DownstreamTasksSkipped
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LedgerStateError

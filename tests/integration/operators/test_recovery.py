@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.providers.common.compat.sdk import AirflowFailException, DownstreamTasksSkipped
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey

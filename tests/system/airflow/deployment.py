@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import psycopg2
+from airflow.sdk import exceptions
 
 from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -239,8 +240,12 @@ class Deployment:
     def asks(self, name: str, run_id: str, task: str) -> None:
         """Wait until a task waits for a person's answer, and the scheduler has heard that its worker has ended.
 
-        Airflow takes a task for killed that runs again before that (apache/airflow issue 72716).
+        Airflow takes a task for killed that runs again before that (apache/airflow issue 72716). Before Airflow 3.3 a
+        trigger waits for the answer.
         """
+        if not hasattr(exceptions, "TaskAwaitingInput"):
+            self.reaches(name, run_id, task, "deferred")
+            return
         self.reaches(name, run_id, task, "awaiting_input")
         key = f"state success for task instance TaskInstanceKey(dag_id='{name}', task_id='{task}', run_id='{run_id}'"
         log = self.airflow.home / "scheduler.log"

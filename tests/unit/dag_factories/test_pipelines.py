@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Asset
 from airflow.sdk.definitions._internal.contextmanager import DagContext
-from airflow.sdk.exceptions import AirflowFailException
-from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_ckpt.config import document
 from airflow_provider_ckpt.config.load import load
@@ -21,6 +20,7 @@ from airflow_provider_ckpt.dag_factories import pipelines
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.triggers.work import CkptWorkTrigger
+from tests.services.dag_parsing import DagSerialization
 
 PIPELINE = """
 name: {name}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.sdk import Param
-from airflow.sdk.exceptions import ParamValidationError
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt

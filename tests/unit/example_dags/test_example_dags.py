@@ -18,10 +18,9 @@ EXAMPLES = sorted(file.name for file in FOLDER.glob("example_*.py"))
 HEAVY = {"pyspark", "pyarrow", "pandas", "psycopg2", "deltalake", "adbc_driver_manager", "confluent_kafka"}
 _PARSE = """
 import json, sys
-from airflow.dag_processing.dagbag import DagBag
-from airflow.serialization.serialized_objects import DagSerialization
+from tests.services.dag_parsing import DagSerialization, dag_bag
 before = set(sys.modules)
-bag = DagBag(sys.argv[1], bundle_name="examples")
+bag = dag_bag(sys.argv[1])
 stored = {}
 for dag in bag.dags.values():
     tasks = DagSerialization.from_dict(DagSerialization.to_dict(dag)).task_ids

@@ -9,9 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG, Asset, AssetAlias
-from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_ckpt.assets.pipeline import RUNS
 from airflow_provider_ckpt.config.load import build
@@ -20,6 +18,7 @@ from airflow_provider_ckpt.operators.base import CkptOperator
 from airflow_provider_ckpt.operators.phases import CkptDrainOperator
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 from airflow_provider_ckpt.operators.rewind import CkptRewindOperator
+from tests.services.dag_parsing import DagSerialization, dag_bag
 from tests.unit.task_groups.test_replication import PIPELINE
 
 YAML = """
@@ -49,7 +48,7 @@ def parse(tmp_path: Path) -> Parse:
         for name, text in files.items():
             (folder / "pipelines" / f"{name}.yaml").write_text(text)
         (folder / "dags.py").write_text(HEADER + dedent(code))
-        bag = DagBag(folder, bundle_name="test")
+        bag = dag_bag(folder)
         return bag.dags, "\n".join(bag.import_errors.values())
 
     return parsed

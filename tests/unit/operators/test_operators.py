@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
-from airflow.sdk import DAG
-from airflow.sdk.exceptions import (
+from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowSkipException,
     DownstreamTasksSkipped,
     TaskDeferred,
 )
+from airflow.sdk import DAG
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_ckpt.assets import pipeline as pipeline_assets

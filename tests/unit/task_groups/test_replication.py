@@ -70,7 +70,7 @@ def test_it_may_stand_inside_another_group() -> None:
 
 
 def test_it_can_be_stored_and_shown_by_airflow(dag: DAG) -> None:
-    from airflow.serialization.serialized_objects import DagSerialization
+    from tests.services.dag_parsing import DagSerialization
 
     stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
 

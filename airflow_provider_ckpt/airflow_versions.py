@@ -1,0 +1,78 @@
+"""Differences between the versions of Airflow that this package supports, beyond names that have moved.
+
+Names that have moved are imported from ``airflow.providers.common.compat.sdk``, which knows where each version has
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from airflow.providers.standard.operators.hitl import HITLOperator
+    from airflow.sdk import Asset, Context
+    from airflow.sdk.execution_time.comms import AssetEventResult
+
+
+def initialize_stats() -> None:
+    """Set up Airflow's ``Stats`` in a process that is not an Airflow task; in a task, Airflow has already done so.
+
+    Airflow 3.1 sets it up when it is first used.
+    """
+    from airflow import __version__
+    from airflow.providers.common.compat.sdk import Stats
+
+    if __version__.startswith("3.1."):
+        return
+    from airflow.sdk.observability.metrics import stats_utils
+
+    stats: Any = Stats
+    factory: Any = stats_utils.get_stats_factory
+    if __version__.startswith("3.2."):
+        stats.initialize(factory=factory(stats))
+    else:  # the metrics of this provider have no legacy names
+        stats.initialize(factory=factory(), export_legacy_names=False)
+
+
+def newest_event(asset: Asset) -> AssetEventResult | None:
+    """Return an asset's newest event; None if it has none. May be called in a task only.
+
+    Airflow 3.1 cannot be asked for one event, and returns all of them.
+    """
+    from airflow.sdk.execution_time.context import InletEventsAccessors
+
+    found: Any = InletEventsAccessors([asset])[asset]
+    if isinstance(found, list):
+        return max(found, key=lambda event: event.timestamp, default=None)
+    return next(iter(found.ascending(False).limit(1)), None)
+
+
+def wait_for_answer(operator: HITLOperator, context: Context, kwargs: Mapping[str, str]) -> NoReturn:
+    """Suspend the task of a question until a user has answered it, and then call the operator's ``execute_complete``.
+
+    Since Airflow 3.3 the scheduler waits for the answer. Before, a trigger does, so that a triggerer must be running.
+
+    :param operator: the operator, whose question Airflow shows already
+    :param context: the task's context
+    :param kwargs: further arguments of ``execute_complete``
+    """
+    try:
+        from airflow.sdk.exceptions import TaskAwaitingInput
+    except ImportError:
+        pass
+    else:
+        raise TaskAwaitingInput(method_name="execute_complete", kwargs=dict(kwargs), timeout=operator.response_timeout)
+    from airflow.providers.standard.triggers.hitl import HITLTrigger
+    from airflow.sdk.timezone import utcnow
+
+    operator.log.info("Airflow needs a triggerer to notice the answer, because it is older than 3.3")
+    trigger = HITLTrigger(
+        ti_id=context["ti"].id,
+        options=operator.options,
+        defaults=operator.defaults,
+        params=operator.serialized_params,
+        multiple=operator.multiple,
+        timeout_datetime=utcnow() + operator.response_timeout if operator.response_timeout else None,
+    )
+    operator.defer(trigger=trigger, method_name="execute_complete", kwargs=dict(kwargs))

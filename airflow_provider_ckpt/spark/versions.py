@@ -1,0 +1,177 @@
+"""Versions of Spark: which ones this package supports, which one is installed, and whether its parts fit together.
+
+The packages ``pyspark`` and ``pyspark-client`` install their Python files into the same folder, and only ``pyspark``
+brings Spark's jars. If their versions differ, the folder holds the files of whichever was installed last, or some of
+each. The metadata of the packages does not show this, so the files themselves are examined.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import logging
+import re
+from collections.abc import Mapping
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+OLDEST, NEXT_MAJOR = (4, 0), (5, 0)
+"""The oldest version of Spark that this package supports, and the first that it no longer supports."""
+
+_FOLDER = "pyspark"
+_CLIENT = "pyspark-client"
+_VERSION = re.compile(r"""^__version__[^=]*=\s*["']([^"']+)["']""", re.MULTILINE)
+_JAR = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
+
+
+def installed_pyspark() -> str:
+    """Return the version of the installed PySpark, whose Python files all belong to one package.
+
+    :raises ConfigError: if PySpark is not installed completely, or its folder holds files of two versions
+    """
+    spec = find_spec(_FOLDER)
+    if spec is None or not spec.origin:
+        raise ConfigError("PySpark is not installed, or its files are incomplete.", hint=_reinstall())
+    folder = Path(spec.origin).parent
+    try:
+        found = _VERSION.search((folder / "version.py").read_text())
+    except OSError:
+        found = None
+    if found is None:
+        raise ConfigError(f"the files of PySpark in {folder} are incomplete.", hint=_reinstall())
+    _check_files(folder, found[1])
+    return found[1]
+
+
+def check_spark_home(home: str | None) -> None:
+    """Check that the Spark that ``spark-submit`` starts is supported, and is that of the installed PySpark if it is
+    installed with it.
+
+    :param home: Spark's home directory; None if only ``spark-submit`` itself knows it
+    :raises ConfigError: if it is another version
+    """
+    spark = _spark_in(Path(home)) if home else None
+    if home is None or spark is None:
+        return
+    if not OLDEST <= _numbers(spark) < NEXT_MAJOR:
+        raise ConfigError(f"the Spark in {home} is {spark}; this package needs {_supported()}.", hint=_reinstall())
+    spec = find_spec(_FOLDER)
+    own = spec is None or not spec.origin or Path(spec.origin).parent.resolve() == Path(home).resolve()
+    if own and (pyspark := installed_pyspark()) != spark:
+        raise ConfigError(
+            f"the Python files in {home} are those of PySpark {pyspark}, and its jars are those of Spark {spark}: "
+            f"{_CLIENT} was installed over pyspark.",
+            hint=_reinstall(spark),
+        )
+
+
+def check_server(server: str, connection: str) -> None:
+    """Check that a Spark Connect server is of the installed PySpark's version; log a difference in the last number
+    only.
+
+    :param server: version of the server
+    :param connection: id of the Airflow connection that names it, for messages
+    :raises ConfigError: if the first two numbers of the versions differ
+    """
+    pyspark = installed_pyspark()
+    if _numbers(server) != _numbers(pyspark):
+        raise ConfigError(
+            f"the Spark Connect server of connection {connection!r} is Spark {server}, and PySpark {pyspark} is "
+            "installed here; they must have the same first two numbers.",
+            hint=_reinstall(server),
+        )
+    if server != pyspark:
+        log.warning(
+            "The Spark Connect server of connection %r is Spark %s, and PySpark here is %s, which is not tested",
+            connection,
+            server,
+            pyspark,
+        )
+
+
+def utc_arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of a Spark schema, whose timestamps have the time zone UTC.
+
+    Spark 4.0 knows no other time zone here, and its function has no parameter for one.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
+
+
+def _check_files(folder: Path, version: str) -> None:
+    """Check that the Python files which two packages share are all those of one of them.
+
+    Only packages of different versions are compared: the files of equal ones are equal.
+
+    :param folder: the import folder of PySpark
+    :param version: the version that the folder says it has
+    :raises ConfigError: if some are of the other package
+    """
+    packages = [found for name in (_FOLDER, _CLIENT) if (found := _distribution(name))]
+    versions = [found.version for found in packages]
+    if len(set(versions)) < 2 or version not in versions:  # a package of the system, or a copy, has no record here
+        return
+    digests, others = (_digests(packages[i]) for i in (versions.index(version), 1 - versions.index(version)))
+    for name in digests.keys() & others.keys():
+        if digests[name] != others[name] and _digest(folder.parent / name) != digests[name]:
+            raise ConfigError(
+                f"the Python files in {folder} are partly of pyspark {versions[0]} and partly of {_CLIENT} "
+                f"{versions[1]}.",
+                hint=_reinstall(versions[0]),
+            )
+
+
+def _distribution(name: str) -> Distribution | None:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _digests(package: Distribution) -> Mapping[str, str]:
+    """Return the digest that a package's record names for each of its Python modules, by path."""
+    rows = csv.reader((package.read_text("RECORD") or "").splitlines())
+    return {row[0]: row[1] for row in rows if row[0].startswith(f"{_FOLDER}/") and row[0].endswith(".py")}
+
+
+def _digest(file: Path) -> str:
+    """Return a file's digest as a package's record has it; empty if there is no such file."""
+    try:
+        digest = hashlib.sha256(file.read_bytes()).digest()
+    except OSError:
+        return ""
+    return f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+
+def _spark_in(home: Path) -> str | None:
+    """Return the version of the jars in a home directory of Spark; None if it has none."""
+    found = (_JAR.fullmatch(file.name) for file in (home / "jars").glob("spark-core_*.jar"))
+    return next((match[1] for match in found if match), None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def _supported() -> str:
+    return f"{'.'.join(map(str, OLDEST))} or newer, below {NEXT_MAJOR[0]}"
+
+
+def _reinstall(version: str | None = None) -> str:
+    wanted = f"pyspark=={version}" if version else f"'pyspark>={OLDEST[0]}.{OLDEST[1]},<{NEXT_MAJOR[0]}'"
+    return f"Run: pip install --force-reinstall --no-deps {wanted}"

@@ -1,0 +1,68 @@
+"""Tests of ``make compat``: the install page lists what it covers, and nothing that fails there passes unseen."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compat import __main__ as compat
+from tests.compat.environments import ENVIRONMENTS
+from tests.compat.install import lock_file
+
+ROOT = Path(__file__).parents[3]
+INSTALL = (ROOT / "docs" / "install.rst").read_text("utf-8")
+_ROW = re.compile(r"^   \* - (\d+\.\d+\.\d+)\n     - (.+)\n     - (.+)\n     - (.+)\n", re.MULTILINE)
+
+
+def test_the_install_page_lists_the_tested_versions() -> None:
+    assert _ROW.findall(INSTALL) == [environment.documented for environment in ENVIRONMENTS]
+
+
+def test_each_supported_minor_version_is_tested() -> None:
+    minor = {(e.airflow.rpartition(".")[0], e.pyspark.rpartition(".")[0]) for e in ENVIRONMENTS}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert {airflow for airflow, _ in minor} == {"3.1", "3.2", "3.3"}
+    assert {pyspark for _, pyspark in minor} == {"4.0", "4.1", "4.2", "4.3"}
+    assert {"apache-airflow>=3.1", "pyspark>=4.0,<5"} <= set(project["dependencies"])
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda e: e.name)
+def test_a_lock_file_has_the_versions_of_its_environment(environment: Any) -> None:
+    locked = lock_file(environment).read_text().splitlines()
+
+    assert f"apache-airflow=={environment.airflow}" in locked
+    assert f"pyspark=={environment.pyspark}" in locked
+
+
+@pytest.mark.parametrize(
+    ("cases", "status", "code"),
+    [
+        ('<testcase name="a"/>', 0, 0),
+        ('<testcase name="a"/><testcase name="b"><failure/></testcase>', 1, 1),
+        ('<testcase name="a"/><testcase name="b"><skipped/></testcase>', 0, 1),
+        ("", 0, 1),
+        ('<testcase name="a"/>', -1, 1),
+    ],
+)
+def test_only_tests_that_all_passed_count(
+    cases: str, status: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+    versions = {"apache-airflow": "3.1.8", "pyspark": "4.0.5", "python": "3.11.7"}
+    found = {"name": "oldest", "versions": versions, "seconds": {"install": 0, "tests": 0}, "status": status}
+    monkeypatch.setattr(compat, "run", lambda _: {**found, **compat.outcomes(report)})
+    monkeypatch.setattr(compat, "BUILD", tmp_path)
+
+    assert compat.main("oldest") == code
+    assert json.loads((tmp_path / "summary.json").read_text())["environments"][0]["name"] == "oldest"
+
+
+def test_an_unknown_environment_is_refused() -> None:
+    assert compat.main("ancient") == 2
