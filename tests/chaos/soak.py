@@ -51,7 +51,7 @@ _GONE_SECONDS = 20.0
 _GLANCE = 0.02
 _LAST_RUNS = 5
 _SAMPLES = 500
-_HEAPS = 40
+_HEAPS = 80
 """Number of samples of the figures, and of Java's live heap, which takes a full collection."""
 
 
@@ -318,9 +318,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder, token = FOLDER.absolute(), new_token()
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "machine" / "tmp").mkdir(parents=True)
-    os.environ |= environment(folder, token)
     with DatabaseServer(folder / "data") as servers, WarmSpark(folder / "machine" / "runtime") as warm:
-        os.environ |= warm.environment
+        os.environ |= {
+            **environment(folder, token),
+            **warm.environment,
+        }  # the database server is no part of what is left
         soak = Soak(servers, warm, Plan.draw(options.runs, options.seed), options.seed, os.environ)
         try:
             soak.run()
