@@ -34,8 +34,8 @@ class PositionDigest:
     """Digest of a set of positions: equal digests mean equal positions, except for a chance of one in billions.
 
     :param count: number of positions
-    :param sums: sums of the quotients by :data:`PRIME`, rounded down, of the remainders, and of the remainders' cubes,
-        each cube modulo the prime; None if only the count is known
+    :param sums: three sums over all positions ``p``: of ``p // PRIME``, of ``r = p % PRIME``, and of ``r ** 3 %
+        PRIME``; None if only the count is known
     """
 
     count: int

@@ -245,7 +245,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceEvidence:
-    """One fact about a source that makes the next planning fail, since records may have been missed.
+    """Sign in a source that records may have been missed, such as a sequence that was set back.
+
+    It makes the next planning fail.
 
     :param description: the fact, as a sentence
     :param late_ranges: ranges of the records that appeared after their positions were planned; empty if no record is
@@ -260,9 +262,9 @@ class SourceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PlanningAlarm:
-    """All facts about a source that would make the next planning of a partition fail.
+    """Alarm: the signs in a source that records may have been missed, because of which the next planning would fail.
 
-    :param evidence: the facts
+    :param evidence: the signs
     :param state: state of the partition to store once a recovery has accounted for all of them, so that planning
         succeeds again; see :attr:`Plan.states`
     """
@@ -281,10 +283,10 @@ class WatchedSource(Protocol):
     def watch(
         self, partition: str, end: int, state: Mapping[str, Any], unread: FindUnreceipted | None = None
     ) -> PlanningAlarm | None:
-        """Return the facts that would make a partition's next planning fail; None if it would not fail.
+        """Return the signs of missed records that would make a partition's next planning fail; None if there are none.
 
-        It fails if, since the last planning, records have got positions below the end of the plan, where no run reads
-        any more.
+        Such a sign shows that, since the last planning, records have got positions below the end of the plan, where no
+        run reads any more.
 
         :param partition: id of the partition
         :param end: end of the partition's plan: all positions before it were planned

@@ -111,10 +111,10 @@ def select(entries: Iterable[IndexEntry], selection: Selection, rereads: Collect
 
 
 def take_first(dead_letters: Iterable[DeadLetters], number: int | None) -> Iterator[DeadLetters]:
-    """Yield runs of dead letters until ``number`` dead letters are reached; the last run is shortened if necessary.
+    """Yield groups of dead letters until ``number`` dead letters are reached; the last group is shortened if needed.
 
-    :param dead_letters: runs of consecutive dead letters
-    :param number: maximum number of dead letters, not of runs; None for all
+    :param dead_letters: groups of consecutive dead letters
+    :param number: maximum number of dead letters, not of groups; None for all
     """
     for item in dead_letters:
         if number is None:
@@ -126,9 +126,9 @@ def take_first(dead_letters: Iterable[DeadLetters], number: int | None) -> Itera
 
 
 def select_numbers(dead_letters: DeadLetters, numbers: Iterable[int]) -> list[DeadLetters]:
-    """Return those dead letters of a run that have the given numbers, as few runs of consecutive numbers as possible.
+    """Return those dead letters of a group that have the given numbers, in as few groups as possible.
 
-    :param dead_letters: the run that contains them
+    :param dead_letters: the group that contains them
     :param numbers: ascending numbers, each at least :attr:`DeadLetters.first` and less than :attr:`DeadLetters.end`
     """
     runs: list[DeadLetters] = []

@@ -1,8 +1,8 @@
 """The ledger's index of dead letters and their states (semantics, section 8).
 
-The dead letters themselves are in the dead letter store. An entry of the index is a run of consecutive dead letters
+The dead letters themselves are in the dead letter store. An entry of the index is a group of consecutive dead letters
 that have the same batch, error type and state. The sink keeps a batch's dead letters in an order that never changes, so
-a first number and a count identify a run. The size of the index thus depends on the number of batches and of users'
+a first number and a count identify a group. The size of the index thus depends on the number of batches and of users'
 decisions, not on the number of records.
 """
 
@@ -59,11 +59,11 @@ class AttemptKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeadLetters:
-    """A run of consecutive dead letters of one batch and one error type, numbered in the sink's order.
+    """A group of consecutive dead letters of one batch and one error type, numbered in the sink's order.
 
     :param key: the batch
     :param error_type: the error type
-    :param first: number of the first dead letter of the run, counted from 0 among the batch's dead letters of this
+    :param first: number of the first dead letter of the group, counted from 0 among the batch's dead letters of this
         error type
     :param records: number of dead letters
     :param attempt: number of the attempt that wrote them
@@ -88,22 +88,22 @@ class DeadLetters:
         return self.first + self.records
 
     def part(self, first: int, end: int) -> DeadLetters:
-        """Return the dead letters of this run with the numbers from ``first`` up to, but not including, ``end``."""
+        """Return the dead letters of this group with the numbers from ``first`` up to, but not including, ``end``."""
         return replace(self, first=first, records=end - first)
 
     def to_json(self) -> list[Any]:
-        """Return the run of dead letters as a JSON-ready list; :meth:`from_json` is the inverse."""
+        """Return the group of dead letters as a JSON-ready list; :meth:`from_json` is the inverse."""
         return [self.key.to_json(), self.error_type, self.first, self.records, self.attempt, self.epoch]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> DeadLetters:
-        """Restore a run of dead letters from the output of :meth:`to_json`."""
+        """Restore a group of dead letters from the output of :meth:`to_json`."""
         return cls(BatchKey.from_json(data[0]), *data[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """An entry of the ledger's index of dead letters: a run of dead letters that have the same state.
+    """An entry of the ledger's index of dead letters: a group of dead letters that have the same state.
 
     :param dead_letters: the dead letters
     :param range: range of the source partition that contains their records; it may contain others too

@@ -1,8 +1,8 @@
 """Find the records of a source above the low watermark that were never read.
 
 Some records appear in the source after their range was read, for example rows of a transaction that committed late.
-They are found by comparing the receipts' counts with the records that the source shows now. The functions are pure; the
-caller reads the source (semantics, section 5).
+They are found by comparing the receipts' counts with the records that the source contains now. The functions are pure;
+the caller reads the source (semantics, section 5).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class MissingReason(StrEnum):
     """Neither a receipt nor a batch covers the range. The ledger's rules make this impossible, so it shows a defect."""
 
     LATE = "late"
-    """The source shows records that were not there when the range was read."""
+    """The source contains records that were not there when the range was read."""
 
     CHANGED = "changed"
-    """The source shows other records than were read, and it cannot be determined which of them came late."""
+    """The source contains other records than were read, and it cannot be determined which of them came late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class MissingRange:
     :param range: the range
     :param reason: why the range is missing
     :param read: number of records that were read according to the receipts; None if there is no receipt
-    :param shown: number of records that the source shows there now; None if the source was not compared
+    :param shown: number of records that the source contains in the range now; None if the source was not compared
     :param ranges: positions of late records at which no record was read before; these can be read again safely
     :param shared: positions of late records at which other records were read before; reading these positions again
         would deliver the other records twice
@@ -77,10 +77,10 @@ class MissingRange:
 
 
 @dataclass(frozen=True, slots=True)
-class RangeReading:
-    """A range that was read as a whole, with the parts of it that side partitions have read again since.
+class ReceiptedRange:
+    """A range with its receipt, and with the receipts of side partitions that have read parts of it again since.
 
-    The records that were read are compared with the source, to find records that appeared later.
+    The number of records in these receipts is compared with the source, to find records that appeared later.
 
     :param receipt: range receipt of the whole range
     :param again: range receipts of later recoveries and range replays that overlap it; oldest first
@@ -93,18 +93,18 @@ class RangeReading:
 
     @property
     def added(self) -> tuple[RangeReceipt, ...]:
-        """Range receipts of the recoveries inside the range, which read late records after the first reading."""
+        """Range receipts of the recoveries inside the range, which read records that appeared later."""
         return tuple(item for item in self.again if _is_of_recovery(item) and _within(item.range, self.receipt.range))
 
     @property
     def records(self) -> int:
-        """Number of records that were read in the range, by the first reading and by the recoveries of late records."""
+        """Number of records that were read in the range: when it was first read, and by recoveries of late records."""
         return self.receipt.counts.read + sum(item.counts.read for item in self.added)
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadRecords:
-    """Records that the source shows in a range and that were not read.
+    """Records that the source contains in a range, and that were never read.
 
     :param shown: number of records that the range contains now
     :param late: number of those that were not read; 0 if it is only known that the range has changed
@@ -118,11 +118,11 @@ class UnreadRecords:
     shared: tuple[int, ...] = ()
 
 
-SourceComparison = Callable[[str, Sequence[RangeReading]], Sequence[UnreadRecords | None] | None]
-"""Function that compares what was read of a source partition with what the source shows now.
+SourceComparison = Callable[[str, Sequence[ReceiptedRange]], Sequence[UnreadRecords | None] | None]
+"""Function that compares the receipts of a source partition with the records that the source contains now.
 
-It receives the partition's id and its readings. It returns the :class:`UnreadRecords` of each reading, or None for a
-reading without any. It returns None instead of the list if the source cannot be compared.
+It receives the partition's id and its receipted ranges. It returns the :class:`UnreadRecords` of each range, or None
+for a range without any. It returns None instead of the list if the source cannot be compared.
 """
 
 
@@ -153,14 +153,14 @@ class PartitionAccount:
 
 
 def find_missing(
-    accounts: Iterable[PartitionAccount], *, before: datetime, shown: SourceComparison | None = None
+    accounts: Iterable[PartitionAccount], *, before: datetime, compare: SourceComparison | None = None
 ) -> list[MissingRange]:
     """Return the ranges above the low watermarks with records that were never read, each position once, in order.
 
     :param accounts: the accounts of all partitions of a pipeline
     :param before: receipts claimed after this time are too young to be compared
-    :param shown: function that compares readings with the source; None to find only ranges without a receipt, without
-        reading the source
+    :param compare: function that compares the receipted ranges with the source; None to find only ranges without a
+        receipt, without reading the source
     """
     known = list(accounts)
     sides: dict[str, list[PartitionAccount]] = {}
@@ -171,12 +171,12 @@ def find_missing(
     found = [item for account in known for item in find_unreceipted(account)]
     for account in known:
         name = account.partition.id
-        readings = (
-            comparable_readings(account, sides.get(name, ()), before=before) if account.partition.limit is None else []
+        receipted_ranges = (
+            comparable_ranges(account, sides.get(name, ()), before=before) if account.partition.limit is None else []
         )
-        surpluses = shown(name, readings) if shown is not None and readings else None
+        surpluses = compare(name, receipted_ranges) if compare is not None and receipted_ranges else None
         if surpluses is not None:
-            found += find_late(name, readings, surpluses)
+            found += find_late(name, receipted_ranges, surpluses)
     return sorted(found, key=lambda item: (item.partition, item.range))
 
 
@@ -199,18 +199,18 @@ def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
     return [MissingRange(part.id, gap, MissingReason.UNRECEIPTED) for gap in gaps]
 
 
-def comparable_readings(
+def comparable_ranges(
     account: PartitionAccount, sides: Iterable[PartitionAccount], *, before: datetime
-) -> list[RangeReading]:
-    """Return the readings of a source partition that can be compared with the source, in order of ranges.
+) -> list[ReceiptedRange]:
+    """Return the ranges with receipts of a source partition that can be compared with the source, in order.
 
-    A reading is a range receipt with the side partitions' receipts in the same range. Left out are ranges below the low
+    Each is returned with the side partitions' receipts in the same range. Left out are ranges below the low
     watermark, receipts claimed after ``before``, and receipts of batches that were skipped, or sent and never
     confirmed.
 
-    A receipt of a recovery that read late records is added to the reading that it completes. Other receipts of side
-    partitions replace the earlier readings that they cover completely. A range that a side partition is still going to
-    read is stored with the readings that it overlaps, as ``pending``.
+    A receipt of a recovery that read late records is added to the range that it completes. Other receipts of side
+    partitions replace the earlier receipts whose ranges they cover completely. A range that a side partition is still
+    going to read is added to the ranges that it overlaps, as ``pending``.
 
     :param account: the account of the source partition
     :param sides: the accounts of the side partitions that read ranges of this source partition again
@@ -231,12 +231,12 @@ def comparable_readings(
     for _, group in groupby(newer, key=_generation):
         exposed = [receipt for receipt in group if _is_partly_uncovered(receipt.range, covered)]
         added += [receipt for receipt in exposed if _adds_late_records(receipt, newer, account.resolved)]
-        full_readings = [receipt for receipt in exposed if receipt not in added]
-        chosen += full_readings
-        covered = merge([*covered, *(receipt.range for receipt in full_readings)])
+        full_receipts = [receipt for receipt in exposed if receipt not in added]
+        chosen += full_receipts
+        covered = merge([*covered, *(receipt.range for receipt in full_receipts)])
     older = [receipt for receipt in account.resolved if _is_partly_uncovered(receipt.range, covered)]
     found = [
-        RangeReading(
+        ReceiptedRange(
             receipt,
             tuple(_later_receipts(receipt, [*chosen, *added])),
             tuple(span for span in merge(pending_ranges) if receipt.range.overlaps(span)),
@@ -247,14 +247,14 @@ def comparable_readings(
         and not receipt.sent
         and (receipt.at is None or receipt.at <= before)
     ]
-    return sorted(found, key=lambda reading: reading.receipt.range)
+    return sorted(found, key=lambda receipted: receipted.receipt.range)
 
 
 def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
-    """Return whether a range receipt is of a recovery that read late records inside a larger, earlier reading.
+    """Return whether a range receipt is of a recovery that read late records inside a larger range read before.
 
-    Such a receipt adds to the earlier reading. A recovery's receipt of exactly the same range replaces the earlier
-    reading instead: it belongs to a range that the sink had lost and that was sent again.
+    Such a receipt adds to the earlier one. A recovery's receipt of exactly the same range replaces the earlier receipt
+    instead: it belongs to a range that the sink had lost and that was sent again.
 
     :param receipt: range receipt of a side partition
     :param newer: range receipts of all side partitions of the same source partition
@@ -305,19 +305,19 @@ def not_covered(ranges: Iterable[Range], covered: Iterable[Range]) -> list[Range
 
 
 def find_late(
-    partition: str, readings: Sequence[RangeReading], surpluses: Sequence[UnreadRecords | None]
+    partition: str, receipted_ranges: Sequence[ReceiptedRange], surpluses: Sequence[UnreadRecords | None]
 ) -> list[MissingRange]:
-    """Return the ranges in which the source shows records that were not read, each position once, in order.
+    """Return the ranges in which the source contains records that were never read, each position once, in order.
 
     :param partition: the source partition's id
-    :param readings: the ranges that were read, as :func:`comparable_readings` returns them
-    :param surpluses: the unread records of each reading, as a :data:`SourceComparison` returns them; None for a reading
+    :param receipted_ranges: the ranges that were read, as :func:`comparable_ranges` returns them
+    :param surpluses: the unread records of each range, as a :data:`SourceComparison` returns them; None for a range
         without any
     """
     found: list[MissingRange] = []
     reached: int | None = None
-    for reading, surplus in zip(readings, surpluses, strict=True):
-        span = reading.receipt.range
+    for receipted, surplus in zip(receipted_ranges, surpluses, strict=True):
+        span = receipted.receipt.range
         if surplus is None or (reached is not None and span.end <= reached):
             continue
         start = span.start if reached is None else max(span.start, reached)
@@ -326,7 +326,7 @@ def find_late(
                 partition,
                 Range(start, span.end),
                 MissingReason.LATE if surplus.late else MissingReason.CHANGED,
-                reading.records,
+                receipted.records,
                 surplus.shown,
                 tuple(Range(max(item.start, start), item.end) for item in surplus.ranges if item.end > start),
                 tuple(position for position in surplus.shared if position >= start),

@@ -42,7 +42,9 @@ _PROCESS_TOKEN = secrets.token_hex(8)
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """Class archive for one Java, one Spark and one class path, whether or not its file exists.
+    """Archive of loaded Java classes (class data sharing), with which Spark's JVM starts faster.
+
+    It is for one Java, one Spark and one class path. Its file need not exist yet.
 
     :param directory: directory that contains the files of all archives
     :param key: hash of Java, Spark and class path, with which the name of the file begins

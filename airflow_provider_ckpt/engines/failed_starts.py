@@ -22,7 +22,7 @@ _SUFFIX = ".failed.log"
 
 @dataclass(frozen=True)
 class FailedStart:
-    """Failed start of a standing driver, the last one for its key.
+    """The last failed start of a standing driver with a certain key (see ``driver_key.py``).
 
     :param key: key of the driver
     :param time: time at which the start failed
@@ -46,7 +46,7 @@ class FailedStarts:
         self._directory = directory
 
     def all(self) -> list[FailedStart]:
-        """Return the failed starts of the last 24 hours whose key has had no successful start since."""
+        """Return the failed starts of the last 24 hours after which no driver with the same key has started."""
         found = []
         for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
             with suppress(FileNotFoundError):  # a driver of this key has been started meanwhile
@@ -56,7 +56,7 @@ class FailedStarts:
         return found
 
     def check(self, key: str) -> None:
-        """Raise an error if a driver with a key failed to start in the last :data:`DELAY_SECONDS`.
+        """Raise an error if a driver with the given key failed to start in the last :data:`DELAY_SECONDS`.
 
         Failures older than a day are deleted.
 
@@ -88,7 +88,7 @@ class FailedStarts:
                 file.write(f"{' '.join(message.split())}\n".encode())
 
     def forget(self, key: str) -> None:
-        """Delete the failed start of a key, since a driver with this key has started."""
+        """Delete the record of a failed start, since a driver with the same key has started."""
         self._log(key).unlink(missing_ok=True)
 
     def _log(self, key: str) -> Path:

@@ -48,7 +48,7 @@ class StandingDriver:
 
     @property
     def key(self) -> str:
-        """The driver's key, with which the name of its directory begins."""
+        """The driver's key, a digest of its environment, with which the name of its directory begins."""
         return self.home.name.partition("-")[0]
 
     @property

@@ -65,7 +65,7 @@ class StandingDrivers:
         os.close(self._descriptor)
 
     def connect(self, key: str) -> socket.socket | None:
-        """Return a socket connection to a driver with a key that accepts runs; None if there is no such driver."""
+        """Return a socket connection to a standing driver that has the given key and accepts runs; None without one."""
         return next(filter(None, (driver.connect() for driver in self._all() if driver.key == key)), None)
 
     def connect_or_start(
@@ -77,7 +77,10 @@ class StandingDrivers:
         limit: int,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> socket.socket:
-        """Return a socket connection to a driver with the current key; start one if there is none.
+        """Return a socket connection to a standing driver that fits this environment; start one if there is none.
+
+        A driver fits if its key, a digest of the environment (see ``driver_key.py``), is the one that ``find_key``
+        returns.
 
         If several runs call this at the same time, one of them starts the driver, and the others wait for it.
 
@@ -136,9 +139,7 @@ class StandingDrivers:
         return before
 
     def last_error(self, key: str) -> str:
-        """Return the last error in the output of the newest driver with a key; empty if there is no driver or
-        no error.
-        """
+        """Return the last error in the output of the newest driver with the given key; empty if there is none."""
         return next((driver.last_error() for driver in self._all() if driver.key == key), "")
 
     @contextmanager
@@ -260,7 +261,7 @@ class StandingDrivers:
         return [driver for driver in self._all() if driver.is_living]
 
     def _find_starting(self, key: str) -> StandingDriver | None:
-        """Return the driver with a key whose start has begun; None if there is none.
+        """Return the standing driver with the given key that has begun to start; None if there is none.
 
         The caller holds the lock for starting. So the run that began the start no longer does: it was killed.
         """

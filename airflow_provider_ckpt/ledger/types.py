@@ -123,14 +123,14 @@ class Reconciliation:
     :param acked: receipts that resolved a batch of the ledger
     :param imported: receipts that the ledger did not know, or knew with another range
     :param fenced: batches without a receipt whose attempt of an older epoch was still open and was ended
-    :param forgotten_rewinds: partitions whose rewind the ledger had lost and has repeated, with their generation and
-        the position at which it now starts
+    :param repeated_rewinds: partitions with a rewind that the ledger had lost and has carried out again, with their
+        generation and the position at which it now starts
     """
 
     acked: list[Receipt] = field(default_factory=list)
     imported: list[Receipt] = field(default_factory=list)
     fenced: list[BatchKey] = field(default_factory=list)
-    forgotten_rewinds: dict[str, KnownReceipts] = field(default_factory=dict)
+    repeated_rewinds: dict[str, KnownReceipts] = field(default_factory=dict)
 
     @property
     def counts(self) -> Counts:
@@ -140,7 +140,7 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Result of settling a wave's outcomes.
+    """Result of recording the outcomes of a wave's batches in the ledger.
 
     :param acked: receipts that resolved a batch
     :param decisions: what the delivery policy decided about each failed batch, such as a retry

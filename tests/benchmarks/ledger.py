@@ -28,7 +28,7 @@ from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch,
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.recovery import RangeReading, UnreadRecords
+from airflow_provider_ckpt.core.recovery import ReceiptedRange, UnreadRecords
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -99,13 +99,13 @@ class Subject:
     def reads(self) -> dict[str, Callable[[], object]]:
         """Measure the queries of users and of recovery."""
 
-        def shown(_partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
-            return [None] * len(readings)
+        def shown(_partition: str, receipted_ranges: Sequence[ReceiptedRange]) -> list[UnreadRecords | None]:
+            return [None] * len(receipted_ranges)
 
         return {
             "status": lambda: self.ledger.status(PIPELINE),
             "audit_quick": lambda: self.ledger.audit(PIPELINE, quick=True),
-            "recovery_plan": lambda: self.ledger.recovery_plan(PIPELINE, settle_lag=timedelta(0), shown=shown),
+            "recovery_plan": lambda: self.ledger.recovery_plan(PIPELINE, settle_lag=timedelta(0), compare=shown),
         }
 
 

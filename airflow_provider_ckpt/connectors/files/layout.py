@@ -59,7 +59,7 @@ class FilesLayout:
 
     @property
     def epochs(self) -> Path:
-        """Directory of receipts that are being written, with one subdirectory for each epoch."""
+        """Directory in which receipts are written before they are claimed, with one subdirectory for each epoch."""
         return self._pipeline_directory / "epochs"
 
     @property
@@ -74,11 +74,11 @@ class FilesLayout:
 
     @property
     def staged(self) -> Path:
-        """Directory of files that are not visible yet."""
+        """Directory of the staged files: hidden files with rows of batches, until they become visible."""
         return self._pipeline_directory / "staged"
 
     def staged_file(self, name: str) -> Path:
-        """Return the path of a file until it becomes visible under this name.
+        """Return the path of a staged file: the hidden file that later becomes visible under the given name.
 
         The path has another extension, so a reader's pattern for the format does not match it.
         """
@@ -100,17 +100,17 @@ class FilesLayout:
 
     @property
     def replays(self) -> ReplayFiles:
-        """Stored replays: which dead letters each side partition sends again."""
+        """Directory of the stored replays; each lists the dead letters that a side partition sends again."""
         return ReplayFiles(self._pipeline_directory / "replays", self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
-        """Stored lists of source files."""
+        """Directory of the stored lists of source files."""
         return StoredFileLists(self._pipeline_directory / "files", self.pipeline)
 
     @property
     def dead_letters(self) -> DeadLetterFiles:
-        """Dead letters beside the directory."""
+        """Dead letter files of the pipeline, which lie beside the target directory."""
         return DeadLetterFiles(self.directory, self.ledger, self.pipeline)
 
     def ledgers(self) -> frozenset[str]:

@@ -23,7 +23,7 @@ MAX_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """Footer of a file.
+    """Footer of a Parquet file: the part of the metadata that planning needs.
 
     :param groups: number of rows, and size in bytes before compression, of each row group
     :param schema: columns of the file

@@ -54,7 +54,7 @@ class ClaimedReceipt:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Restore an entry from the output of :meth:`to_json`."""
+        """Restore a claimed receipt from the output of :meth:`to_json`."""
         return cls(Receipt.from_json(data), data["file"], data["claim"])
 
 
@@ -80,7 +80,7 @@ class FilesReceipts:
 
         :param receipt: the receipt to store
         :param file: name of the batch's visible file; None if the batch has no rows
-        :return: the entry of the batch, and whether this claim created it
+        :return: the claimed receipt of the batch, and whether this claim created it
         :raises FencedError: if the fence is at a newer epoch; nothing was claimed
         :raises IoError: if the file system fails; the claim may have succeeded nevertheless
         """
@@ -114,7 +114,7 @@ class FilesReceipts:
         return entry, own
 
     def find(self, key: BatchKey) -> ClaimedReceipt | None:
-        """Return the entry of a batch, made durable, or None if it has none.
+        """Return the claimed receipt of a batch after flushing it to the disk; None if the batch has none.
 
         Bundles that were created since the last listing are not read. This is safe, since a bundle is created after a
         fence, so a claim based on the result fails.
@@ -132,7 +132,7 @@ class FilesReceipts:
         return None
 
     def unknown_to(self, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
-        """Return the receipts that the ledger does not know yet, made durable, in the order of their keys."""
+        """Return the receipts that the ledger does not know yet, by key, after flushing them to the disk."""
 
         def is_known(generation: int, partition: str, end: int) -> bool:
             return partition in known and known[partition].covers(generation, end)
@@ -148,7 +148,7 @@ class FilesReceipts:
         return sorted(unknown, key=lambda receipt: receipt.key)
 
     def entries(self, keys: Collection[BatchKey]) -> dict[BatchKey, ClaimedReceipt]:
-        """Return the entries of some batches; batches without one are left out."""
+        """Return the claimed receipts of some batches; batches without a receipt are left out."""
         wanted = set(keys)
         found: dict[BatchKey, ClaimedReceipt] = {}
         for entries in chain([self._read_markers()], (bundle.entries for bundle in self._bundles())):
@@ -158,7 +158,7 @@ class FilesReceipts:
         return found
 
     def newest(self) -> list[ClaimedReceipt]:
-        """Return the entries of all markers and of the newest bundle: claims of the last runs that delivered."""
+        """Return the claimed receipts in all markers and the newest bundle: those of the last runs that delivered."""
         newest = next(iter(self._bundles()), None)
         return [*self._read_markers(), *(newest.entries if newest is not None else ())]
 
@@ -180,7 +180,7 @@ class FilesReceipts:
             raise io_error(error, f"write {self._target.bundles}") from error
 
     def find_by_marker(self, marker: str) -> ClaimedReceipt | None:
-        """Return the entry of a marker; None if the marker does not exist, or no longer exists."""
+        """Return the claimed receipt that a marker stores; None if the marker does not exist, or no longer exists."""
         path = self._target.receipts / marker
         try:
             return ClaimedReceipt.from_json(self._load(path))

@@ -106,7 +106,7 @@ class _QuoteScanner:
         return begins
 
     def _effective(self, quotes: Offsets, begins: npt.NDArray[np.bool_], at: int) -> Offsets:
-        """Return the offsets of quotes that open or close, and update the state to the end of the block."""
+        """Return the offsets of the quotes that open or close a quoted text, and keep the state at the block's end."""
         import numpy as np
 
         repeated = np.concatenate(([self._closed == at + quotes[0] - 1], np.diff(quotes) == 1))
@@ -119,7 +119,7 @@ class _QuoteScanner:
         return quotes
 
     def _one_by_one(self, quotes: Offsets, begins: npt.NDArray[np.bool_], closed: int) -> Offsets:
-        """Return the offsets of quotes that open or close, if some quotes are plain characters."""
+        """Return the offsets of the quotes that open or close a quoted text, if some quotes are plain characters."""
         import numpy as np
 
         is_open, effective = self._open, []

@@ -50,7 +50,7 @@ class FileIdentity:
 
 
 def etag_of(status: os.stat_result) -> str:
-    """Return the etag of a file with this status."""
+    """Return the etag of a file (its identity as text), given its status."""
     return FileIdentity.of(status).etag
 
 

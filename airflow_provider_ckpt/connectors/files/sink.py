@@ -53,7 +53,7 @@ class FilesSink:
         return f"files://{self._target.directory}"
 
     def check(self) -> None:
-        """Raise an error if the directory is not writable, or contains files that readers would mistake for ours."""
+        """Raise an error if the directory is not writable, or has files that look like files of this sink."""
         directory = self._target.directory
         for folder in (directory, self._target.dead_letters.directory):
             check_writable(folder, "sink.path")

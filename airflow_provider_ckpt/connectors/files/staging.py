@@ -55,7 +55,7 @@ def publish(target: FilesLayout, entry: ClaimedReceipt) -> None:
     """Make the rows of a claimed batch visible; do nothing if they are visible already.
 
     :param target: paths of the sink
-    :param entry: receipt and claim of the batch
+    :param entry: the claimed receipt of the batch
     :raises SinkError: if the file was removed, so that the batch has a receipt and no rows
     :raises IoError: if the file system fails
     """

@@ -34,7 +34,9 @@ from airflow_provider_ckpt.core.receipt import Receipt
 
 
 class PartitionClaim:
-    """Claim of one source partition; it ends when another producer initialises the same transactional id.
+    """Exclusive right of a lane to write the receipts of one source partition.
+
+    It ends when another producer initialises the same transactional id.
 
     :param connection: connection to the sink's cluster
     :param topics: client that returns the end offset of the receipts topic

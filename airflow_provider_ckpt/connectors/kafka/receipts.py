@@ -47,7 +47,7 @@ class RecordKind(StrEnum):
 
 
 class UsedId(NamedTuple):
-    """Transactional id that a lane may use, identified by the lane's epoch and source partition."""
+    """A transactional id that a producer may be using, identified by the epoch and the source partition of its lane."""
 
     epoch: int
     partition: str
@@ -88,22 +88,22 @@ def transactional_id(context: SinkContext, partition: str) -> str:
 
 
 def epoch_key(ledger: str, epoch: int) -> bytes:
-    """Return the key of an epoch's record; each epoch has its own, and the fence is at the highest of them."""
+    """Return the key of the Kafka record that stores an epoch. Each epoch has its own; the fence is at the highest."""
     return _encode([RecordKind.EPOCH, ledger, epoch])
 
 
 def id_key(ledger: str, used: UsedId) -> bytes:
-    """Return the key of the record that states that a transactional id may be in use."""
+    """Return the key of the Kafka record which states that a transactional id may be in use."""
     return _encode([RecordKind.ID, ledger, *used])
 
 
 def receipt_key(ledger: str, key: BatchKey) -> bytes:
-    """Return the key of a batch's receipt."""
+    """Return the key of the Kafka record that stores a batch's receipt."""
     return _encode([RecordKind.RECEIPT, ledger, *key.to_json()])
 
 
 def receipt_value(receipt: Receipt, secret: bytes | None = None) -> bytes:
-    """Return the value of a receipt.
+    """Return the value of the Kafka record that stores a receipt.
 
     :param receipt: the receipt
     :param secret: secret that signs the dead letters of its attempt; None if there are none
@@ -112,27 +112,27 @@ def receipt_value(receipt: Receipt, secret: bytes | None = None) -> bytes:
 
 
 def replay_key(ledger: str, partition: str) -> bytes:
-    """Return the key of the replay that a side partition sends."""
+    """Return the key of the Kafka record that stores the replay which a side partition sends."""
     return _encode([RecordKind.REPLAY, ledger, partition])
 
 
 def replay_value(replay: Replay) -> bytes:
-    """Return the value of a replay."""
+    """Return the value of the Kafka record that stores a replay."""
     return _encode(replay.to_json())
 
 
 def file_list_key(ledger: str, files: FileList) -> bytes:
-    """Return the key of a list of source files."""
+    """Return the key of the Kafka record that stores a list of source files."""
     return _encode([RecordKind.FILES, ledger, files.first, files.epoch])
 
 
 def file_list_value(files: FileList) -> bytes:
-    """Return the value of a list of source files."""
+    """Return the value of the Kafka record that stores a list of source files."""
     return _encode(files.to_json())
 
 
 def time_value(at: datetime, target: Mapping[str, Any] | None = None) -> bytes:
-    """Return the value of an epoch's or a transactional id's record.
+    """Return the value of the Kafka record that stores an epoch or a transactional id.
 
     :param at: time of writing, for information only
     :param target: ends of the target's log at that time, JSON-ready; only in an epoch's record
@@ -152,7 +152,7 @@ class ReceiptsTopicState:
     :param partition: source partition whose receipts to keep; None for all
     :param epochs: epochs of each ledger
     :param ids: transactional ids that may be in use
-    :param receipts: value of each receipt
+    :param receipts: value of the record of each receipt, by the batch's key
     :param replays: value of each replay, by side partition
     :param lists: value of each list of source files, by its first ordinal and epoch
     :param fences: value of each epoch's record

@@ -136,7 +136,7 @@ class RecordProbe:
         take: Callable[[Message, KafkaError | None], None],
         left: Callable[[], Iterable[int]],
     ) -> None:
-        """Pass messages from the start offsets on to ``take``, until ``left`` returns no partition."""
+        """Read messages from the start offsets on and pass each to ``take``, until no partition is left to read."""
         from confluent_kafka import TopicPartition
 
         if not starts:

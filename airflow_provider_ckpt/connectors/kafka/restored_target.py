@@ -26,7 +26,7 @@ _CLOCKS_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class LogHeld:
-    """Offsets that a partition's log held when they were recorded.
+    """First and last offset of a partition's log, at the time when a run recorded them.
 
     :param end: offset after the last record
     :param leader_epoch: leader epoch of the partition; None if the broker did not report it
@@ -42,7 +42,7 @@ class LogHeld:
 
 @dataclass(frozen=True, slots=True)
 class TargetLogEnds:
-    """Offsets that each partition of a target held when they were recorded.
+    """First and last offsets of all partitions of a target topic, at the time when a run recorded them.
 
     :param topic: the target's topic id
     :param held: offsets of each partition, by partition number
@@ -92,10 +92,10 @@ class TargetLogReader:
         )
 
     def describe_loss(self, target: SinkTopic, noted: TargetLogEnds) -> str | None:
-        """Describe the records that were lost since the ends were recorded; return None if none were.
+        """Describe the records that the topic has lost since its offsets were recorded; None if it has lost none.
 
         :param target: the target topic
-        :param noted: ends of its logs, as recorded for the newest epoch
+        :param noted: offsets of its partitions, as recorded under the newest epoch
         :raises CkptError: if the broker cannot be queried
         """
         if noted.topic != target.id:

@@ -125,7 +125,7 @@ def to_messages(rows: pa.Table, key: Sequence[str]) -> Messages:
 
 
 def to_lists(messages: Messages) -> list[list[Any] | None]:
-    """Return values, keys, partitions, timestamps and headers as Python lists; None for a missing column."""
+    """Return values, keys, partitions, timestamps and headers of messages as lists; None for an absent column."""
     return [
         _to_list(messages.value),
         None if messages.key is None else _to_list(messages.key),

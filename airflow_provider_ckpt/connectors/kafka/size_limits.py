@@ -122,7 +122,7 @@ def _byte_lengths(column: pa.Array) -> pa.Array:
 
 
 def _sum_per_record(numbers: pa.Array, headers: pa.Array) -> pa.Array:
-    """Return the sum of the numbers of each record's headers."""
+    """Return, for each record, the sum of the numbers that belong to its headers, such as their sizes in bytes."""
     import numpy as np
     import pyarrow as pa
 

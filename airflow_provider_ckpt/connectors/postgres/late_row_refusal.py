@@ -79,7 +79,7 @@ class LateRows:
             self._warn(problem.description)
 
     def check_plan(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
-        """Check for late rows, and add a snapshot to the plan.
+        """Check for late rows, and add a snapshot of the source to the plan.
 
         The snapshot is the state of the table and its server (see :class:`~.source_snapshot.SourceSnapshot`) that the
         next planning compares with the state at that time.
@@ -123,7 +123,9 @@ class LateRows:
         greatest: int | None,
         unread: FindUnreceipted | None,
     ) -> PlanningAlarm | None:
-        """Return the facts that would make the next planning fail, and a new snapshot; see :meth:`WatchedSource.watch`.
+        """Return the signs of late rows that would make the next planning fail, with a new snapshot of the source.
+
+        See :meth:`WatchedSource.watch`.
 
         :param fetch: runs a query on the source database and returns its rows
         :param table: the source table or view
@@ -144,7 +146,7 @@ class LateRows:
     def _evidence(
         self, sign: LateRowSign, table: Table, watch: Watch, unread: FindUnreceipted | None
     ) -> SourceEvidence:
-        """Return a sign of late rows as evidence for the user, without the rows that were read before.
+        """Return a sign of late rows as a description for the user, without those rows that were read before.
 
         If the rows may only have moved here from another partition or table, those whose positions have a receipt were
         delivered before. If all of them were, the description is empty.
@@ -225,7 +227,7 @@ def _resolution_hint(sign: LateRowSign, name: str) -> str:
 
 
 def _last_snapshot(state: Mapping[str, Any], tail: int) -> SourceSnapshot | None:
-    """Return the snapshot of the last planning; None if there is none, or a rewind has made it obsolete.
+    """Return the snapshot of the source that the last planning stored; None if a rewind has made it obsolete.
 
     :param state: state that the last planning stored
     :param tail: position at which new rows are planned; a rewind has moved it below the end of the snapshot

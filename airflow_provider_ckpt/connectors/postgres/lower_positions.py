@@ -72,9 +72,10 @@ class Watch:
         self._server_state = server_state(fetch)
 
     def take_snapshot(self, before: SourceSnapshot | None, tail: int, end: int) -> SourceSnapshot:
-        """Return the snapshot: the present state, with which the next planning compares the state at that time.
+        """Return a snapshot of the table and its server as they are now, with which the next planning compares them.
 
-        :param before: the snapshot of the last planning in this generation; None if there is none
+        :param before: the snapshot of the source that the last planning stored in this generation; None if there is
+            none
         :param tail: start of the plan for new rows
         :param end: end of the plan
         """
@@ -101,7 +102,7 @@ class Watch:
     def signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
         """Yield the signs that positions below the end of the last plan were assigned to rows since.
 
-        :param before: the snapshot of the last planning
+        :param before: the snapshot of the source that the last planning stored
         """
         yield from server_signs(self._server_state, before, self._table.label)
         if not before.reached:
@@ -134,7 +135,7 @@ class Watch:
         """Yield signs that a sequence went back, was restarted, or assigned values below the checkpoint.
 
         :param now: present state of the sequence
-        :param before: the snapshot of the last planning
+        :param before: the snapshot of the source that the last planning stored
         """
         last, file, reached_end = before.sequences.get(now.oid, (None, now.file, False))
         newest = now.last
@@ -180,7 +181,7 @@ class Watch:
     def _since(self, before: SourceSnapshot, above: int | None, up_to: int, start: int) -> str:
         """Return the SQL condition for rows that appeared since the last planning at values that a sequence assigned.
 
-        :param before: the snapshot of the last planning
+        :param before: the snapshot of the source that the last planning stored
         :param above: the newest value of the sequence at that time; None if it had assigned none
         :param up_to: the greatest position to include
         :param start: first value of the sequence
@@ -225,7 +226,7 @@ class Watch:
         If a relation that the last planning knew is absent now, an added one may have replaced it, with other rows at
         the same positions.
 
-        :param before: the snapshot of the last planning
+        :param before: the snapshot of the source that the last planning stored
         """
         replaced = bool(set(before.files) - {item.oid for item in self._origins})
         attached = newly_attached(self._origins, before.attached)
@@ -257,7 +258,7 @@ class Watch:
         A view may exclude some of the relation's rows, so the view itself is queried. The condition is empty if the
         rows cannot be identified in it.
 
-        :param before: the snapshot of the last planning
+        :param before: the snapshot of the source that the last planning stored
         :param item: the relation
         :param since: whether to select only rows that were written since the last planning, if rows show that
         :return: the condition, and the relation; None for the source table or view as a whole
@@ -283,7 +284,7 @@ class Watch:
 
         If the rows below a view cannot be read, a sequence that was restarted since then counts as evidence.
 
-        :param before: the snapshot of the last planning
+        :param before: the snapshot of the source that the last planning stored
         :param item: the relation to search; None for the source table or view as a whole
         """
         column, relation, more = self._cursor, *self._relation(item)

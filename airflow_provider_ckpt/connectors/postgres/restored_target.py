@@ -129,7 +129,7 @@ class TargetPart:
 
 
 def take_target_snapshot(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
-    """Return a snapshot of the target's present state, as a JSON-ready dict; see the module's documentation.
+    """Return a snapshot of the target: its tables with files, sizes and sampled rows, as a JSON-ready dict.
 
     :param fetch: runs a query and returns its rows
     :param table: the target
@@ -195,7 +195,7 @@ def find_loss(fetch: Fetch, table: Table, snapshot: Mapping[str, Any], *, delive
 def removed_partitions(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the names of partitions and children that had rows and do not belong to the target any more.
 
-    :param before: an earlier snapshot, as :func:`take_target_snapshot` returned it
+    :param before: an earlier snapshot of the target, as :func:`take_target_snapshot` returned it
     :param now: a later snapshot of the same target
     :return: the first names and the number of all others, for a message; empty if there are none
     """

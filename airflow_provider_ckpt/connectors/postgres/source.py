@@ -186,7 +186,7 @@ class PostgresSource:
         state: Mapping[str, Any],
         unread: FindUnreceipted | None = None,
     ) -> PlanningAlarm | None:
-        """Return the facts that would make the next planning fail, and a new snapshot; see :meth:`WatchedSource.watch`.
+        """Return the signs of late rows that would make the next planning fail; see :meth:`WatchedSource.watch`.
 
         :param partition: id of the source's only partition
         :param end: end of the plan: all positions before it were planned

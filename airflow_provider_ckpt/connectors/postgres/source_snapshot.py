@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.postgres.origin_tables import Origin
 
 @dataclass(frozen=True, slots=True)
 class SourceSnapshot:
-    """State of a table and its server at one planning.
+    """Snapshot of a source: the state of a table and its server at one planning.
 
     :param end: end of the plan; all positions below it belong to batches
     :param reached: whether a plan of this generation has ever reached the table's greatest position; before that, the
@@ -71,7 +71,7 @@ class SourceSnapshot:
         return cls(**{**data, "sequences": sequences, "files": files, "attached": attached})
 
     def is_equivalent(self, other: SourceSnapshot) -> bool:
-        """Return whether two snapshots differ in nothing but transaction ids and the end of the log."""
+        """Return whether two snapshots of a source are the same except for transaction ids and the end of the log."""
         return self == replace(other, transactions=self.transactions, xid=self.xid, log=self.log)
 
 

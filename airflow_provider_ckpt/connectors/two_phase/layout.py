@@ -53,12 +53,12 @@ class TableLayout:
 
     @property
     def replays(self) -> ReplayFiles:
-        """Stored replays: which dead letters each side partition sends again."""
+        """Directory of the stored replays; each lists the dead letters that a side partition sends again."""
         return ReplayFiles(self.pipeline_directory / "replays", self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
-        """Stored lists of discovered source files."""
+        """Directory of the stored lists of discovered source files."""
         return StoredFileLists(self.pipeline_directory / "files", self.pipeline)
 
     @property

@@ -22,18 +22,18 @@ from airflow_provider_ckpt.ledger.types import Reconciliation
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
-def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostReplays) -> Reconciliation:
+def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], lost_replays: LostReplays) -> Reconciliation:
     """Resolve batches by the sink's receipts, import unknown receipts, and end attempts that older epochs left open.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param receipts: the sink's receipts, read after the sink was fenced
-    :param forgotten: replays of dead letters that have receipts in the sink and are unknown to the ledger
+    :param lost_replays: replays of dead letters that have receipts in the sink and are unknown to the ledger
     :return: the receipts that were new to the ledger, the batches whose attempts were ended, and the rewinds that were
         repeated
     :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
     """
     result = Reconciliation()
-    _restore_forgotten_replays(work, forgotten)
+    _restore_lost_replays(work, lost_replays)
     by_partition: dict[str, list[Receipt]] = {}
     for receipt in receipts:
         work.pipeline_state.generation = max(work.pipeline_state.generation, receipt.key.generation)
@@ -44,7 +44,7 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostRepl
     _give_up_unconfirmed(work)
     new_receipts = [*result.acked, *result.imported]
     dead_letter_index.update_index(
-        work.connection, work.lease.pipeline, [(receipt, {}) for receipt in new_receipts], work.replays, forgotten
+        work.connection, work.lease.pipeline, [(receipt, {}) for receipt in new_receipts], work.replays, lost_replays
     )
     work.write(
         "reconciled",
@@ -58,15 +58,15 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], forgotten: LostRepl
     return result
 
 
-def _restore_forgotten_replays(work: UnitOfWork, forgotten: LostReplays) -> None:
+def _restore_lost_replays(work: UnitOfWork, lost_replays: LostReplays) -> None:
     """Add the side partitions of replays that the ledger has lost.
 
     Their batches that have a receipt are imported afterwards; the rest of each replay is planned and sent again.
 
     :param work: partitions of the pipeline, to which the side partitions are added
-    :param forgotten: the replays that only the sink still knows
+    :param lost_replays: the replays that only the sink still knows
     """
-    for name, replay in forgotten.replays.items():
+    for name, replay in lost_replays.replays.items():
         key = BatchKey(side_generation(name), name, 0)
         if key.source in work.stored:
             _, events = restore_replay(work.pipeline_state, key.source, key.generation, replay)
@@ -88,7 +88,7 @@ def _reconcile_partition(
         if item.rewound:
             generations.record_generations(work, events)
             work.store()
-            result.forgotten_rewinds[item.partition.id] = KnownReceipts(item.partition.generation, item.partition.base)
+            result.repeated_rewinds[item.partition.id] = KnownReceipts(item.partition.generation, item.partition.base)
 
 
 def _record_events(

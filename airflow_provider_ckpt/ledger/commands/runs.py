@@ -160,7 +160,7 @@ class RunCommands(Session):
         *,
         now: datetime,
         window: timedelta | None = None,
-        forgotten: LostReplays | None = None,
+        lost_replays: LostReplays | None = None,
     ) -> Reconciliation:
         """Make the ledger agree with the sink's receipts, and end the attempts that older epochs left open.
 
@@ -169,15 +169,15 @@ class RunCommands(Session):
         :param now: time of the command
         :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the
             low watermark to the checkpoint
-        :param forgotten: replays that :meth:`unknown_replays` named, with their content as the sink stores it; None if
-            there are none
+        :param lost_replays: replays that the ledger has lost (see :meth:`unknown_replays`), as the sink stores them;
+            None if there are none
         :return: the receipts that were new to the ledger, the batches whose attempts were ended, and the rewinds that
-            were repeated
+            the ledger had lost and has carried out again
         :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
         """
         found = list(receipts)
         with self._command(lease, now) as work:
-            result = reconcile.reconcile(work, found, forgotten or LostReplays())
+            result = reconcile.reconcile(work, found, lost_replays or LostReplays())
             settle.move_low_watermark(work, window)
             return result
 

@@ -89,7 +89,7 @@ class Queries(Session):
         settle_lag: timedelta,
         now: datetime | None = None,
         window: timedelta | None = None,
-        shown: SourceComparison | None = None,
+        compare: SourceComparison | None = None,
     ) -> list[MissingRange]:
         """Return the ranges above the low watermarks with records that were never read; see ``core/recovery.py``.
 
@@ -97,7 +97,7 @@ class Queries(Session):
         :param settle_lag: minimum age: ranges that were planned or got a receipt more recently are left out
         :param now: time from which ages are calculated; None for the current time
         :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
-        :param shown: function that compares ranges of a partition with the source, called after the snapshot was
+        :param compare: function that compares ranges of a partition with the source, called after the snapshot was
             closed; None to find only ranges without a receipt, without reading the source
         :raises ConfigError: if the ledger does not know the pipeline, or no run has declared its first start
         """
@@ -110,7 +110,7 @@ class Queries(Session):
                 pipeline=pipeline,
                 hint="Run it once; source.start_from declares where it begins.",
             )
-        return find_missing(known, before=moment - settle_lag, shown=shown)
+        return find_missing(known, before=moment - settle_lag, compare=compare)
 
     def subscribe(
         self,
@@ -120,7 +120,7 @@ class Queries(Session):
         settle_lag: timedelta = timedelta(0),
         now: datetime | None = None,
         window: timedelta | None = None,
-        shown: SourceComparison | None = None,
+        compare: SourceComparison | None = None,
     ) -> Subscription:
         """Return a reader of the ranges that are missing now and of all later events, without gaps or duplicates.
 
@@ -130,7 +130,7 @@ class Queries(Session):
         :param settle_lag: minimum age: ranges that were planned or got a receipt more recently are left out
         :param now: time from which ages are calculated; None for the current time
         :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
-        :param shown: function that compares ranges of a partition with the source; None to find only ranges without a
+        :param compare: function that compares ranges of a partition with the source; None to find only ranges without a
             receipt, without reading the source
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -140,7 +140,7 @@ class Queries(Session):
             with self._reading() as connection:
                 known = status.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
                 after = status.last_event(connection, pipeline)
-            found = find_missing(known, before=moment - settle_lag, shown=shown)
+            found = find_missing(known, before=moment - settle_lag, compare=compare)
         return Subscription(self._reading, pipeline, found, after)
 
     def audit(self, pipeline: str, *, quick: bool = False) -> dict[str, Any]:

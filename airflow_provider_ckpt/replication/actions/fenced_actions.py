@@ -140,7 +140,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
             pipeline.name,
             settle_lag=timedelta(0) if alarms else pipeline.recovery.settle_lag,
             window=window,
-            shown=Receipts(opened.source, opened.sink, records).shown,
+            compare=Receipts(opened.source, opened.sink, records).unread_records,
         )
     finally:
         opened.close()

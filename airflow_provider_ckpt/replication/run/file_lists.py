@@ -1,4 +1,4 @@
-"""Store the list of discovered source files in the sink, too, and read it from there if the ledger has forgotten files.
+"""Store the list of discovered source files in the sink, too, and read it from there if the ledger has lost files.
 
 A ledger that was restored from a backup, or that is new and has adopted receipts, would discover files again in another
 order, and would apply the sink's receipts to the wrong files. So it reads the sink's lists instead, or is refused.
@@ -43,8 +43,8 @@ def store_in_sink(run: Run, files: Sequence[SourceFile], start: int | None = Non
         run.sink.store_file_list(part)
 
 
-def restore_forgotten(run: Run, *, started: bool) -> Start | None:
-    """Read the files that the ledger has forgotten from the sink's lists, after the fence.
+def restore_lost_files(run: Run, *, started: bool) -> Start | None:
+    """Read from the sink's lists those source files that the ledger has lost, after the fence was raised.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param started: whether the ledger knows the source's partitions; then the files are stored in the ledger here

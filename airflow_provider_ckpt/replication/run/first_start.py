@@ -55,7 +55,7 @@ def start_partitions(run: Run, first: Mapping[SourcePartition, Start | None]) ->
     :param first: start of each partition of the source, None for a partition that the ledger knows already
     """
     known = run.ledger.partitions(run.pipeline.name)
-    stored_lists = file_lists.restore_forgotten(run, started=bool(known))
+    stored_lists = file_lists.restore_lost_files(run, started=bool(known))
     starts = {
         partition: Start(known[partition.id].partition.base) if start is None else stored_lists or start
         for partition, start in first.items()

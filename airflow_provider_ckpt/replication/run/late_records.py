@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.receipt import KnownReceipts
-from airflow_provider_ckpt.core.recovery import MissingReason, RangeReading, UnreadRecords, not_covered
+from airflow_provider_ckpt.core.recovery import MissingReason, ReceiptedRange, UnreadRecords, not_covered
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import Sink
@@ -54,34 +54,39 @@ class Receipts:
             if receipt.positions is not None
         }
 
-    def shown(self, partition: str, readings: Sequence[RangeReading]) -> Sequence[UnreadRecords | None] | None:
-        """Return the records of each range that the source shows and that were not read; None for a range without any.
+    def unread_records(
+        self, partition: str, receipted_ranges: Sequence[ReceiptedRange]
+    ) -> Sequence[UnreadRecords | None] | None:
+        """Return, for each range, the records of the source that were never read; None for a range without any.
 
-        This is the argument ``shown`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
+        This is the argument ``compare`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
 
         :param partition: the partition's id
-        :param readings: ranges with their receipts
-        :return: None if the source cannot show late records
+        :param receipted_ranges: ranges that were read, with their receipts
+        :return: None instead of the list for a source in which no records appear late
         """
-        digests = self._source.digests(partition, [reading.receipt.range for reading in readings])
+        digests = self._source.digests(partition, [receipted.receipt.range for receipted in receipted_ranges])
         if digests is None:
             return None
         return [
-            _surplus(self._source, partition, *item, self._positions) for item in zip(readings, digests, strict=True)
+            _surplus(self._source, partition, *item, self._positions)
+            for item in zip(receipted_ranges, digests, strict=True)
         ]
 
-    def is_exact(self, reading: RangeReading) -> bool:
-        """Return whether each record of a reading's range can be compared, and not only their number."""
-        read = [self._positions.get(_range_key(item)) for item in (reading.receipt, *reading.again) if item.counts.read]
+    def is_exact(self, receipted: ReceiptedRange) -> bool:
+        """Return whether each record of a range can be compared with the source, and not only their number."""
+        read = [
+            self._positions.get(_range_key(item)) for item in (receipted.receipt, *receipted.again) if item.counts.read
+        ]
         if any(item is None for item in read):
             return False
-        return not reading.pending or all(item is not None and item.packed is not None for item in read)
+        return not receipted.pending or all(item is not None and item.packed is not None for item in read)
 
 
 def unread_by(
     setup: PipelineContext, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]
 ) -> FindUnreceipted:
-    """Return a function by which a source finds out which of the records that it shows below its plan were never read.
+    """Return a function by which a source finds out which of its records below the end of the plan were never read.
 
     The function takes a partition and ranges, and returns the ranges with such records, or None if receipts cannot
     tell. It compares only receipts that overlap the ranges. Ranges of planned batches that have not begun count as
@@ -100,19 +105,19 @@ def unread_by(
         covered = [batch.range for batch in batches if batch.state is BatchState.PLANNED and not batch.attempts]
         exact = True
 
-        def shown(name: str, readings: Sequence[RangeReading]) -> Sequence[UnreadRecords | None] | None:
+        def shown(name: str, receipted_ranges: Sequence[ReceiptedRange]) -> Sequence[UnreadRecords | None] | None:
             nonlocal exact
             if name != partition:
                 return None
-            concerned = [_overlaps(reading.receipt.range, ranges) for reading in readings]
-            near = list(compress(readings, concerned))
-            surpluses = receipts.shown(name, near)
-            exact = surpluses is not None and all(receipts.is_exact(reading) for reading in near)
-            covered.extend(reading.receipt.range for reading in near)
+            concerned = [_overlaps(receipted.receipt.range, ranges) for receipted in receipted_ranges]
+            near = list(compress(receipted_ranges, concerned))
+            surpluses = receipts.unread_records(name, near)
+            exact = surpluses is not None and all(receipts.is_exact(receipted) for receipted in near)
+            covered.extend(receipted.receipt.range for receipted in near)
             found = iter(surpluses or ())
             return [next(found, None) if asked else None for asked in concerned]
 
-        found = setup.ledger.recovery_plan(setup.pipeline.name, settle_lag=timedelta(0), window=window, shown=shown)
+        found = setup.ledger.recovery_plan(setup.pipeline.name, settle_lag=timedelta(0), window=window, compare=shown)
         late = [item for item in found if item.partition == partition and item.reason is not MissingReason.UNRECEIPTED]
         if not exact or not_covered(ranges, covered) or not all(item.readable_alone for item in late):
             return None
@@ -130,31 +135,31 @@ def _overlaps(span: Range, ranges: Sequence[Range]) -> bool:
 def _surplus(
     source: Source,
     partition: str,
-    reading: RangeReading,
+    receipted: ReceiptedRange,
     now: PositionDigest,
     positions: Mapping[_RangeKey, RecordPositions],
 ) -> UnreadRecords | None:
-    """Return the records that the source shows in a range and that were not read; None if all of them were read.
+    """Return the records that the source contains in a range and that were never read; None if all of them were read.
 
     :param source: the pipeline's source
     :param partition: the partition's id
-    :param reading: the range with its receipts
-    :param now: number and digest of the positions that the source shows in the range
+    :param receipted: the range with its receipts
+    :param now: number and digest of the positions that the source contains in the range now
     :param positions: positions in each receipt that has any
     """
-    more = now.count - reading.records
-    receipts = [reading.receipt, *reading.again]
+    more = now.count - receipted.records
+    receipts = [receipted.receipt, *receipted.again]
     read = [(item.range, positions[_range_key(item)]) for item in receipts if _range_key(item) in positions]
-    only_added = reading.added == reading.again
+    only_added = receipted.added == receipted.again
     if len(read) < sum(item.counts.read > 0 for item in receipts):  # the sink stores no positions, so compare counts
-        return UnreadRecords(now.count, more if only_added else 0) if more > 0 and not reading.pending else None
+        return UnreadRecords(now.count, more if only_added else 0) if more > 0 and not receipted.pending else None
     if only_added and now.same(PositionDigest.total(item.digest for _, item in read)):
         return None
     if all(item.packed is not None for _, item in read):
-        span = reading.receipt.range
-        found = find_surplus(read, source.positions(partition, span), span, reading.pending)
+        span = receipted.receipt.range
+        found = find_surplus(read, source.positions(partition, span), span, receipted.pending)
         return found if found.late else None
-    return None if reading.pending else UnreadRecords(now.count, max(more, 0) if only_added else 0)
+    return None if receipted.pending else UnreadRecords(now.count, max(more, 0) if only_added else 0)
 
 
 def find_surplus(
@@ -164,15 +169,15 @@ def find_surplus(
 
     A position that was read before and has more records now cannot be read again without duplicating some.
 
-    :param read: ranges that were read, oldest first, each with all its positions; a later reading replaces an earlier
-        reading of the same positions
+    :param read: ranges that were read, oldest first, each with all its positions; a later one replaces an earlier one
+        of the same positions
     :param shown: position of every record that the range contains now, in order
     :param within: the range to compare
     :param pending: ranges that are still to be read; their positions are ignored
     """
     before: Counter[int] = Counter()
-    for span, reading in read:
-        read_positions = reading.all()
+    for span, positions in read:
+        read_positions = positions.all()
         assert read_positions is not None
         for position in [known for known in before if span.start <= known < span.end]:
             del before[position]

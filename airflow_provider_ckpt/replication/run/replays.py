@@ -55,8 +55,8 @@ def store_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Ite
             run.sink.store_replay(name, Replay.from_json(records[name].state))
 
 
-def find_forgotten_replays(run: Run, receipts: Iterable[Receipt]) -> LostReplays:
-    """Return the replays that have receipts in the sink and that the ledger does not know.
+def find_lost_replays(run: Run, receipts: Iterable[Receipt]) -> LostReplays:
+    """Return the replays that the ledger has lost: they have receipts in the sink and are unknown to the ledger.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param receipts: receipts of the sink that the ledger does not know

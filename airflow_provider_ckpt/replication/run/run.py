@@ -31,7 +31,7 @@ from airflow_provider_ckpt.replication.run.late_records import unread_by
 from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewal
 from airflow_provider_ckpt.replication.run.metrics import RunMetrics
 from airflow_provider_ckpt.replication.run.plan import Planner
-from airflow_provider_ckpt.replication.run.replays import find_forgotten_replays, store_replays
+from airflow_provider_ckpt.replication.run.replays import find_lost_replays, store_replays
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.replication.run.wave_loop import WaveLoop
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext, utcnow
@@ -94,7 +94,7 @@ class Run:
 
     @cached_property
     def window(self) -> timedelta | None:
-        """Distance of the low watermark behind the checkpoint; None if the source cannot show late records."""
+        """Distance of the low watermark behind the checkpoint; None for a source in which no records appear late."""
         return self.pipeline.recovery.window if self.source.may_have_late_records() else None
 
     def check(self) -> None:
@@ -130,8 +130,10 @@ class Run:
         with self.step("reconcile"):
             receipts = list(self.receipts())
             file_lists.refuse_unlisted_receipts(self, receipts)
-            forgotten = find_forgotten_replays(self, receipts)
-            found = self.ledger.reconcile(self.lease, receipts, now=utcnow(), window=self.window, forgotten=forgotten)
+            lost_replays = find_lost_replays(self, receipts)
+            found = self.ledger.reconcile(
+                self.lease, receipts, now=utcnow(), window=self.window, lost_replays=lost_replays
+            )
             self.settled([*found.acked, *found.imported])
         if found.acked or found.imported or found.fenced:
             log.info(
@@ -143,7 +145,7 @@ class Run:
                 len(found.fenced),
             )
 
-        for name, known in found.forgotten_rewinds.items():
+        for name, known in found.repeated_rewinds.items():
             log.warning(
                 "%s: this ledger is older than a rewind of %s, whose receipts the sink holds. It continues in "
                 "generation %d, which is assumed to begin at %d; if the rewind went further back, rewind again.",

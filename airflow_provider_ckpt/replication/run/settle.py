@@ -34,7 +34,7 @@ _READING_SHARE = 20
 
 
 class WaveSettlement:
-    """Settlement of the waves of one :class:`Run`, one at a time.
+    """Records the verdicts of each wave of one :class:`Run` in the ledger: while the wave runs, and at its end.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param random_deviation: returns a random number in [-1, 1] that spreads retries
@@ -53,11 +53,11 @@ class WaveSettlement:
 
     @property
     def settled_count(self) -> int:
-        """Number of batches of the wave that were settled while it ran."""
+        """Number of batches of the wave whose verdicts the ledger recorded while the wave ran."""
         return len(self._settled)
 
     def begin_wave(self, keys: Iterable[BatchKey]) -> None:
-        """Start the settlement of a new wave.
+        """Prepare to record the verdicts of a new wave's batches.
 
         :param keys: the wave's batches
         """
@@ -80,7 +80,7 @@ class WaveSettlement:
             self._next_check_at = now + max(self._cadence.check_interval, (now - started) * _READING_SHARE)
 
     def settle(self, outcomes: Sequence[Outcome]) -> Settlement:
-        """Settle the batches that were not settled while the wave ran, and return the settlement.
+        """Record in the ledger the outcomes of those batches of a wave whose verdicts were not recorded while it ran.
 
         :param outcomes: outcomes of all batches of the wave
         :raises OffsetCommitError: if the settlement cannot be stored
@@ -99,9 +99,7 @@ class WaveSettlement:
         return settlement
 
     def _unsettled_receipts(self) -> tuple[list[Receipt], int]:
-        """Return receipts of the wave's unsettled batches, and the number of batches by which the checkpoint could
-        move.
-        """
+        """Return the receipts that the ledger has not recorded yet, and how many batches the checkpoint could pass."""
         fresh = self._open - self._settled
         try:
             records = self._run.ledger.partitions(self._pipeline.name)
@@ -181,7 +179,7 @@ class WaveSettlement:
         raise AssertionError("unreachable")
 
     def _not_stored(self, error: LedgerUnavailableError, tried: int) -> OffsetCommitError:
-        """Return the error for a settlement that could not be stored.
+        """Return the error for verdicts that the ledger could not record.
 
         :param error: the ledger's last error
         :param tried: number of attempts

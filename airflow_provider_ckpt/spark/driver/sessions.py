@@ -23,7 +23,9 @@ _MAX_KEPT = 64
 
 
 class Sessions:
-    """Spark sessions that are kept for further runs of their declarations. A session serves one run at a time.
+    """The Spark sessions of a standing driver, kept after a run for the next run of the same pipeline declaration.
+
+    A session serves one run at a time.
 
     :param first: the session that Spark started with, from which the others are created
     """
@@ -39,7 +41,7 @@ class Sessions:
         return len(self._kept)
 
     def take(self, job: Job) -> PreparedWaves:
-        """Return a session for a run: one that an earlier run of the same declaration gave back, or a new one.
+        """Return a Spark session for a run: one of an earlier run of the same declaration, or a new one.
 
         :raises ConfigError: if a property of ``run.conf`` cannot be set in a new session
         """

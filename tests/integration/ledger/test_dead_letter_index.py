@@ -188,7 +188,7 @@ def test_a_lost_ledger_is_told_by_the_sink_what_was_replayed(ledger: Ledger) -> 
         {sent.source: TYPES, again.source: {"Sink": 1}},
     )
 
-    ledger.reconcile(driver.lease, receipts, now=driver.now, forgotten=known)
+    ledger.reconcile(driver.lease, receipts, now=driver.now, lost_replays=known)
 
     assert states(ledger) == {"parked": 3, "replayed": 3}
     assert ledger.unknown_replays("orders", names) == []

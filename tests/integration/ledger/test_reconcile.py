@@ -125,7 +125,7 @@ def test_a_forgotten_rewind_is_made_up_for_from_its_receipts(driver: LedgerDrive
     )
 
     assert [str(receipt.key) for receipt in found.imported] == ["t#1", "t#0@2", "t#1@2"]
-    assert found.forgotten_rewinds == {"t": (2, 20)}
+    assert found.repeated_rewinds == {"t": (2, 20)}
     assert (driver.partition().generation, driver.partition().base, driver.partition().committed) == (2, 20, 40)
     assert driver.receipts() == [(0, 10, 1, 10), (10, 30, 1, 20), (20, 40, 2, 20)]
     history = driver.ledger.inspect("orders", "t")["generations"]
@@ -134,7 +134,7 @@ def test_a_forgotten_rewind_is_made_up_for_from_its_receipts(driver: LedgerDrive
     assert driver.action(ActionKind.REWIND, positions={"t": 30}).after["checkpoint"] == {"t": [3, 30]}
 
 
-def test_two_forgotten_rewinds_are_made_up_for(driver: LedgerDriver) -> None:
+def test_two_repeated_rewinds_are_made_up_for(driver: LedgerDriver) -> None:
     (flying, *_) = driver.send(10, 30)
 
     found = driver.again().reconcile(

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import ConfigError, LeaseBusyError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, RangeReading, UnreadRecords
+from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, ReceiptedRange, UnreadRecords
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.ledger_driver import TTL, LedgerDriver, delivered
@@ -31,17 +31,17 @@ WRITERS = 4
 def plan(driver: LedgerDriver, late: dict[int, int] | None = None) -> list[MissingRange]:
     """The recovery plan, with a source that shows more records in ranges that begin at some positions."""
 
-    def shown(partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
+    def shown(partition: str, receipted_ranges: Sequence[ReceiptedRange]) -> list[UnreadRecords | None]:
         assert partition == "t"
         found: list[UnreadRecords | None] = []
-        for reading in readings:
-            span = reading.receipt.range
+        for receipted in receipted_ranges:
+            span = receipted.receipt.range
             count = span.end - span.start + (late or {}).get(span.start, 0)
-            more = 0 if reading.pending else count - reading.records
+            more = 0 if receipted.pending else count - receipted.records
             found.append(UnreadRecords(count, more) if more > 0 else None)
         return found
 
-    return driver.ledger.recovery_plan("orders", settle_lag=LAG, now=driver.now, window=driver.window, shown=shown)
+    return driver.ledger.recovery_plan("orders", settle_lag=LAG, now=driver.now, window=driver.window, compare=shown)
 
 
 @pytest.fixture
@@ -97,10 +97,10 @@ def test_a_replay_owns_its_stretch_and_then_stands_in_for_it(windowed: LedgerDri
 def test_nobody_asks_the_source_where_nothing_can_be_compared(driver: LedgerDriver) -> None:
     driver.deliver(10)
 
-    def shown(_partition: str, _readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
+    def shown(_partition: str, _ranges: Sequence[ReceiptedRange]) -> list[UnreadRecords | None]:
         raise AssertionError("asked")
 
-    assert driver.ledger.recovery_plan("orders", settle_lag=LAG, now=driver.now, shown=shown) == []
+    assert driver.ledger.recovery_plan("orders", settle_lag=LAG, now=driver.now, compare=shown) == []
 
 
 def test_an_unknown_pipeline_has_no_plan(ledger: Ledger) -> None:
@@ -112,7 +112,10 @@ def test_an_unknown_pipeline_has_no_plan(ledger: Ledger) -> None:
 def test_a_subscription_tells_what_is_missing_and_then_what_is_new(windowed: LedgerDriver) -> None:
     windowed.wait(minutes=6)
     reader = windowed.ledger.subscribe(
-        "orders", settle_lag=LAG, now=windowed.now, shown=lambda _, readings: [UnreadRecords(99, 89)] * len(readings)
+        "orders",
+        settle_lag=LAG,
+        now=windowed.now,
+        compare=lambda _, receipted_ranges: [UnreadRecords(99, 89)] * len(receipted_ranges),
     )
     assert [item.range for item in reader.missing] == [Range(0, 10), Range(10, 20), Range(20, 30)]
     assert reader.poll() == []

@@ -197,7 +197,7 @@ class TestGenerations:
         assert (partition.base, partition.committed, partition.planned_end) == (15, 15, 40)
         assert partition.gaps() == [Range(15, 30)]
 
-    def test_several_forgotten_rewinds_are_made_up_for_one_after_the_other(self) -> None:
+    def test_several_repeated_rewinds_are_made_up_for_one_after_the_other(self) -> None:
         partition = delivered_to_10()
         found = [stranger(0, 5, 25, generation=2), stranger(0, 20, 40, generation=5), stranger(0, 0, 9, generation=0)]
 

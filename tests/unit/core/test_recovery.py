@@ -19,9 +19,9 @@ from airflow_provider_ckpt.core.recovery import (
     MissingRange,
     MissingReason,
     PartitionAccount,
-    RangeReading,
+    ReceiptedRange,
     UnreadRecords,
-    comparable_readings,
+    comparable_ranges,
     find_missing,
 )
 
@@ -139,20 +139,20 @@ class TestLate:
     def ask(self, *accounts: PartitionAccount, late: dict[int, int]) -> list[tuple[Range, int | None, int | None]]:
         """Return the missing ranges if the source holds this many more records in the ranges that begin there."""
 
-        def shown(_partition: str, readings: Sequence[RangeReading]) -> list[UnreadRecords | None]:
-            ranges = [reading.receipt.range for reading in readings]
+        def shown(_partition: str, receipted_ranges: Sequence[ReceiptedRange]) -> list[UnreadRecords | None]:
+            ranges = [receipted.receipt.range for receipted in receipted_ranges]
             shows = [span.end - span.start + late.get(span.start, 0) for span in ranges]
-            more = [0 if r.pending else count - r.records for count, r in zip(shows, readings, strict=True)]
+            more = [0 if r.pending else count - r.records for count, r in zip(shows, receipted_ranges, strict=True)]
             return [
                 UnreadRecords(count, extra) if extra > 0 else None for count, extra in zip(shows, more, strict=True)
             ]
 
-        found = find_missing(accounts, before=NOW - timedelta(minutes=5), shown=shown)
+        found = find_missing(accounts, before=NOW - timedelta(minutes=5), compare=shown)
         assert all(item.reason is MissingReason.LATE for item in found)
         return [(item.range, item.read, item.shown) for item in found]
 
     def test_a_source_that_can_never_show_more_is_taken_at_its_word(self) -> None:
-        assert find_missing([account(receipt(0, 30))], before=NOW, shown=lambda _partition, _readings: None) == []
+        assert find_missing([account(receipt(0, 30))], before=NOW, compare=lambda _partition, _ranges: None) == []
 
     def test_each_range_is_listed_once_with_both_counts(self) -> None:
         known = account(receipt(0, 10), receipt(10, 20), receipt(20, 30))
@@ -187,7 +187,7 @@ class TestLate:
     def test_of_two_newer_readings_the_newest_counts(self) -> None:
         first = side(0, 20, 20, receipt(0, 20, read=21, generation=2, name="replay:2:t"))
         second = side(0, 20, 20, receipt(0, 20, read=22, generation=3, name="replay:3:t"), generation=3)
-        found = comparable_readings(account(receipt(0, 20)), [first, second], before=NOW)
+        found = comparable_ranges(account(receipt(0, 20)), [first, second], before=NOW)
         assert [item.records for item in found] == [22]
 
     def test_a_reading_from_before_a_rewind_stands_in_for_nothing(self) -> None:
@@ -223,7 +223,7 @@ class TestLate:
 
     def test_what_has_changed_without_showing_which_came_late_is_told_as_that(self) -> None:
         found = find_missing(
-            [account(receipt(0, 10), committed=10, end=10)], before=NOW, shown=lambda *_: [UnreadRecords(9, 0)]
+            [account(receipt(0, 10), committed=10, end=10)], before=NOW, compare=lambda *_: [UnreadRecords(9, 0)]
         )
         assert found == [MissingRange("t", Range(0, 10), MissingReason.CHANGED, 10, 9)]
         assert not found[0].readable_alone
@@ -233,7 +233,7 @@ class TestLate:
             UnreadRecords(21, 1, (Range(12, 14),), (15,)),
             UnreadRecords(21, 1, (Range(12, 14), Range(25, 26)), (15, 27)),
         ]
-        found = find_missing([account(receipt(0, 20), receipt(10, 30))], before=NOW, shown=lambda *_: both)
+        found = find_missing([account(receipt(0, 20), receipt(10, 30))], before=NOW, compare=lambda *_: both)
         assert [(item.range, item.ranges, item.shared) for item in found] == [
             (Range(0, 20), (Range(12, 14),), (15,)),
             (Range(20, 30), (Range(25, 26),), (27,)),
@@ -244,14 +244,14 @@ class TestLate:
         assert self.ask(known, side(10, 20, 10), late={10: 2, 20: 2}) == [(Range(20, 30), 10, 12)]
 
     def test_what_is_still_to_be_read_is_named_to_whoever_compares(self) -> None:
-        asked: list[RangeReading] = []
+        asked: list[ReceiptedRange] = []
 
-        def shown(_partition: str, readings: Sequence[RangeReading]) -> list[None]:
-            asked.extend(readings)
-            return [None] * len(readings)
+        def shown(_partition: str, receipted_ranges: Sequence[ReceiptedRange]) -> list[None]:
+            asked.extend(receipted_ranges)
+            return [None] * len(receipted_ranges)
 
         known = [account(receipt(0, 30)), side(5, 8, 5), side(12, 20, 14, kind="recovery"), side(25, 26, 26)]
-        find_missing(known, before=NOW, shown=shown)
+        find_missing(known, before=NOW, compare=shown)
         assert [item.pending for item in asked] == [(Range(5, 8), Range(14, 20))]
 
     def test_overlapping_receipts_name_each_position_once(self) -> None:
