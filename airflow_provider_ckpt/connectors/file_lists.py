@@ -46,7 +46,7 @@ class FileList:
         return f"files:{self.first}:{self.epoch}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return this object as a JSON-ready dict; :meth:`from_json` is its inverse."""
         rows = [[file.path, file.base, file.size, file.etag] for file in self.files]
         return {"first": self.first, "epoch": self.epoch, "start": self.start, "files": rows}
 

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.airflow_versions import wait_for_answer
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators._origin import proposal_origin
-from airflow_provider_ckpt.operators.base import airflow_error
+from airflow_provider_ckpt.operators._task_failure import airflow_error
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

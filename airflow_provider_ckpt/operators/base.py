@@ -1,5 +1,4 @@
-"""Base class of the operators: load the pipeline, open the ledger, create the engine, and translate errors to
-Airflow's.
+"""Base class of the operators: load the pipeline, open the ledger, and create the engine.
 
 Large packages are imported only when a task runs, so that parsing a DAG file stays fast.
 """
@@ -16,18 +15,14 @@ from airflow.sdk.definitions._internal.expandinput import MappedArgument
 
 from airflow_provider_ckpt.assets.pipeline import pipeline_asset
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.core.errors import (
-    CkptError,
-    EngineError,
-    LeaseBusyError,
-    LedgerUnavailableError,
-)
+from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger, resolve_connection
 from airflow_provider_ckpt.links.pipeline import PipelineLink
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators import _declaration, expansion
 from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._on_kill import cancel_and_release
+from airflow_provider_ckpt.operators._task_failure import CkptTaskError, airflow_error
 from airflow_provider_ckpt.operators.expansion import CkptPartial
 
 if TYPE_CHECKING:
@@ -44,10 +39,6 @@ DEFAULT_DEFERRABLE = conf.getboolean("operators", "default_deferrable", fallback
 """Airflow's configured default for the argument ``deferrable`` of operators."""
 
 _LABEL_TEMPLATE = "{{ task.pipeline_label }}"
-
-
-class CkptTaskError(AirflowException):
-    """Error of a task that may succeed when it is tried again; Airflow's ``retries`` apply to it."""
 
 
 class CkptOperator(BaseOperator):
@@ -275,16 +266,6 @@ class CkptOperator(BaseOperator):
         if ready.ui and self._ti is not None:
             self.log.info("Spark's UI: %s", ready.ui)
             self._ti.xcom_push(key=SparkLink().xcom_key, value=ready.ui)
-
-
-def airflow_error(error: CkptError) -> AirflowException:
-    """Convert an error to :class:`CkptTaskError` if Airflow's ``retries`` may help, else to
-    ``AirflowFailException``.
-    """
-    may_succeed = (
-        error.recoverable or error.is_outage or isinstance(error, LeaseBusyError | LedgerUnavailableError | EngineError)
-    )
-    return CkptTaskError(str(error)) if may_succeed else AirflowFailException(str(error))
 
 
 def push_return_value(context: Context, document: dict[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Crashes on purpose, and the accounts that must balance afterwards."""
+"""Tests that crash processes and servers on purpose, and then check that no record was lost or doubled."""

@@ -44,9 +44,9 @@ Tell = Callable[[Report, Tally], None]
 
 @contextmanager
 def progress(points: int) -> Iterator[Tell]:
-    """A bar on a terminal, else a line now and then; a trial with faults always gets one.
+    """Show the progress: a bar on a terminal, else a line now and then, and a line for each trial with faults.
 
-    :param points: how many are to come
+    :param points: number of crash points to come
     """
     from rich.console import Console
     from rich.progress import (
@@ -78,7 +78,7 @@ def progress(points: int) -> Iterator[Tell]:
 
 @contextmanager
 def _errors_to(log: Path) -> Iterator[None]:
-    """Send standard error of processes that are started now to a file, and keep our own."""
+    """Redirect the standard error of processes that are started now to a file; that of this process stays."""
     kept = os.dup(2)
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)
@@ -90,7 +90,7 @@ def _errors_to(log: Path) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Strike, print, and say by the exit status whether everything balanced."""
+    """Run the tests, print the results, and return exit status 0 if nothing was lost or doubled."""
     from tests.services.spark import local_session
 
     names = [str(pair) for pair in PAIRS]

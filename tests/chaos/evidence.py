@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The state of one pipeline's tables and books.
+    """The state of one pipeline's source, target, receipts and ledger.
 
     :param expected: the range that the source's ids span
     :param source_rows: ``count(*)`` of the source, whose ids are unique
@@ -71,7 +71,7 @@ class Findings:
 
 
 def judge(evidence: Evidence) -> Findings:
-    """Hold tables, receipts and ledger against each other."""
+    """Compare tables, receipts and ledger with each other."""
     doubled = evidence.target_rows - evidence.target_ids
     faults = []
     if evidence.missing:
@@ -97,7 +97,7 @@ def judge(evidence: Evidence) -> Findings:
 
 
 def gather(dsn: str, ledger: Ledger, pipeline: str, source: str, target: str) -> Evidence:
-    """Ask the tables and the books.
+    """Read tables, receipts and ledger from the databases.
 
     :param dsn: of the database that holds both tables and the sink's receipts
     """

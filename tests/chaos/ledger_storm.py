@@ -1,4 +1,4 @@
-"""Many processes give random commands to one ledger, get killed and frozen at it, and an oracle counts what is wrong.
+"""Have many processes send random commands to one ledger, kill and freeze some, and check the ledger.
 
 ``python -m tests.chaos.ledger_storm [--commands 20000] [--processes 8] [--seed 1]``: on PostgreSQL, then in small on
 SQLite. Writes ``build/storm/summary.json``; exit status 1 for any violation, any acknowledged command that was lost,
@@ -67,7 +67,7 @@ def _say(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Storm, print, and say by the exit status whether the ledger held."""
+    """Run the storms, print the results, and return exit status 0 if the ledger made no error."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.ledger_storm", description=__doc__)
     parser.add_argument("--commands", type=int, default=20_000, help="on PostgreSQL (default: 20000)")
     parser.add_argument("--processes", type=int, default=8, help="on PostgreSQL (default: 8)")

@@ -36,8 +36,8 @@ class DeltaSink:
     """Control side of a Delta table on a local or mounted file system; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
-    :param connection: its path is the base of a relative ``sink.path``
-    :param context: ledger, pipeline and epoch
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     exactly_once = True

@@ -18,8 +18,8 @@ class DeltaTableOpener:
     """Delta's implementation of :class:`~airflow_provider_ckpt.connectors.two_phase.version.TableOpener`.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: its path is the base of a relative ``sink.path``
-    :param context: ledger, pipeline and epoch
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

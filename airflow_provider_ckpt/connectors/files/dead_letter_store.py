@@ -32,8 +32,8 @@ class FilesDeadLetterStore:
     """Dead letter store in a directory; see :class:`~.dead_letter_store.DeadLetterStore`.
 
     :param pipeline: ``dead_letter_queue.path`` names the directory
-    :param connection: its path is the base of a relative ``dead_letter_queue.path``
-    :param context: ledger, pipeline and epoch
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``dead_letter_queue.path``
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

@@ -50,8 +50,8 @@ class FilesLayout:
         """Return the layout for the directory that a pipeline names.
 
         :param pipeline: ``sink.path`` names the directory
-        :param connection: its path is the base of a relative ``sink.path``
-        :param context: ledger and pipeline
+        :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+        :param context: ids of the ledger and the pipeline
         """
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
         sink = pipeline.sink

@@ -30,7 +30,7 @@ class ParquetSource(FilesSource):
     """Planning side of a Parquet source; see the module.
 
     :param pipeline: ``source.path`` names the files, ``transform.schema`` may declare the columns
-    :param connection: its path is the base of a relative ``source.path``
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``source.path``
     """
 
     unit = "rows"

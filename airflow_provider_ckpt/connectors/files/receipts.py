@@ -49,7 +49,7 @@ class ClaimedReceipt:
     claim: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return this object as a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {"format": _FORMAT, **self.receipt.to_json(), "file": self.file, "claim": self.claim}
 
     @classmethod

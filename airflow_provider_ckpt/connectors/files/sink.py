@@ -36,8 +36,8 @@ class FilesSink:
     """Control side of a directory on a local or mounted file system; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the directory, which is created if it does not exist
-    :param connection: its path is the base of a relative ``sink.path``
-    :param context: ledger, pipeline and epoch
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     exactly_once = True

@@ -53,7 +53,7 @@ class FilesSource:
 
     :param pipeline: ``source.path`` names a directory, glob pattern or file; ``transform.decode`` determines where
         records end
-    :param connection: its path is the base of a relative ``source.path``
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``source.path``
     """
 
     unit = "bytes"

@@ -28,8 +28,8 @@ class FilesWriter:
     """Writer of the files sink; see the module.
 
     :param pipeline: ``sink.path`` names the directory, ``sink.format`` the format of its files
-    :param connection: its path is the base of a relative ``sink.path``
-    :param context: ledger, pipeline and epoch
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

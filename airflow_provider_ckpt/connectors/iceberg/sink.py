@@ -41,7 +41,7 @@ class IcebergSink:
 
     :param pipeline: ``sink.table`` names the table, which is created if it does not exist
     :param connection: the catalog
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     exactly_once = True

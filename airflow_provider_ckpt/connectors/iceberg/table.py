@@ -33,7 +33,7 @@ class TableAddress:
 
     :param pipeline: the pipeline
     :param connection: the catalog
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     :raises ConfigError: if there is no connection, or the connection names no catalog
     """
 

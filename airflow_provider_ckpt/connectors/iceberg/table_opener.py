@@ -14,7 +14,7 @@ class IcebergTableOpener:
 
     :param pipeline: ``sink.table`` names the table, which the fence has created
     :param connection: the catalog
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

@@ -43,7 +43,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
 
     :param pipeline: ``sink.table`` names the table
     :param connection: the catalog
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

@@ -50,7 +50,7 @@ class ReadQuery:
     where: str = field(default=NO_ROWS)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return this object as a JSON-ready dict; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @classmethod

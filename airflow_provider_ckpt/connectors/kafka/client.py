@@ -137,7 +137,7 @@ def bootstrap_servers(connection: Connection) -> str:
 def client_config(connection: Connection, client: str, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the configuration of a client, including the secrets.
 
-    :param connection: connection to the cluster
+    :param connection: the Airflow connection of the Kafka cluster
     :param client: value of ``client.id``, which appears in the brokers' logs and metrics
     :param settings: settings of the connector, which override those of the connection
     """
@@ -159,7 +159,7 @@ def consumer_config(
 ) -> dict[str, Any]:
     """Return the configuration of a consumer that assigns its partitions itself and never commits offsets.
 
-    :param connection: connection to the cluster
+    :param connection: the Airflow connection of the Kafka cluster
     :param client: value of ``client.id``, which appears in the brokers' logs and metrics
     :param pipeline: the pipeline's name; the consumer group, which librdkafka requires, is named after it unless the
         connection sets ``group.id``

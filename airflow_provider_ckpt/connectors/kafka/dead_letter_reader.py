@@ -31,7 +31,7 @@ class DeadLetterReader:
 
     :param connection: connection to the topic's cluster
     :param topic: the topic's name
-    :param context: ledger and pipeline
+    :param context: ids of the ledger and the pipeline
     """
 
     def __init__(self, connection: Connection, topic: str, context: SinkContext) -> None:

@@ -57,7 +57,7 @@ class KafkaDeadLetterStore:
 
     :param pipeline: ``dead_letter_queue`` names the topic, and may name its brokers
     :param connection: connection to the cluster; None if ``dead_letter_queue.brokers`` is enough
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

@@ -37,7 +37,7 @@ def dead_letter_headers(
 
     :param dead_letter: the dead letter
     :param task: the batch and its attempt
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param number: index of the dead letter among those of its attempt
     :param secret: secret of the attempt, to sign the dead letter; None for no signature
     """
@@ -107,7 +107,7 @@ class IdentifyingHeader:
         """Parse an identifying header; return None if it is one of another ledger or pipeline.
 
         :param header: value of the header, which any program may have written
-        :param context: ledger and pipeline
+        :param context: ids of the ledger and the pipeline
         :param others: number of headers before it in the message
         :raises ValueError: if it is malformed
         """

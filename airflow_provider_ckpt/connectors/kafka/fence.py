@@ -55,7 +55,7 @@ class KafkaFence:
     """Fence of one pipeline in its receipts topic.
 
     :param connection: connection to the sink's cluster
-    :param context: ledger and pipeline
+    :param context: ids of the ledger and the pipeline
     :param topic: name of the receipts topic
     """
 

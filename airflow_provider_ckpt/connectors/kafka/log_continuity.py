@@ -70,7 +70,7 @@ class LogSnapshot:
     record: RecordFingerprint | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return this object as a JSON-ready dict; :meth:`from_json` is its inverse."""
         record = self.record and [self.record.offset, self.record.timestamp, self.record.checksum]
         return {"end": self.end, "leader_epoch": self.leader_epoch, "record": record}
 

@@ -40,7 +40,7 @@ class PartitionClaim:
 
     :param connection: connection to the sink's cluster
     :param topics: client that returns the end offset of the receipts topic
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param partition: id of the source partition
     :param batch_bytes: maximum size in bytes of a producer batch of several records
     :raises FencedError: if the receipts topic contains a newer epoch
@@ -90,7 +90,7 @@ def read_epochs(connection: Connection, topics: SinkTopicsClient, context: SinkC
 
     :param connection: connection to the sink's cluster
     :param topics: client that returns the end offset of the receipts topic
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
     topic = receipts_topic(context.pipeline)
     with closing(ReceiptsReader(connection, topic, ReceiptsTopicState(context.ledger, ""), committed=False)) as reading:

@@ -58,7 +58,7 @@ class TransactionalProducer:
     The methods raise the exceptions of Kafka's client unless stated otherwise. After an error, do not use the producer
     again.
 
-    :param connection: connection to the cluster
+    :param connection: the Airflow connection of the Kafka cluster
     :param identity: the transactional id
     :param topic: a topic that will be written
     :param batch_bytes: maximum size in bytes of a producer batch of several records
@@ -151,7 +151,7 @@ def _retry_step(step: Any, seconds: float) -> None:
 def write_records(connection: Connection, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
     """Write records outside any transaction, to partition 0, and wait until they are durable.
 
-    :param connection: connection to the cluster
+    :param connection: the Airflow connection of the Kafka cluster
     :param topic: the topic's name
     :param records: key and value of each record
     :raises KafkaProducerError: if a record may not be durable

@@ -52,7 +52,7 @@ class TargetLogEnds:
     held: Mapping[int, LogHeld]
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return this object as a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {"topic": self.topic, "held": [[number, *astuple(at)] for number, at in sorted(self.held.items())]}
 
     @classmethod

@@ -51,8 +51,8 @@ class KafkaSink:
     """Control side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
 
     :param pipeline: ``sink.topic`` names the target
-    :param connection: connection to its cluster
-    :param context: ledger, pipeline and epoch
+    :param connection: the Airflow connection of the Kafka cluster
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     exactly_once = True

@@ -84,7 +84,7 @@ class SinkTopic:
 class SinkTopicsClient:
     """Client that describes and creates topics of a sink.
 
-    :param connection: connection to the cluster
+    :param connection: the Airflow connection of the Kafka cluster
     :param pipeline: the pipeline's name, for the client id and error messages
     """
 

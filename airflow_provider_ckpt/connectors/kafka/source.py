@@ -49,7 +49,7 @@ class KafkaSource:
     """Planning side of the Kafka source; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
 
     :param pipeline: ``source.topic`` names the topic
-    :param connection: connection to its cluster
+    :param connection: the Airflow connection of the Kafka cluster
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:

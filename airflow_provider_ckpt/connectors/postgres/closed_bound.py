@@ -84,7 +84,7 @@ class CandidateBound:
         return CandidateBound(self.position, still, waiting, prepared)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return this object as a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "candidate": self.position,
             "virtual": sorted(self.virtual),

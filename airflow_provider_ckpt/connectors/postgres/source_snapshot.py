@@ -47,7 +47,7 @@ class SourceSnapshot:
     attached: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return this object as a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "end": self.end,
             "reached": self.reached,

@@ -38,7 +38,7 @@ class TableCommitter:
     otherwise batches are independent.
 
     :param pipeline: the pipeline
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param opener: opens fresh versions of the table
     """
 

@@ -48,7 +48,7 @@ class TableWriter(ABC, Generic[V]):
     """Writer that stages batches for a Delta or Iceberg table; the subclass writes the format's data files.
 
     :param pipeline: the pipeline
-    :param context: ledger, pipeline and epoch
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, context: SinkContext) -> None:

@@ -1,4 +1,4 @@
-"""Holds what was found after a trial against the fates of its records. Pure, so that a test can show it every fault."""
+"""Compare the results of a trial with the expected outcome of each record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Balance:
 
 
 def balance(records: Sequence[Record], found: Found) -> Balance:
-    """Account for every record and every receipt."""
+    """Return the records that were lost or doubled, and all other faults."""
     rows = Counter(found.rows)
     dead_letters = Counter(found.dead_letters)
     good = set(places(of_fate(records, Fate.DELIVERED)))
@@ -72,7 +72,7 @@ def _said(what: str, items: Sequence[object]) -> list[str]:
 
 
 def _disorder(rows: Iterable[tuple[int, int]], records: Sequence[Record]) -> list[str]:
-    """Source partitions whose records came in another order than they were sent; a second of a kind is no disorder."""
+    """Return the source partitions whose records came in another order than they were sent; duplicates are ignored."""
     wanted = by_part(places(of_fate(records, Fate.DELIVERED)))
     found = by_part(dict.fromkeys(rows))
     return [

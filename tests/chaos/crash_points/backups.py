@@ -19,13 +19,13 @@ _PIPELINE_OF: Mapping[str, str] = {"ckpt_pipeline": "name"}
 
 
 class Archive(Protocol):
-    """A copy of something; the name says whose."""
+    """A copy of a target or a ledger, named after it."""
 
     def save(self) -> None:
         """Take the copy."""
 
     def put_back(self) -> None:
-        """Make it again what it was when the copy was taken."""
+        """Restore the state that the target or ledger had when the copy was taken."""
 
 
 class Rows:
@@ -67,7 +67,7 @@ def of_table(servers: Servers, name: str) -> Archive:
 
 
 def of_ledger(servers: Servers, name: str) -> Archive:
-    """All that the ledger knows of a pipeline."""
+    """Return the rows of the ledger that belong to a pipeline."""
     at = urlsplit(servers.ledger)
     dsn = urlunsplit(at._replace(scheme="postgresql"))
     kept = [table for table in _tables(dsn) if table.startswith("ckpt_") and _selects(dsn, table)]

@@ -60,7 +60,7 @@ class Tally:
 
     @property
     def hits(self) -> list[Hit]:
-        """Every crash point."""
+        """All crash points of the campaign so far."""
         return [hit for report in self.reports for hit in report.hits]
 
     @property
@@ -76,7 +76,7 @@ class Tally:
 
 
 class Campaign:
-    """Plays trials on one set of servers with one warm session.
+    """Executes trials on one set of servers with one warm Spark session.
 
     :param spark: a local session, warm or not
     :param folder: for logs and evidence
@@ -102,7 +102,7 @@ class Campaign:
         self.tally = Tally()
 
     def run(self) -> dict[str, Any]:
-        """Play until there are enough points, or no time is left; the summary."""
+        """Execute trials until there are enough crash points or the time is over, and return the summary."""
         started = time.monotonic()
         deadline = started + self._plan.minutes * 60
         with ExitStack() as at_last:
@@ -136,7 +136,7 @@ class Campaign:
         return report
 
     def _driver(self) -> Driver | None:
-        """A warm driver, if it is time to kill one; they are spread evenly, and the last ones are waited for."""
+        """Return a driver with a started Spark if it is time to kill one; None if not. The kills are spread evenly."""
         self._enlist()
         standby, plan, points = self._standby, self._plan, len(self.tally.hits)
         if standby is None:
@@ -147,7 +147,7 @@ class Campaign:
         return standby if due and standby.up else None
 
     def _enlist(self) -> None:
-        """Have the next driver start its Spark meanwhile."""
+        """Start the process of the next driver, which starts its Spark in the background."""
         if self._standby is None and self.tally.driver_kills < self._plan.driver_kills:
             self._standby = Driver(self._folder / "drivers.log")
 

@@ -1,9 +1,9 @@
-"""Disturbances: what a run's surroundings may do behind its back, and whether the next run tells or makes good.
+"""Change source, sink or ledger between two runs, and check that the next run reports the change or repairs it.
 
 Between two runs of a pipeline its sink or ledger is set back to an older copy, its target emptied or made anew, the
-source begins to count from 1 again, or a trigger swallows rows. Then the run either fails with an error of the
-product's own that names the pipeline and what to do, or the target holds what it has to: told or equal, never neither.
-Where the sink has lost something, what the error says is done, and the target must hold everything once afterwards.
+source begins to count from 1 again, or a trigger swallows rows. Then the run must either fail with an error of this
+package that names the pipeline and what to do, or leave the target with all expected rows. If the sink has lost rows,
+the test follows the error's hint, and afterwards the target must contain each row once.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Outcome:
     """Result of one disturbance.
 
     :param told: the error that the run ended with, empty if it ended without one
-    :param faults: what makes it neither told nor equal; empty if it is one of them
+    :param faults: the faults if the run neither reported the change nor repaired it; else empty
     """
 
     name: str
@@ -105,7 +105,7 @@ class Outcome:
 
 
 class DisturbedRun:
-    """One pipeline that is deceived once.
+    """One pipeline, with one disturbance between two of its runs.
 
     :param number: with pair, disturbance and seed it draws everything that is random here
     """
@@ -127,7 +127,7 @@ class DisturbedRun:
         self._run_spec = RunSpec(document, servers.ledger, servers.connections)
 
     def play(self) -> Outcome:
-        """Run, deceive, run again, and judge."""
+        """Run the pipeline, apply the disturbance, run again, and check the result."""
         outcome = self._outcome
         self._fill()
         self._run()
@@ -157,7 +157,7 @@ class DisturbedRun:
         return outcome
 
     def _resend(self) -> None:
-        """Do what the error says, and hold the target against the source."""
+        """Follow the hint of the error, and compare the target with the source."""
         with Ledger.open(self._run_spec.ledger) as ledger:
             setup = self._run_spec.setup(ledger, _OWNER)
             resending = accept_sink.make_acceptance(setup, resend=True)
@@ -200,7 +200,7 @@ class DisturbedRun:
         return f"{lost} rows lost, {doubled} too many" if lost or doubled else ""
 
     def _saved(self) -> Callable[[], None]:
-        """Take the copies that the disturbance needs; the disturbance itself."""
+        """Take the copies that the disturbance needs, and return a function that applies the disturbance."""
         if self._disturbance in (Disturbance.SINK_SET_BACK, Disturbance.LEDGER_SET_BACK):
             make = self._sink_archive if self._disturbance is Disturbance.SINK_SET_BACK else backups.of_ledger
             assert make is not None

@@ -67,17 +67,17 @@ class Driver:
 
     @property
     def up(self) -> bool:
-        """Return whether Spark is up in it, without waiting."""
+        """Return whether the process has started Spark, without waiting."""
         return self.wait(0.0)
 
     def wait(self, seconds: float = _BOOT) -> bool:
-        """Wait until Spark is up; whether it is."""
+        """Wait until the process has started Spark; return whether it has."""
         if not self._ready:
             self._ready = self._answer(seconds) is not None
         return self._ready
 
     def give(self, run_spec: RunSpec) -> None:
-        """Have it begin a run spec."""
+        """Have the process begin to run a run spec."""
         assert self._process.stdin is not None
         self.busy = True
         self._process.stdin.write(json.dumps(run_spec.to_json()).encode() + b"\n")
@@ -90,7 +90,7 @@ class Driver:
         return found
 
     def kill(self, part: Part) -> list[Process]:
-        """Send SIGKILL; what got it."""
+        """Send SIGKILL to a part of the driver, and return a description of what was killed."""
         family = marked(self._token)
         holder = [process for process in family if process.pid == self._process.pid]
         java = [process for process in family if process.role is Role.DRIVER]
@@ -101,7 +101,7 @@ class Driver:
         return [process for process in wanted if process.pid in reached]
 
     def close(self) -> list[Process]:
-        """End it; what of it outlived its parents by long."""
+        """End the process, and return those of its child processes that lived on long after it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.kill()

@@ -69,7 +69,7 @@ class Hit:
 
 
 class FaultInjector:
-    """Strikes at what one trial's runs use.
+    """Injects faults into the processes, connections and servers that one trial uses.
 
     :param spark: of the runs
     :param servers: all servers of the tests
@@ -94,12 +94,12 @@ class FaultInjector:
         }
 
     def strike(self) -> tuple[Kind, str | None]:
-        """Strike once; what was hit, None if there was nothing to hit."""
+        """Inject one fault and return it; None if there was nothing to hit."""
         kind = self._rng.choices(list(_SHARES), list(_SHARES.values()))[0]
         return kind, self._steps[kind]()
 
     def _kill(self, roles: Sequence[Role]) -> str | None:
-        """SIGKILL to some workers, or to their daemon and all of them: they would serve on without it.
+        """Send SIGKILL to some Python workers, or to the daemon and all its workers.
 
         It comes some moment into a job.
         """

@@ -1,4 +1,4 @@
-"""The pairs of connectors that are struck: one entry each."""
+"""The pairs of source and sink that the crash tests cover, with one entry for each."""
 
 from __future__ import annotations
 

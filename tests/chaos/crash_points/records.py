@@ -1,4 +1,4 @@
-"""The records of a trial: each is born with the fate that it must meet, whatever is killed meanwhile."""
+"""The records of a trial, each with its expected outcome, which no kill may change."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def by_part(rows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 
 def places(records: Sequence[Record]) -> list[tuple[int, int]]:
-    """Source partition and id of each."""
+    """Return source partition and id of each record."""
     return [(record.part, record.id) for record in records]

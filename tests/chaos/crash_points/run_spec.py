@@ -1,4 +1,4 @@
-"""One pipeline with all that it takes to run it, here or in a process that is going to be killed."""
+"""A pipeline with everything that a run needs, in this process or in one that will be killed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _PAUSE = 0.1
 
 
 class Runner:
-    """One run spec on a warm session.
+    """Thread that runs a run spec on a warm Spark session until all records have a receipt.
 
     :param records: how many the source holds
 
@@ -48,7 +48,7 @@ class Runner:
         self._thread.start()
 
     def finish(self, seconds: float) -> bool:
-        """Wait for the end of it; whether all is settled."""
+        """Wait for the end of the thread; return whether all records have a receipt."""
         deadline = time.monotonic() + seconds
         while not self.done and time.monotonic() < deadline:
             time.sleep(_PAUSE)

@@ -85,16 +85,16 @@ class Servers:
         }
 
     def calm(self) -> None:
-        """Let everything through again."""
+        """End all faults of the proxies, so that connections work again."""
         for proxy in (self.rows, self.books, self.stream):
             proxy.calm()
 
     def crash_postgres(self) -> None:
-        """End the server without any order, and start it again."""
+        """Kill the server as in a crash, and start it again."""
         self.postgres.stop(signal.SIGQUIT, keep=True)
         self.postgres.start()
 
     def crash_kafka(self) -> None:
-        """End the broker without any order, and start it again."""
+        """Kill the broker as in a crash, and start it again."""
         self.kafka.kill()
         self.kafka.start()

@@ -39,7 +39,7 @@ class Sink(Protocol):
     def __init__(self, servers: Servers, name: str, *, copied: bool) -> None: ...
 
     def declare(self) -> dict[str, Any]:
-        """The parts of the declaration that are about it."""
+        """Return the parts of the pipeline's declaration that concern this sink."""
 
     def progress(self) -> int:
         """About how many batches the target has seen so far, committed or not; grows while lanes are at work."""

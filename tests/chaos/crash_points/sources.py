@@ -33,7 +33,7 @@ class Source(Protocol):
         """Put records there; may be called again, with later ids."""
 
     def declare(self) -> dict[str, Any]:
-        """The parts of the declaration that are about it: ``source``, and how ``transform`` reads it."""
+        """Return the parts of the pipeline's declaration that concern this source, ``transform.decode`` included."""
 
     def remove(self) -> None:
         """Remove what was made."""

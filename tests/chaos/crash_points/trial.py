@@ -1,4 +1,4 @@
-"""One trial: a pipeline of its own is run to its end while things happen to it; then its records are accounted for."""
+"""One trial: run a new pipeline to its end while faults are injected, then check what became of each record."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Trial:
         self._run_spec: RunSpec | None = None
 
     def play(self, most: int, driver: Driver | None = None) -> Report:
-        """Play it to its end.
+        """Execute the trial to its end.
 
         :param most: strike no more often than this
         :param driver: begin by killing this one at its work
@@ -148,7 +148,7 @@ class Trial:
         }
 
     def _strike(self, runner: Runner, sink: Sink, injector: FaultInjector, most: int) -> None:
-        """Strike at moments spread over the run: most when so many batches were seen, some wherever it stands then."""
+        """Inject faults at moments spread over the run: most after a number of batches, some at random times."""
         for target in sorted(self._rng.uniform(0, COUNT / PER_BATCH) for _ in range(most)):
             if self._rng.random() >= _ANYWHERE:
                 self._await(runner, sink, target)
@@ -171,7 +171,7 @@ class Trial:
             time.sleep(_GLANCE)
 
     def _kill(self, driver: Driver, run_spec: RunSpec) -> None:
-        """Let a driver begin the run spec and kill it; one that is done before the moment comes is spared."""
+        """Have a driver begin the run spec, and kill the driver, unless it has finished before."""
         driver.give(run_spec)
         if driver.answer(self._rng.uniform(0.05, _LATEST_KILL)) is not None:
             return
@@ -206,7 +206,7 @@ class Trial:
             )
 
     def _keep(self, records: Sequence[Record] = ()) -> None:
-        """Write down what a person needs to find out more; topics, tables and files stay where they are."""
+        """Write the evidence of a fault to files; topics, tables and files of the trial are not removed."""
         place = self._folder / self._report.name
         place.mkdir(parents=True, exist_ok=True)
         evidence = {

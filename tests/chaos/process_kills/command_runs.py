@@ -1,4 +1,4 @@
-"""The stage of a crash test: a PostgreSQL server, one source of orders, and for each moment a target and pipeline.
+"""The environment of a crash test: a PostgreSQL server, a source table, and for each kill a target and a pipeline.
 
 The target has no key constraint, so that a duplicate would show. A statement-level trigger on it sleeps 30 ms a batch:
 without it 200,000 rows move in about a second and few kills would land in the middle; it changes nothing else.

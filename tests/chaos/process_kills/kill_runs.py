@@ -61,7 +61,7 @@ class Report:
 
 
 def crash(command_runs: CommandRuns, kill_time: KillTime) -> Report:
-    """Play a moment; again with a fresh pipeline if the run was over before the moment came."""
+    """Kill a run at a planned moment; repeat with a new pipeline if the run ended before that moment."""
     for attempt in range(_TRIES):
         try:
             return _crash(command_runs, kill_time)
@@ -141,7 +141,7 @@ def _kill_once(command_run: CommandRun, report: Report, kind: Kind, due: Callabl
 
 
 def _kill(kind: Kind, task: int, token: str) -> list[Process]:
-    """Send SIGKILL to what the moment names, and say what was hit."""
+    """Send SIGKILL to the planned process, and return what was killed."""
     found = marked(token)
     wanted = {
         Kind.DRIVER: [process for process in found if process.role is Role.DRIVER],

@@ -1,1 +1,1 @@
-"""A storm of random commands on one ledger, and the oracle that holds the ledger to what it acknowledged."""
+"""Storm test: random commands on one ledger, and the judge that compares the ledger with what it acknowledged."""

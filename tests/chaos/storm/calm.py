@@ -1,4 +1,4 @@
-"""After the storm: one honest run of each pipeline, which must be able to finish everything that was left."""
+"""After the storm, run each pipeline once without faults; the run must be able to finish all batches that were left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TTL = timedelta(seconds=60)
 
 
 def calm_down(commands: Commands, sink: AbstractSink) -> list[Fault]:
-    """Finish every pipeline; what cannot be finished is a fault."""
+    """Run every pipeline to its end, and return a fault for each batch that cannot be finished."""
     faults = []
     for pipeline, pipe in PIPELINES.items():
         lease = commands.acquire(pipeline, "calm", _TTL, at_least=sink.epoch(pipeline), force=True).value

@@ -1,4 +1,4 @@
-"""The ledger's commands, each with its two lines in the journal: what is asked, and what the oracle needs to hear."""
+"""The ledger's commands. Each writes two lines to the journal: its arguments, and its result as the judge needs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = Mapping[str, Any]
 
 
 class Commands:
-    """One process's way to the ledger.
+    """The commands that one process sends to the ledger.
 
     :param ledger: opened by this process
     :param journal: gets two lines a command
@@ -251,7 +251,7 @@ class Commands:
     # Reads
 
     def look(self, pipeline: str) -> Answer[dict[str, PartitionRecord]]:
-        """Read the partitions; the oracle holds later reads against it."""
+        """Read the partitions from the ledger; the judge compares later reads with this one."""
         return self.journal.call(LOOK, lambda: self.ledger.partitions(pipeline), _seen, pipeline=pipeline)
 
     def _under(

@@ -1,4 +1,4 @@
-"""Broken ledgers, in a worker's own process: the storm's test of itself. The product has no such switch."""
+"""Break the ledger's code in a worker's process on purpose, to test that the storm finds the defect."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.chaos.storm.scene import Defect
 
 
 def bring_in(defect: Defect) -> None:
-    """Break this process's ledger for good."""
+    """Break the ledger's code in this process until the process ends."""
     _BREAK.get(defect, lambda: None)()
 
 
 def _epoch() -> None:
-    """No epoch is ever too old."""
+    """Make the ledger accept every epoch, however old."""
     stale_epoch.check_epoch = lambda held, _epoch, _owner: held  # type: ignore[assignment, return-value]
 
 
 def _forgets() -> None:
-    """Every third receipt is acknowledged and forgotten."""
+    """Make the ledger acknowledge every third receipt without storing it."""
     take, calls = settle.apply_receipt, count(1)
 
     def forgetful(work: Any, receipt: Any) -> bool:
@@ -36,7 +36,7 @@ def _forgets() -> None:
 
 
 def _counts() -> None:
-    """Every third batch that the checkpoint passes loses its counts."""
+    """Make the ledger lose the record counts of every third batch that the checkpoint passes."""
     advance, calls = Partition.advance, count(1)
 
     def forgetful(partition: Partition) -> list[Event]:

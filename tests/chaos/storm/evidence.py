@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that must not be.
+    """An error of the ledger that the judge has found.
 
     :param kind: one of ``lost``, ``stale_accepted``, ``violation``
     """
@@ -48,12 +48,12 @@ VIOLATION = "violation"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One storm's.
+    """The evidence of one storm.
 
     :param entries: every command of every process, in the order in which they were tried
     :param events: as the subscriptions told them while the storm went on
     :param kept: those that are left in the table
-    :param intents: every act that was ever seen kept
+    :param intents: every stored action that was ever read
     :param sink: every receipt, by pipeline
     :param collected: whether old rows were deleted
     """
@@ -72,7 +72,7 @@ class Evidence:
 
     @property
     def pipelines(self) -> list[str]:
-        """Every pipeline that any command was about."""
+        """Names of all pipelines that any command concerned."""
         return sorted({entry.pipeline for entry in self.entries})
 
     def of(self, pipeline: str, *does: str) -> list[Entry]:
@@ -89,7 +89,7 @@ class Read(Protocol):
 
     @property
     def intents(self) -> Mapping[str, Sequence[Row]]:
-        """The acts that were kept."""
+        """Return the stored actions that were read."""
 
     @property
     def collected(self) -> int:

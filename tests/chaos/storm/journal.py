@@ -63,7 +63,7 @@ LOOK = "look"
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T_co]):
-    """A command's end as the storm goes on from it."""
+    """The answer of the ledger to a command, as the process that sent it got it."""
 
     end: Is
     value: T_co | None = None
@@ -99,7 +99,7 @@ class Entry:
 
     @property
     def tag(self) -> str:
-        """Names the command; those that leave a reason or a run in the ledger leave this."""
+        """Name of the command, which is also the reason or the run that the command stores in the ledger."""
         return f"{self.process}:{self.number}"
 
     @property
@@ -109,7 +109,7 @@ class Entry:
 
     @property
     def unknown(self) -> bool:
-        """Return whether it is unknown that it happened."""
+        """Return whether it is unknown if the command had an effect."""
         return self.end in (Is.UNANSWERED, Is.UNAVAILABLE)
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ class Journal:
         return f"{self.process}:{self._number + 1}"
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The oracle: holds the journals against the ledger's tables, its audit log and the sink; reports what differs."""
+"""The judge: compare the journals with the ledger's tables, its audit log and the sink, and return the differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Seen = tuple[int, int]
 
 
 def judge(evidence: Evidence) -> list[Fault]:
-    """Every fault of a storm that is over and was calmed down."""
+    """Return every fault of a storm, after its pipelines were run to their end."""
     faults = list(judge_answers(evidence))
     for pipeline in evidence.pipelines:
         faults += _nothing_missed(evidence, pipeline)
@@ -29,7 +29,7 @@ def judge(evidence: Evidence) -> list[Fault]:
 
 
 def _nothing_missed(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
-    """The subscription told each event once, in order, and all of those that are in the table."""
+    """Check that the subscription returned each event once, in order, and all events of the table."""
     told = [row["id"] for row in evidence.events.get(pipeline, ())]
     if told != sorted(set(told)):
         yield Fault(VIOLATION, f"{pipeline}: the subscription told events twice, or out of order")
@@ -39,7 +39,7 @@ def _nothing_missed(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
 
 
 def _checkpoint_never_went_back(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
-    """Judge pairs of looks, one begun after the other ended: the later saw as much, or a newer generation."""
+    """Check that of two reads, one after the other, the later saw no lower checkpoint within a generation."""
     looks = [entry for entry in evidence.of(pipeline, LOOK) if entry.done]
     stored = {row["partition"]: (row["generation"], row["committed"]) for row in evidence.partitions.get(pipeline, ())}
     views = [(entry.tried, str(entry), _seen(entry)) for entry in looks] + [(math.inf, "the end", stored)]

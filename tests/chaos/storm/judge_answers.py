@@ -1,4 +1,4 @@
-"""Were the answers right? Each by itself, and in their order: nothing under an older epoch after a newer one."""
+"""Judge the ledger's answers: each by itself, and in their order; no older epoch is accepted after a newer one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CUT_OFF = ("57P01", "08")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """An epoch that somebody was given, and between which moments."""
+    """An epoch that the ledger granted, and the times between which it did."""
 
     epoch: int
     tried: float
@@ -23,7 +23,7 @@ class Grant:
 
 
 def judge_answers(evidence: Evidence) -> Iterator[Fault]:
-    """Everything that no ledger may answer."""
+    """Return a fault for each answer that a correct ledger cannot give."""
     for entry in evidence.entries:
         yield from _by_itself(entry)
     for pipeline in evidence.pipelines:

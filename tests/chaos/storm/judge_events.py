@@ -34,7 +34,7 @@ _TOLD = frozenset().union(*EVENTS.values())
 
 
 class Trail:
-    """One pipeline's events, put beside the commands that caused them.
+    """The events of one pipeline, matched with the commands that caused them.
 
     ``happened`` collects the tags of the commands whose event was found; ``faults`` what does not fit.
     """
@@ -142,7 +142,7 @@ def _spans(ranges: Sequence[Sequence[Any]]) -> dict[str, list[list[int]]]:
 
 
 def _acts(evidence: Evidence, pipeline: str) -> Iterator[Fault]:
-    """Acts carry their command's tag as their reason, through an intent as well."""
+    """Yield a fault for each user's action whose result and events do not agree; the reason names the command."""
     events = evidence.events.get(pipeline, ())
     applied = Counter(row["detail"].get("reason") for row in events if "action" in row["detail"])
     applied.update(row["detail"].get("reason") for row in events if row["kind"] == "lease_broken")

@@ -40,7 +40,7 @@ class Course:
 
 
 def judge_state(evidence: Evidence, trail: Trail) -> Iterator[Fault]:
-    """Everything that the state of one pipeline lacks or has too much of.
+    """Return a fault for everything that is missing or superfluous in the ledger's state of one pipeline.
 
     :param trail: says which of the commands without an answer have happened
     """

@@ -1,4 +1,4 @@
-"""Simulated lanes: claim a batch's verdict or fail to, and report the truth, less than that, or nothing."""
+"""Simulated lanes: they claim the verdict of a batch or fail, and report the outcome in full, in part or not at all."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def receipt_for(batch: Batch, epoch: int, verdict: Verdict) -> Receipt:
 
 
 def a_policy(random: Random) -> DeliveryPolicy:
-    """One of a few policies, so that every decision is met."""
+    """Return a random policy of a few, which together lead to every decision."""
     return random.choice(_POLICIES)
 
 
@@ -95,7 +95,7 @@ class Lanes:
         return Outcome(batch.key, batch.attempts, outcome, receipt, receipt_existed=found, dead_letters=dead_letters)
 
     def attempt(self, pipeline: str, batch: Batch, epoch: int) -> Outcome | None:
-        """One attempt and what is reported of it; None where nothing is."""
+        """Make one attempt, and return the outcome that the lane reports; None if it reports none."""
         dice = self._random.random()
         if dice < 0.70:
             return self.claim(pipeline, batch, epoch)

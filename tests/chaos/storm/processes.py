@@ -1,4 +1,4 @@
-"""The storm's weather: starts workers, kills and freezes them, ends their sessions, and puts others in their places."""
+"""Start the worker processes, kill and freeze them, end their database sessions, and start others in their places."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Slot:
 
 @dataclass(slots=True)
 class Weather:
-    """Worker processes and what befalls them.
+    """The worker processes of a storm, and the faults injected into them.
 
     :param orders: for all of them; each gets a name, a slot and a seed of its own
     :param every: commands between two blows
@@ -85,12 +85,12 @@ class Weather:
         return sum(self._counts)
 
     def thaw(self) -> None:
-        """Let every frozen worker go on."""
+        """Continue every frozen worker process."""
         for slot in self._slots:
             self._thaw(slot)
 
     def blow(self) -> None:
-        """Let happen what is due, and see that every slot has a worker."""
+        """Inject the faults that are due, and start a worker in every slot without one."""
         now = time.monotonic()
         for slot in self._slots:
             if slot.thaws is not None and now >= slot.thaws:

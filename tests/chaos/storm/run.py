@@ -1,6 +1,6 @@
 """A run of one pipeline as the holder of its lease: acquire, fence, reconcile, then random commands until it ends.
 
-It knows what it may do, so a command of its that the ledger refuses for another reason than a newer epoch is a finding.
+It sends valid commands only, so a refusal for any other reason than a newer epoch is a fault of the ledger.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MANY = 60
 
 
 class Run:
-    """One acquired lease and what its holder knows.
+    """An acquired lease, and the state of the pipeline as its holder knows it.
 
     :param pipe: the pipeline
     """
@@ -151,7 +151,7 @@ class Run:
         return self.look()
 
     def lose(self) -> bool:
-        """Lose Spark; what it had in hand may still be claimed later, by a task that nobody could end."""
+        """Simulate the loss of Spark; its open attempts may still claim their receipts later."""
         flying = list(self.flying)
         cut = self.random.randint(0, len(flying))
         try:
@@ -178,7 +178,7 @@ class Run:
         return self._still(done) and self.look()
 
     def intents(self) -> bool:
-        """Apply what people have stored, or carry out an act of our own."""
+        """Apply the stored actions of users, or carry out an action of this run."""
         if self.random.random() < 0.6:
             return self.apply_stored_actions(behind_fence=False)
         act = users.an_act(self.partitions, self.random, behind_fence=False)
@@ -191,23 +191,23 @@ class Run:
         return self._still(self.commands.attach(self.lease))
 
     def tidy(self) -> bool:
-        """Let a task that was given up claim its verdict after all."""
+        """Have an orphaned task claim the receipt of its batch after all."""
         for batch in self.late:
             self.lanes.claim(self.pipeline, batch, self.lease.epoch)
         self.late.clear()
         return True
 
     def apply_stored_actions(self, *, behind_fence: bool) -> bool:
-        """Apply people's stored acts."""
+        """Apply the stored actions of users."""
         done = self.commands.apply_stored_actions(self.lease, now=datetime.now(UTC), behind_fence=behind_fence)
         return self._still(done) and self.look()
 
     def look(self) -> bool:
-        """Read the partitions anew; without them a run knows too little to go on."""
+        """Read the partitions from the ledger again; return whether that worked, since the run needs them."""
         return self._records() is not None
 
     def _learn(self, done: Answer[list[Batch]]) -> bool:
-        """Know the batches that a command has answered with; look where it has not answered."""
+        """Take over the batches that a command has returned; read them from the ledger if it did not answer."""
         if done.value is None:
             return self.look()
         for batch in done.value:

@@ -39,7 +39,7 @@ PIPELINES: Mapping[str, Pipe] = {
 
 
 class Defect(StrEnum):
-    """A ledger that is broken on purpose, to see that the oracle is not blind; see ``defects.py``."""
+    """Kind of defect that is put into the ledger on purpose, to test the judge; see ``defects.py``."""
 
     EPOCH = "epoch"
     FORGETS = "forgets"

@@ -1,4 +1,4 @@
-"""The storm's sink: receipts that nothing takes back, claimed behind a fence, in a database of their own.
+"""The storm's sink: durable receipts, claimed behind a fence, in a database of their own.
 
 The first claim of a key wins. A claim holds its pipeline's fence row shared to the end of its transaction, and raising
 the fence takes the row for itself: when :meth:`AbstractSink.fence` returns, no older epoch can claim any more.
@@ -62,7 +62,7 @@ class AbstractSink:
         _metadata.create_all(self._engine)
 
     def epoch(self, pipeline: str) -> int:
-        """The fence as it stands, 0 where there is none yet."""
+        """Return the epoch of the fence; 0 if it was never raised."""
         with self._engine.begin() as connection:
             return connection.execute(_epoch_of(pipeline)).scalar_one_or_none() or 0
 
@@ -97,7 +97,7 @@ class AbstractSink:
             return _from(row), True
 
     def receipts(self, pipeline: str, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
-        """Receipts that are news, by partition; all of a partition that is not named."""
+        """Return the receipts that the ledger does not know; all receipts of a partition for which nothing is given."""
         c = _receipt.c
         news = [
             sa.and_(

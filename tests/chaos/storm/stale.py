@@ -1,4 +1,4 @@
-"""A process that goes on commanding when it must not: its lease is over, or never was its own.
+"""Commands under a lease that is over, or was never granted to the process; the ledger must refuse them.
 
 What it asks would fit the state, and its receipts are forged, so a ledger that lets one through shows it afterwards.
 """
@@ -116,7 +116,7 @@ class Zombie:
 
 
 def impostor(lease: Lease, random: Random) -> Lease:
-    """A lease that nobody was ever given: another's name, or an epoch still to come."""
+    """Return a lease that was never granted: with another owner, or with a future epoch."""
     if random.random() < 0.5:
         return replace(lease, owner=f"not {lease.owner}")
     return replace(lease, epoch=lease.epoch + 1000)

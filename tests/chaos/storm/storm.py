@@ -1,4 +1,4 @@
-"""One storm on one ledger, from the first process to the oracle's word."""
+"""One storm on one ledger, from the start of the processes to the judgement."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def storm(
     end_session: Callable[[], bool] | None = None,
     tell: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Let it rage on an empty ledger and sink; the summary, JSON-ready.
+    """Run a storm on an empty ledger and sink, and return the summary, JSON-ready.
 
     :param folder: for the journals; must not hold any yet
     :param defect: break the ledger on purpose
@@ -178,7 +178,7 @@ def _summary(entries: Sequence[Entry], faults: Sequence[Fault], befell: Counter[
 
 
 def _acts(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
-    """People's acts by kind: applied at once, kept, refused."""
+    """Return the number of users' actions by result: applied at once, stored, refused."""
     found: dict[str, Counter[str]] = {}
     for entry in entries:
         if entry.do in ("act", "act_under"):

@@ -42,7 +42,7 @@ _FITTING: Mapping[ActionKind, frozenset[BatchState]] = {
 
 
 def a_person(commands: Commands, pipeline: str, random: Random) -> None:
-    """Look at a pipeline and do something about it, whoever holds its lease."""
+    """Read the state of a pipeline, and request an action on it as a user does, whoever holds the lease."""
     records = commands.look(pipeline).value
     actor = f"person {commands.journal.next_tag}"
     if not records:
@@ -56,7 +56,7 @@ def a_person(commands: Commands, pipeline: str, random: Random) -> None:
 
 
 def an_act(partitions: Mapping[str, Partition], random: Random, *, behind_fence: bool) -> Action:
-    """An act for a pipeline as it was seen.
+    """Return a random action for a pipeline in a given state.
 
     :param behind_fence: whether a rewind or a force stop will do
     """

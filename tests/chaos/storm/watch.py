@@ -1,6 +1,6 @@
-"""Looks on while the storm rages: audits, follows every pipeline's audit log, and collects what is old.
+"""Observe the ledger during the storm: audit it, follow every pipeline's audit log, and delete old rows.
 
-What it reads before it collects is what the oracle judges by afterwards, so that nothing collected is missed.
+The judge uses the rows that were read before they were deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEEP = timedelta(seconds=45)
 
 
 class Watch:
-    """One process's eyes on a ledger.
+    """Observer of one ledger.
 
     :param url: the ledger's
 
@@ -53,7 +53,7 @@ class Watch:
 
     @property
     def intents(self) -> Mapping[str, list[Row]]:
-        """Every act that was kept, as it was seen last."""
+        """Every stored action, as it was last read."""
         return {pipeline: list(rows.values()) for pipeline, rows in self._intents.items()}
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Watch:
         self._engine.dispose()
 
     def audit(self, pipeline: str, *, quick: bool = False) -> None:
-        """Look, audit, and ask what is unaccounted for; all of it has to be clean at any moment."""
+        """Read the partitions, audit the ledger, and look for missing ranges; none of these may ever find a fault."""
         self.commands.look(pipeline)
         ledger = self.commands.ledger
         try:
@@ -91,7 +91,7 @@ class Watch:
         return True
 
     def collect(self, pipeline: str, keep: timedelta) -> None:
-        """Collect what is older, once all of it was read."""
+        """Delete old rows of the ledger, after all of them were read."""
         if not self.follow(pipeline):
             return
         try:

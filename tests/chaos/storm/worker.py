@@ -1,4 +1,4 @@
-"""One process of the storm: runs, people and stale commands in turn, until it is told to stop or killed."""
+"""One process of the storm: it makes runs, users' actions and stale commands in turn, until it is stopped or killed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Worker:
         self._graves: list[Lease] = []
 
     def turn(self) -> None:
-        """One thing to do."""
+        """Make a run, a user's action or a stale command, chosen at random."""
         pipeline = self._random.choice(list(PIPELINES))
         dice = self._random.random()
         if dice < 0.12:
@@ -72,7 +72,7 @@ class Worker:
         self._end(run)
 
     def _behind_fence(self, pipeline: str) -> None:
-        """A person's rewind or force stop: acquire, fence, reconcile, act, release."""
+        """Rewind or force a stop as a user does: acquire the lease, fence, reconcile, apply the action, release."""
         run = self._acquire(pipeline)
         if run is None:
             return
@@ -91,13 +91,13 @@ class Worker:
         return Run(self._commands, self._sink, self._lanes, self._random, lease, PIPELINES[pipeline])
 
     def _end(self, run: Run) -> None:
-        """Release the lease, and go on commanding under it now and then; or leave it to expire."""
+        """Release the lease, and sometimes send more commands under it; or leave it to expire."""
         if self._random.random() < 0.7 and self._commands.release(run.lease).end is Is.OK:
             self._graves = [*self._graves, run.lease][-_GRAVES:]
 
 
 def main(orders: Orders, counts: Array[c_longlong], stop: c_bool) -> None:
-    """Take turns until told to stop, or until whoever gave the orders is gone."""
+    """Work until told to stop, or until the parent process is gone."""
     if orders.defect is not None:
         defects.bring_in(orders.defect)
     parent = os.getppid()

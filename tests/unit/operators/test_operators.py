@@ -32,7 +32,8 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger_location import resolve_connection
-from airflow_provider_ckpt.operators.base import CkptOperator, CkptTaskError, airflow_error
+from airflow_provider_ckpt.operators._task_failure import CkptTaskError, airflow_error
+from airflow_provider_ckpt.operators.base import CkptOperator
 from airflow_provider_ckpt.operators.outcomes import describe_dead_letter_location
 from airflow_provider_ckpt.replication.run import acquire as replication
 from airflow_provider_ckpt.replication.run.summary import RunSummary
