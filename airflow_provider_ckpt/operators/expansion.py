@@ -83,7 +83,7 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
 
 
 def shown(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | None:
-    """Return the digest of all declarations over which a task group expands, as the field ``declaration`` shows it.
+    """Return the digest of all declarations over which a task group expands: the text of the field ``declaration``.
 
     :param argument: argument of the group that stands for the declaration of each instance
     :param folder: folder from which relative paths start
@@ -134,7 +134,7 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _together(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    """Return one digest of several declarations, as the field ``declaration`` shows it; None if none can be read yet.
+    """Return one digest of several declarations, the text of the field ``declaration``; None if none can be read.
 
     :param found: the declarations
     :param folder: folder from which relative paths start

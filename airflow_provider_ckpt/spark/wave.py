@@ -215,7 +215,7 @@ def wave_frame(
 
 
 def _given(job: Job, wave: Wave) -> tuple[Job, Wave]:
-    """Return the arguments. A partial of this function is a :data:`WaveWork` that is serialized with job and wave."""
+    """Return the given job and wave: a lane gets both by a partial of this function, which Spark serializes."""
     return job, wave
 
 

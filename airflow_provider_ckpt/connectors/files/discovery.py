@@ -84,7 +84,7 @@ def discover(
 def _check_delivered(
     listing: Listing, known: Sequence[SourceFile], delivered: int
 ) -> tuple[list[SourceFile], list[SourceError], int]:
-    """Remove the known files from the listing, and compare the delivered ones with what was recorded.
+    """Remove the known files from the listing, and check that the delivered ones are as they were recorded.
 
     :param listing: the files that exist; the known ones are removed from it
     :param known: all files discovered before, in order

@@ -102,7 +102,7 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
 
 
 def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequence[str]]]:
-    """Return pairs of a directory and the components of a pattern that are matched below it.
+    """Return the directories in which a glob pattern is matched, each with the pattern's components below it.
 
     If links are not followed, there is one pair: the pattern's static parent, and its components after that. If they
     are, there is a pair for each directory in which :func:`list_files` matches components.
@@ -137,7 +137,7 @@ class _Walk:
         self._parents: list[str] = []
 
     def search(self, directory: str, parts: Sequence[str]) -> None:
-        """Add the files below a directory that match the components."""
+        """Add to the listing the files below a directory that match the given components of the pattern."""
         real = os.path.realpath(directory) if self._follow_links else directory
         if (directory, parts) in self.visited or (parts[0] == CROSSES and real in self._parents):
             return  # searched already, or a link to a parent directory

@@ -73,7 +73,7 @@ def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
 
 
 def _overlap(pattern: str, output: WrittenFiles) -> bool:
-    """Return whether a pattern matches some file name that the output can have."""
+    """Return whether a glob pattern matches a file name that the sink may give to one of its files."""
     wanted = _TOKEN.findall(pattern)
     written = [*output.prefix, None, *output.suffix]
 

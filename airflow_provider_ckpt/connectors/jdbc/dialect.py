@@ -124,7 +124,7 @@ class Dialect:
         )
 
     def first(self, count: int) -> str:
-        """Return the clause after ORDER BY that limits a query to the first ``count`` rows."""
+        """Return the SQL clause, to follow ORDER BY, that limits a query to its first ``count`` rows."""
         return f"LIMIT {count:d}" if self.product in _WITH_LIMIT else f"OFFSET 0 ROWS FETCH NEXT {count:d} ROWS ONLY"
 
     def within(self, kind: CursorKind, cursor: str, span: Range) -> str:

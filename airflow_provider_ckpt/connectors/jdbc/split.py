@@ -102,7 +102,7 @@ def empty_batch(table: Table, span: Range) -> Split:
 
 
 def _groups(table: Table, span: Range, records: int, limit: int) -> list[_Group]:
-    """Return the first ``limit`` rows of a range in groups of ``records`` rows, in order.
+    """Return the groups of ``records`` rows into which the first ``limit`` rows of a range are divided, in order.
 
     Values that differ by less than a microsecond have the same position. Groups that share such a position are merged.
 

@@ -70,8 +70,8 @@ class KafkaFence:
         """Write the epoch, then fence all producers that may still write under an older one.
 
         :param epoch: the new epoch
-        :param read: function that reads the receipts topic to its end and returns its state
-        :param look: function that returns the ends of the target's log; None if there is no target
+        :param read: function that reads the receipts topic to its end and returns its content
+        :param look: function that returns first and last offsets of the target topic; None if there is no target
         :raises FencedError: if the topic contains a newer epoch
         """
         refuse_if_fenced(read(), epoch, self._context.pipeline)
@@ -82,16 +82,16 @@ class KafkaFence:
         write_records(self._connection, self._topic, [(key, None) for key in state.obsolete_keys(epoch)])
 
     def write_epoch(self, epoch: int, ends: TargetLogEnds | None) -> None:
-        """Write the record of an epoch, with the ends of the target's log; it does not replace a newer epoch's.
+        """Write the Kafka record that stores an epoch and the target topic's offsets; a newer epoch's record stays.
 
         :param epoch: the epoch
-        :param ends: the ends of the target's log; None if there is no target
+        :param ends: first and last offsets of the target topic; None if there is no target
         """
         value = time_value(datetime.now(UTC), None if ends is None else ends.to_json())
         write_records(self._connection, self._topic, [(epoch_key(self._context.ledger, epoch), value)])
 
     def _end_older_producers(self, partitions: Sequence[str]) -> None:
-        """Initialise the transactional ids of source partitions, which fences the producers that use them."""
+        """Initialise the given transactional ids again, which fences the older producers that use them."""
 
         def end(partition: str) -> None:
             TransactionalProducer(self._connection, transactional_id(self._context, partition), self._topic).close()

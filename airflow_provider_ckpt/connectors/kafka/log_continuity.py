@@ -99,7 +99,7 @@ class LogContinuity:
         self._checked: dict[int, int | None] = {}
 
     def check_snapshots(self, snapshots: Mapping[int, LogSnapshot], offsets: Mapping[int, LogOffsets]) -> None:
-        """Compare each log with its snapshot, once and again after each election of a leader.
+        """Compare the log of each partition with its snapshot: once, and again after each election of a leader.
 
         :param snapshots: snapshot of each partition
         :param offsets: current offsets of each partition
@@ -141,7 +141,7 @@ class LogContinuity:
         return found
 
     def _due(self, number: int, offsets: LogOffsets, snapshot: LogSnapshot) -> bool:
-        """Return whether a partition's log has to be compared with its snapshot.
+        """Return whether the log of a source partition has to be compared with its snapshot now.
 
         A log that begins after the snapshot's end cannot be compared; planning reports the expired range instead.
         """

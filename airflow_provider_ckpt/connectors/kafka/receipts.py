@@ -135,7 +135,7 @@ def time_value(at: datetime, target: Mapping[str, Any] | None = None) -> bytes:
     """Return the value of the Kafka record that stores an epoch or a transactional id.
 
     :param at: time of writing, for information only
-    :param target: ends of the target's log at that time, JSON-ready; only in an epoch's record
+    :param target: offsets of the target topic at that time, JSON-ready; only in the record of an epoch
     """
     return _encode({"at": at.isoformat(), **({} if target is None else {"target": target})})
 
@@ -174,7 +174,7 @@ class ReceiptsTopicState:
 
     @property
     def target(self) -> Mapping[str, Any] | None:
-        """Ends of the target's log in the record of the ledger's newest epoch, JSON-ready; None if it has none."""
+        """Offsets of the target topic, as stored with the ledger's newest epoch, JSON-ready; None if it has none."""
         noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest_epoch, b"{}")).get("target")
         return noted
 

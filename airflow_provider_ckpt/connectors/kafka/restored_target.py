@@ -62,7 +62,7 @@ class TargetLogEnds:
 
 
 class TargetLogReader:
-    """Reader of the ends of a target's logs, and detection of lost records.
+    """Reader of the target topic's offsets, which detects that the topic has lost records.
 
     :param connection: connection to the target's cluster
     :param pipeline: the pipeline's name, for the client id

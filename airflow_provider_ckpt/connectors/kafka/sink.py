@@ -117,7 +117,7 @@ class KafkaSink:
         return Claims(state.highest_epoch, state.ledgers, identity, lost)
 
     def store_target_snapshot(self, epoch: int) -> None:
-        """Write the offsets that the target holds now with the epoch; see :class:`SinkWithTargetSnapshot`.
+        """Store the target topic's offsets with the epoch, as a snapshot; see :class:`SinkWithTargetSnapshot`.
 
         If the target has lost records, nothing is written, so that the next run detects the loss.
         """

@@ -206,7 +206,7 @@ class KafkaSource:
         snapshots: Mapping[int, LogSnapshot],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
-        """Return the states to store in the ledger: the end of each log and its snapshot, by partition id."""
+        """Return the state of each partition that the ledger stores: the end of its log and the log's snapshot."""
         ends = {self._number(todo.partition): todo.start for todo in request.ranges if todo.needs_bound}
         for batch in batches:
             number = self._number(batch.partition)

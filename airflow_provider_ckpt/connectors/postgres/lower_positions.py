@@ -338,7 +338,7 @@ class Watch:
         return value_sql(self._kind, position)
 
     def _leads(self, sequence: SequenceState) -> bool:
-        """Return whether a sequence is at or beyond the table's greatest position, so that it can have assigned all."""
+        """Return whether a sequence's value is at or beyond the greatest position, so that it can have assigned all."""
         if sequence.last is None or self._greatest is None:
             return False
         return sequence.last + max(sequence.step, 1) - 1 >= self._greatest

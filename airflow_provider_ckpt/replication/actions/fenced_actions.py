@@ -190,7 +190,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
 
 
 def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
-    """Return the parts of an alarm that reading some ranges again does not end, each with the reason.
+    """Return the signs of an alarm that remain after some ranges were read again, each with the reason.
 
     :param alarm: the alarm
     :param reread_ranges: ranges that are read again

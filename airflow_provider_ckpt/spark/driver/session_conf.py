@@ -50,5 +50,5 @@ def session_part(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_of_session(name: str) -> bool:
-    """Return whether a session of a running Spark can set the property of this name."""
+    """Return whether the Spark property with this name can be set in a session of a running Spark."""
     return name.startswith(_SESSION_PREFIX) and name not in _STATIC and not name.startswith(_STATIC_PREFIXES)
