@@ -1,4 +1,4 @@
-"""Describe an unknown key of a declaration: the error names the nearest known key (semantics, section 7)."""
+"""Reject an unknown key of a declaration with an error that names the nearest known key (semantics, section 7)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def exclude_rows(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
-    """Return the rows of a batch except those that are given by number.
+    """Return the rows of a batch without those whose row numbers are given.
 
     :param rows: rows with the column :data:`~.sink_protocol.ROW_NUMBER`
     :param numbers: numbers of the rows to leave out

@@ -39,7 +39,7 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """State of a pipeline in its sink before a run takes over.
+    """State of a pipeline in its sink, which a run reads before it takes over: fence, ledgers, target and lost rows.
 
     :param epoch: highest epoch of the pipeline's fence, 0 if none
     :param ledgers: ids of all ledgers that have receipts or a fence in the sink for this pipeline

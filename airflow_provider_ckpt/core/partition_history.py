@@ -17,7 +17,7 @@ class PartitionSnapshot:
 
     :param generation: the generation at that time
     :param committed: the checkpoint at that time
-    :param planned_end: the end of what was planned by that time
+    :param planned_end: end of the plan at that time: all positions before it were planned
     """
 
     generation: int

@@ -42,7 +42,9 @@ def to_iceberg(rows: pa.Table) -> pa.Table:
 
 
 def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, adds_columns: bool) -> Schema:
-    """Return the table's columns followed by the new columns of rows; a table without columns gets all of them.
+    """Return the table's columns, followed by those that rows have and it lacks.
+
+    A table without columns gets all columns of the rows.
 
     The same columns always get the same field ids, so that lanes can write files before the commit.
 
@@ -58,7 +60,7 @@ def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, adds_co
 def add_new_columns(
     transaction: Transaction, table_schema: Schema, schema: pa.Schema | Schema | None, *, adds_columns: bool
 ) -> None:
-    """Add the new columns of rows to the table in a transaction; see :func:`with_new_columns`.
+    """Add to the table, in a transaction, the columns that rows have and it lacks; see :func:`with_new_columns`.
 
     :param transaction: the transaction
     :param table_schema: columns of the table

@@ -111,9 +111,9 @@ class ClosedBound:
 
 
 def wait_until_closed(fetch: Fetch, candidate: int | None, stored: CandidateBound | None, wait: float) -> ClosedBound:
-    """Wait until a candidate has closed, or the time is over.
+    """Wait until a candidate for the closed bound has closed, or the time is over.
 
-    An older candidate may close earlier, and then gives a bound even if the new one stays open.
+    An older candidate may close earlier; it is then the bound, even if the new candidate stays open.
 
     :param fetch: runs a query on the source database and returns its rows
     :param candidate: the new candidate position, read just before this call; None if the table is empty

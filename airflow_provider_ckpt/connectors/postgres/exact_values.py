@@ -91,7 +91,7 @@ def _cut(column: Column, value: str) -> Iterator[str]:
 
 
 def _misread(column: Column, value: str, given: str) -> Iterator[str]:
-    """Yield SQL conditions that are true for a text of which the column's type stores only a part.
+    """Yield SQL conditions that are true for a text that the column's type would store only in part.
 
     The column's length or scale does not matter here (see :func:`_cut`). For an array the type of its elements decides.
     A type needs no condition if it refuses values that it cannot store exactly; types of extensions are assumed to do

@@ -104,7 +104,7 @@ class Condition:
         return met, {"lag": found, "total": total, "not_begun": unknown}
 
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-        """Return whether all partitions have reached their positions, and their checkpoints.
+        """Return whether the checkpoint of each partition has reached its position, and the checkpoints themselves.
 
         :param status: the ledger's ``status`` of the pipeline
         """

@@ -319,9 +319,7 @@ class Run:
             self._report_metrics()
 
     def record_checkpoints(self) -> None:
-        """Store in the summary the checkpoints that precede this run's first settlement, and take over the ledger's
-        bounds.
-        """
+        """Store in the summary the checkpoints before this run settles anything; load the stored bounds."""
         for name, record in self.ledger.partitions(self.pipeline.name).items():
             at = record.partition.committed
             self.summary.checkpoint.setdefault(name, {"before": at, "after": at})

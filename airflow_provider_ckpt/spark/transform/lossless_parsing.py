@@ -145,7 +145,7 @@ def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: i
 
 
 def _any(conditions: Iterable[str | None]) -> str | None:
-    """Return a SQL condition that is true if at least one of the given conditions is; None if there are none.
+    """Return a SQL condition that is true if at least one of the given conditions is true; None without conditions.
 
     :param conditions: SQL conditions; None entries are ignored
     """
