@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, conf
+from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, get_parsing_context
 from airflow.sdk.definitions._internal.expandinput import MappedArgument
 
