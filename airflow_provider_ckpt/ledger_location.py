@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, MissingConnectionError
+from airflow_provider_ckpt.server_connections import find_connection
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -203,30 +205,23 @@ def _embedded_location() -> LedgerLocation:
 def _look_up(connection_id: str) -> AirflowConnection | None:
     """Return the Airflow connection of an id, or None if it is not defined.
 
-    In a task, the task SDK looks it up; in other processes Airflow's core does, since these have access to the metadata
-    database.
+    In a task, the task SDK looks it up; other processes have access to the metadata database.
 
     :raises ConfigError: if the connection's environment variable is set but invalid
     """
     from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
-    found: AirflowConnection
-    variable = f"AIRFLOW_CONN_{connection_id.upper()}"
-    try:
+    found: AirflowConnection | None = None
+    with suppress(AirflowNotFoundException):
         if hasattr(sys.modules.get("airflow.sdk.execution_time.task_runner"), "SUPERVISOR_COMMS"):
             from airflow.sdk import BaseHook
 
             found = BaseHook.get_connection(connection_id)
         else:
-            from airflow.models.connection import Connection as AirflowCoreConnection
-
-            found = AirflowCoreConnection.get_connection_from_secrets(connection_id)
-    except AirflowNotFoundException:
-        if variable in os.environ:  # Airflow ignores a variable that it cannot parse
-            raise ConfigError(
-                f"the environment variable {variable} is set, but it does not define a connection."
-            ) from None
-        return None
+            found = find_connection(connection_id)
+    variable = f"AIRFLOW_CONN_{connection_id.upper()}"
+    if found is None and variable in os.environ:  # Airflow ignores a variable that it cannot parse
+        raise ConfigError(f"the environment variable {variable} is set, but it does not define a connection.")
     return found
 
 

@@ -39,7 +39,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     return uri._replace(path="")
 
 
-def emit_event(context: Context, summary: dict[str, Any]) -> bool:
+def emit_event(context: Context, summary: dict[str, Any], *, of_this_task: bool = False) -> bool:
     """Emit the event of the pipeline's asset after a run, unless the asset's newest event has the same positions.
 
     The assets that the DAG declares as ``outlets`` get the same ``extra``; Airflow emits their events for every task
@@ -47,12 +47,15 @@ def emit_event(context: Context, summary: dict[str, Any]) -> bool:
 
     :param context: the task's context
     :param summary: summary of the run, as its task returns it
+    :param of_this_task: whether this task has just executed the whole run; then a run that moved the checkpoint is the
+        first at its positions, and Airflow need not be asked
     :return: whether the pipeline's own asset gets an event
     """
     extra = update_outlet_events(context, summary)
     events = context["outlet_events"]
     asset = pipeline_asset(summary["pipeline"])
-    if _positions_after(_newest_extra(asset)) == _positions_after(extra):
+    moved = any(positions["before"] != positions["after"] for positions in summary["checkpoint"].values())
+    if not (moved and of_this_task) and _positions_after(_newest_extra(asset)) == _positions_after(extra):
         return False
     events[RUNS].add(asset, extra=extra)
     return True

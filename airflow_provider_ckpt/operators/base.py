@@ -278,3 +278,17 @@ def push_return_value(context: Context, document: dict[str, Any]) -> dict[str, A
     """
     context["ti"].xcom_push(key="return_value", value=document)
     return document
+
+
+@contextmanager
+def pushed_on_failure(context: Context, document: dict[str, Any]) -> Iterator[None]:
+    """Push the task's return value to XCom if the ``with`` block fails; if it does not, Airflow itself will.
+
+    :param context: the task's context
+    :param document: the return value
+    """
+    try:
+        yield
+    except BaseException:
+        push_return_value(context, document)
+        raise

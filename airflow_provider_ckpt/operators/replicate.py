@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators._declaration import Declaration
-from airflow_provider_ckpt.operators.base import CkptOperator, push_return_value
+from airflow_provider_ckpt.operators.base import CkptOperator, pushed_on_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,11 +46,11 @@ class CkptReplicateOperator(CkptOperator):
         from airflow_provider_ckpt.replication.run.replicate import replicate
 
         with self.setup_run(context) as setup:
-            summary = replicate(setup, self.make_engine(setup.pipeline))
-            document = push_return_value(context, summary.to_json())
-            emit_event(context, document)
-            if Route.HOLD in document["route"] and setup.pipeline.run.fail_on_hold:
-                raise AirflowFailException(held_message(setup.pipeline.name, document))
+            document = replicate(setup, self.make_engine(setup.pipeline)).to_json()
+            with pushed_on_failure(context, document):
+                emit_event(context, document, of_this_task=True)
+                if Route.HOLD in document["route"] and setup.pipeline.run.fail_on_hold:
+                    raise AirflowFailException(held_message(setup.pipeline.name, document))
         return document
 
 

@@ -6,7 +6,9 @@ the write lock at the beginning instead of failing halfway. A query reads a snap
 
 from __future__ import annotations
 
+import select
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,8 +18,9 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, LedgerUnavailableError
 
@@ -25,6 +28,12 @@ MIGRATE = "Run `airflow ckpt db migrate`."
 """Hint in errors about a ledger that does not exist or is at another schema revision."""
 
 _BUSY_SECONDS = 30.0
+_TRUSTED_SECONDS = 1.0
+"""Seconds after its last use during which a connection without unread data counts as alive."""
+
+_USED = "ckpt_used"
+"""Key of a pooled connection's attribute with the time of its last use."""
+
 _POSTGRES = ("postgres", "postgresql", "postgresql+psycopg2")
 _POSTGRES_SESSION = """
     SET idle_in_transaction_session_timeout = '15s';
@@ -86,18 +95,48 @@ def create_engine(url: URL) -> Engine:
         url,
         pool_size=2,
         max_overflow=4,
-        pool_pre_ping=True,
         hide_parameters=True,
         connect_args={"connect_timeout": 10, "application_name": "ckpt-ledger"},
     )
 
     @sa.event.listens_for(engine, "connect")
-    def prepare(connection: Any, _: object) -> None:
+    def prepare(connection: Any, record: ConnectionPoolEntry) -> None:
         with connection.cursor() as cursor:
             cursor.execute(_POSTGRES_SESSION)
         connection.commit()
+        record.info[_USED] = time.monotonic()
+
+    @sa.event.listens_for(engine, "checkin")
+    def used(_: object, record: ConnectionPoolEntry) -> None:
+        record.info[_USED] = time.monotonic()
+
+    @sa.event.listens_for(engine, "checkout")
+    def replace_dead(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
+        idle = time.monotonic() - record.info[_USED]
+        if (idle > _TRUSTED_SECONDS or _has_unread_data(connection)) and not _answers(engine, connection):
+            raise DisconnectionError  # the pool opens another connection
 
     return engine
+
+
+def _has_unread_data(connection: Any) -> bool:
+    """Return whether a connection that nobody uses has received something, as it does when the server ends it."""
+    import psycopg2
+
+    try:
+        return bool(select.select([connection.fileno()], [], [], 0)[0])
+    except (OSError, ValueError, psycopg2.Error):
+        return True
+
+
+def _answers(engine: Engine, connection: Any) -> bool:
+    """Return whether the server answers a statement on a connection."""
+    import psycopg2
+
+    try:
+        return engine.dialect.do_ping(connection)
+    except psycopg2.Error:
+        return False
 
 
 def _sqlite(path: Path) -> Engine:

@@ -103,7 +103,8 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     """
     state = None if accepting else refuse_changed_sink.refuse_changed(run.setup, run.sink)
     unfinished_acceptance = refuse_changed_sink.acceptance_evidence(run.setup, run.sink) if accepting else None
-    first = first_starts(run)
+    known = run.ledger.partitions(run.pipeline.name)
+    first = first_starts(run, known)
     if any(first.values()):
         refuse_unsuitable_columns(run)
     run.sink.create_bookkeeping()  # after all refusals, so that a refused run leaves nothing in the sink
@@ -116,9 +117,8 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     if state is not None:
         run.ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())
-    start_partitions(run, first)
-    run.record_checkpoints()
-    run.reconcile()
+    start_partitions(run, first, known)
+    run.reconcile(run.record_checkpoints())
     if not accepting:
         run.apply_stored_actions(behind_fence=True)
 

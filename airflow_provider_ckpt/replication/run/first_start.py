@@ -14,16 +14,19 @@ from airflow_provider_ckpt.replication.run import file_lists
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_provider_ckpt.ledger.types import PartitionRecord
     from airflow_provider_ckpt.replication.run.run import Run
 
 
-def first_starts(run: Run) -> dict[SourcePartition, Start | None]:
+def first_starts(run: Run, known: Mapping[str, PartitionRecord]) -> dict[SourcePartition, Start | None]:
     """Return the start of each partition of the source; None for a partition that the ledger knows already.
 
     A pipeline's first partitions start where the pipeline declares. Partitions that appear later start at their
     earliest position, since everything in them came after that first start.
+
+    :param run: run in progress, whose lease is held and whose source is open
+    :param known: the ledger's partitions
     """
-    known = run.ledger.partitions(run.pipeline.name)
     start_from = "earliest" if known else run.pipeline.source.start_from
     return {
         partition: None if partition.id in known else run.source.start(partition.id, start_from)
@@ -48,13 +51,15 @@ def refuse_unsuitable_columns(run: Run) -> None:
     run.sink.check_columns(shape.columns)
 
 
-def start_partitions(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
+def start_partitions(
+    run: Run, first: Mapping[SourcePartition, Start | None], known: Mapping[str, PartitionRecord]
+) -> None:
     """Store the source's partitions in the ledger, and the files with which they start in the sink and the ledger.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param first: start of each partition of the source, None for a partition that the ledger knows already
+    :param known: the ledger's partitions, read under the lease
     """
-    known = run.ledger.partitions(run.pipeline.name)
     stored_lists = file_lists.restore_lost_files(run, started=bool(known))
     starts = {
         partition: Start(known[partition.id].partition.base) if start is None else stored_lists or start

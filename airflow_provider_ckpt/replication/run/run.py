@@ -125,10 +125,13 @@ class Run:
         self.ledger.start_partitions(self.lease, {partition: known[partition.id].partition.base for partition in found})
         self.source_verified = True
 
-    def reconcile(self) -> None:
-        """Settle batches that have a receipt in the sink, and abandon attempts of older epochs that have none."""
+    def reconcile(self, records: Mapping[str, PartitionRecord] | None = None) -> None:
+        """Settle batches that have a receipt in the sink, and abandon attempts of older epochs that have none.
+
+        :param records: the ledger's partitions, if the caller has them
+        """
         with self.step("reconcile"):
-            receipts = list(self.receipts())
+            receipts = list(self.receipts(records))
             file_lists.refuse_unlisted_receipts(self, receipts)
             lost_replays = find_lost_replays(self, receipts)
             found = self.ledger.reconcile(
@@ -294,7 +297,12 @@ class Run:
             str(leaf)
             for leaf in routes(
                 dead_lettered=self.summary.records.dead_lettered,
-                waiting=sum(batch.round > 1 for batch in self.planned()),
+                waiting=sum(
+                    batch.round > 1
+                    for record in records.values()
+                    for batch in record.partition.batches.values()
+                    if batch.state is BatchState.PLANNED
+                ),
                 held=states.get(BatchState.HELD.value, 0),
             )
         ]
@@ -318,13 +326,18 @@ class Run:
         if self.metrics.due:
             self._report_metrics()
 
-    def record_checkpoints(self) -> None:
-        """Store in the summary the checkpoints before this run settles anything; load the stored bounds."""
-        for name, record in self.ledger.partitions(self.pipeline.name).items():
+    def record_checkpoints(self) -> Mapping[str, PartitionRecord]:
+        """Store in the summary the checkpoints before this run settles anything; load the stored bounds.
+
+        :return: the ledger's partitions, which were read for this
+        """
+        records = self.ledger.partitions(self.pipeline.name)
+        for name, record in records.items():
             at = record.partition.committed
             self.summary.checkpoint.setdefault(name, {"before": at, "after": at})
             if record.bound is not None:
                 self.bounds.setdefault(name, record.bound)
+        return records
 
     def close(self) -> None:
         """Stop renewing the lease and close source and sink; the lease is not released."""

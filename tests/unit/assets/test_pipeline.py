@@ -85,6 +85,16 @@ def test_a_run_that_moved_nothing_gives_none(
     assert context["outlet_events"][AUTHORS].extra["epoch"] == 7
 
 
+def test_airflow_is_asked_for_the_newest_event_only_if_this_task_did_not_move_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, context: Any
+) -> None:
+    newest(monkeypatch, summary(9))
+    unmoved = {**summary(9), "checkpoint": {"p": {"before": 9, "after": 9}}}
+
+    assert emit_event(context, unmoved, of_this_task=True) is False
+    assert emit_event(context, summary(9), of_this_task=True) is True
+
+
 @pytest.mark.parametrize(
     ("kind", "given"),
     [

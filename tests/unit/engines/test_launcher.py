@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from airflow.models.connection import Connection
-from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -31,15 +30,9 @@ def pipeline(**run: Any) -> Pipeline:
 
 @pytest.fixture
 def stored(monkeypatch: pytest.MonkeyPatch) -> dict[str, Connection]:
-    """The connections in Airflow's metadata database, which outside of a task only the core sees."""
+    """The connections in Airflow's metadata database, which a task cannot read."""
     found: dict[str, Connection] = {}
-
-    def look_up(name: str) -> Connection:
-        if name not in found:
-            raise AirflowNotFoundException(name)
-        return found[name]
-
-    monkeypatch.setattr(Connection, "get_connection_from_secrets", look_up)
+    monkeypatch.setattr("airflow_provider_ckpt.ledger_location.find_connection", found.get)
     return found
 
 

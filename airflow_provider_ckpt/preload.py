@@ -1,0 +1,59 @@
+"""Airflow plugin that imports the modules of a run in the scheduler, if the scheduler's LocalExecutor forks the tasks.
+
+A task then has these modules already when it starts, which saves it more than a tenth of a second. Modules with native
+libraries that start threads, such as NumPy and PyArrow, are left out, because a process that forks must not have any.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib import import_module
+from typing import Any
+
+from airflow.configuration import conf
+from airflow.listeners import hookimpl
+from airflow.plugins_manager import AirflowPlugin
+
+log = logging.getLogger(__name__)
+
+_MODULES = (
+    "assets.pipeline",
+    "config.load",
+    "config.warnings",
+    "connectors.files.sink",
+    "connectors.postgres.sink",
+    "connectors.postgres.source",
+    "engines.factory",
+    "engines.warm",
+    "ledger.ledger",
+    "operators.replicate",
+    "replication.lease_owner",
+    "replication.run.replicate",
+    "stats",
+)
+"""Modules below this package that a run of the operator imports."""
+
+
+@hookimpl
+def on_starting(component: Any) -> None:
+    """Import the modules if a scheduler with LocalExecutor starts. An error is logged; it occurs again in the task.
+
+    :param component: the part of Airflow that starts. For a scheduler it is a ``Job``, whose type is not set yet, so
+        the command line tells which component it is
+    """
+    is_scheduler = type(component).__name__ == "Job" and sys.argv[1:2] == ["scheduler"]
+    if not is_scheduler or "LocalExecutor" not in conf.get("core", "executor"):
+        return
+    for name in _MODULES:
+        try:
+            import_module(f"{__package__}.{name}")
+        except Exception:
+            log.exception("%s.%s cannot be imported", __package__, name)
+
+
+class CkptPreloadPlugin(AirflowPlugin):
+    """Plugin with the listener :func:`on_starting`."""
+
+    name = "ckpt_preload"
+    listeners: list[Any] = [sys.modules[__name__]]  # noqa: RUF012  # as in AirflowPlugin
