@@ -54,7 +54,7 @@ def _mask(connection: Connection) -> None:
 
     if connection.password:
         mask_secret(connection.password)
-        mask_secret(quote(connection.password))
+        mask_secret(quote(connection.password, safe=""))
     if connection.extra:
         mask_secret(connection.extra_dejson)
 

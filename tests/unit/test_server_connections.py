@@ -81,7 +81,7 @@ def test_a_database_that_does_not_answer_has_no_connections(monkeypatch: pytest.
 
 
 def test_the_secrets_of_a_connection_are_masked_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.sdk.log import redact
+    from airflow.providers.common.compat.sdk import redact
 
     monkeypatch.setenv(
         "AIRFLOW_CONN_STORE", '{"conn_type": "s", "password": "pa/ss-4711", "extra": {"token": "t0ken-4711"}}'
