@@ -37,7 +37,7 @@ demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build
 	@$(PY) -m tests.system.demo
 
 test: lint postgres java kafka jdbc browser ## Lint, then every test: unit, integration, real Airflow, crashes
-	@$(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
+	@$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-fast: lint postgres java kafka jdbc ## Lint, unit tests, each connector once, a run by command and one by DAG: under 5 minutes
 	@$(PYTEST) -m fast --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 10

@@ -1,11 +1,18 @@
-"""The one Airflow of these tests; they all run in one process, so that it is started once (see ``placement.py``)."""
+"""The one Airflow of these tests; they all run in one process, so that it is started once (see ``placement.py``).
+
+Most of them wait for most of their time: for a scheduler, a heartbeat, a Spark that starts. Those of a module that is
+marked ``beside`` are played in threads meanwhile, from the start of this Airflow; their turn is then to tell what came
+of it. Each has a pipeline of its own, and uses no other fixture than ``deployment``.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -29,14 +36,15 @@ PIPELINES = [
     Declared("orphaned", Kind.GROUPED, cold=True),
     Declared("unwatched", Kind.DEFERRED, delay=30_000),
     Declared("rested", Kind.GROUPED, ttl=5),
-    Declared("renewed", Kind.DEFERRED, ttl=15, delay=60_000),
-    Declared("overtaken", Kind.DEFERRED, ttl=15, delay=600_000),
+    Declared("renewed", Kind.DEFERRED, ttl=9, delay=60_000),
+    Declared("overtaken", Kind.DEFERRED, ttl=9, delay=600_000),
     Declared("stopped", Kind.SINGLE),
     Declared("stuck", Kind.SINGLE),
     Declared("guarded", Kind.SINGLE),
     Declared("visits", Kind.FOLLOWED),
 ]
 _QUICK = {
+    "CORE__PARALLELISM": "8",
     "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     "SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "60",
     "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
@@ -47,6 +55,54 @@ _QUICK = {
     "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
 }
 """A dead worker or triggerer is missed after seconds, not minutes; a scheduler when a test says so."""
+
+_BESIDE = "beside"
+_AT_ONCE = 2
+"""Tests that are played beside the one whose turn it is."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let those that are played beside others tell last, and then those that disturb the services themselves."""
+    last = {"test_restarts.py": 2}
+    here = Path(__file__).parent
+    own = [item for item in items if item.path.parent == here]
+    if own:
+        at = items.index(own[0])
+        own.sort(key=lambda item: last.get(item.path.name, int(_is_beside(item))))
+        items[:] = [*items[:at], *own, *(item for item in items[at:] if item.path.parent != here)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Wait for the result of a test that is played beside others, instead of running it."""
+    if not _is_beside(pyfuncitem):
+        return None
+    _played(pyfuncitem)[pyfuncitem.nodeid].result()
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Let the threads end before a failure is described: Python 3.11 parses syntax trees in one thread at a time."""
+    if call.excinfo is not None and isinstance(item, pytest.Function):
+        wait(_played(item).values())
+
+
+@pytest.fixture(scope="package", autouse=True)
+def beside(request: pytest.FixtureRequest, deployment: Deployment) -> Iterator[Mapping[str, Future[None]]]:
+    """The results of the chosen tests that are marked so, by node id."""
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    chosen = [item for item in request.session.items if isinstance(item, pytest.Function) and _is_beside(item)]
+    yield {item.nodeid: pool.submit(item.obj, deployment=deployment) for item in chosen}
+    pool.shutdown(cancel_futures=True)
+
+
+def _played(item: pytest.Function) -> Mapping[str, Future[None]]:
+    return cast("Mapping[str, Future[None]]", item.funcargs.get("beside", {}))
+
+
+def _is_beside(item: pytest.Item) -> bool:
+    return item.get_closest_marker(_BESIDE) is not None
 
 
 @pytest.fixture(scope="package")

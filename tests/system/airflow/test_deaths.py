@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.services import processes
 from tests.services.tables import scalar
-from tests.system.airflow.deployment import Deployment
+from tests.system.airflow.deployment import PATIENCE, Deployment
+
+pytestmark = pytest.mark.beside
 
 
 def test_a_worker_killed_while_spark_delivers_is_fenced_and_its_batches_are_sent_again(deployment: Deployment) -> None:
@@ -35,7 +39,7 @@ def test_a_worker_killed_after_the_delivery_and_before_the_settlement_is_settled
             deployment.at_gate(name)
             lock("SELECT 1 FROM ckpt_lease WHERE pipeline = %s FOR UPDATE", [name])
         deployment.airflow.until(
-            lambda: bool(scalar(deployment.store, f"SELECT count(*) FROM {name}")), 60, "nothing was delivered"
+            lambda: bool(scalar(deployment.store, f"SELECT count(*) FROM {name}")), PATIENCE, "nothing was delivered"
         )
         processes.kill(deployment.worker(name, run_id, "replicate.submit"))
         assert deployment.checkpoint(name) == 0
@@ -56,7 +60,7 @@ def test_a_worker_killed_after_the_settlement_leaves_nothing_to_do(deployment: D
         run_id = deployment.begin(name)
         deployment.at_gate(name)
         worker = deployment.worker(name, run_id, "replicate.submit")
-    deployment.airflow.until(lambda: deployment.checkpoint(name) > 0, 60, "nothing was settled")
+    deployment.airflow.until(lambda: deployment.checkpoint(name) > 0, PATIENCE, "nothing was settled")
     processes.kill(worker)
 
     deployment.succeeds(name, run_id)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from tests.services import processes
-from tests.system.airflow.deployment import Deployment
+from tests.system.airflow.deployment import PATIENCE, Deployment
+
+pytestmark = pytest.mark.beside
 
 
 def test_a_running_run_that_is_cleared_stops_spark_and_its_next_try_reconciles_first(deployment: Deployment) -> None:
@@ -15,7 +19,7 @@ def test_a_running_run_that_is_cleared_stops_spark_and_its_next_try_reconciles_f
         deployment.at_gate("killed")
         spark = processes.below(deployment.worker("killed", run_id, "replicate")[0].pid)
         deployment.clear("killed", run_id)
-        deployment.airflow.until(lambda: not processes.alive(spark), 60, "Spark lives on")
+        deployment.airflow.until(lambda: not processes.alive(spark), PATIENCE, "Spark lives on")
 
     deployment.succeeds("killed", run_id)
 
@@ -38,12 +42,12 @@ def test_of_two_runs_at_once_the_second_waits_or_fails_fast_as_configured(deploy
         waiting = deployment.begin("doubled")
         deployment.airflow.until(
             lambda: "Waiting for the lease" in deployment.airflow.task_log("doubled", waiting, "replicate.plan"),
-            60,
+            PATIENCE,
             "the second run does not wait",
         )
         deployment.declarations["doubled"].write_text(declaration.replace("on_busy: wait", "on_busy: fail"))
         hasty = deployment.begin("doubled")
-        assert deployment.airflow.wait("doubled", hasty, 60) == "failed"
+        assert deployment.airflow.wait("doubled", hasty, PATIENCE) == "failed"
         assert first in deployment.airflow.task_log("doubled", hasty, "replicate.plan")
         assert deployment.airflow.state("doubled", waiting) == "running"
 
@@ -83,7 +87,7 @@ def test_past_an_expired_lease_status_tells_of_the_first_run_and_the_second_fenc
     deployment.succeeds("expired", second)
     assert deployment.status("expired")["dag_run"]["run_id"] == second
 
-    assert deployment.airflow.wait("expired", frozen, 60) == "failed"
+    assert deployment.airflow.wait("expired", frozen, PATIENCE) == "failed"
     seen = deployment.trace("expired")
     assert seen.ids == list(range(80))
     assert not seen.held

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.system.airflow.deployment import Deployment
+import pytest
+
+from tests.system.airflow.deployment import PATIENCE, Deployment
+
+pytestmark = pytest.mark.beside
 
 
 def test_a_finished_run_that_is_cleared_sends_nothing_again_and_plans_what_is_new(deployment: Deployment) -> None:
@@ -72,7 +76,7 @@ def test_a_backfill_of_an_old_date_moves_no_checkpoint_and_the_ledger_survives_t
     runs = "/dags/backfilled/dagRuns?run_type=backfill"
     deployment.airflow.until(
         lambda: [run["state"] for run in deployment.airflow.api("GET", runs)["dag_runs"]] == ["success", "success"],
-        120,
+        PATIENCE,
         "the backfill did not end",
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.services.browser import page_of
-from tests.system.airflow.deployment import Deployment
+from tests.system.airflow.deployment import PATIENCE, Deployment
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -22,7 +22,7 @@ def stuck(deployment: Deployment) -> Deployment:
     """Pipeline ``stuck`` has a held batch: its target was busy in both rounds."""
     deployment.write("stuck", range(80))
     deployment.refuse("stuck", whether=True)
-    assert deployment.airflow.wait("stuck", deployment.begin("stuck"), 240) == "failed"
+    assert deployment.airflow.wait("stuck", deployment.begin("stuck"), PATIENCE) == "failed"
     deployment.refuse("stuck", whether=False)
     with deployment.ledger() as ledger:
         assert ledger.status("stuck")["batches"] == {"held": 1}
@@ -49,7 +49,7 @@ def test_held_batches_are_released_in_the_browser(stuck: Deployment, pictures: P
         fill(page)
         page.screenshot(path=pictures / "recovery-form.png")
         page.get_by_test_id("trigger-dag-submit").click()
-        stuck.airflow.until(lambda: bool(runs(stuck)), 60, "the form triggered nothing")
+        stuck.airflow.until(lambda: bool(runs(stuck)), PATIENCE, "the form triggered nothing")
         (run_id,) = runs(stuck)
         stuck.asks("recovery", run_id, "approve")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from tests.services import processes
-from tests.system.airflow.deployment import Deployment
+from tests.system.airflow.deployment import PATIENCE, Deployment
 
 
 def arrived_once(deployment: Deployment, name: str, number: int = 80) -> None:
@@ -54,8 +54,8 @@ def test_a_task_that_the_next_scheduler_gives_to_another_worker_is_fenced_and_do
         dead = deployment.scheduler_job()
         restart(deployment, "scheduler")
         deployment.unheard_of(dead)
-        deployment.airflow.until(lambda: deployment.epoch(name) == 2, 60, "nobody took the task over")
-        deployment.airflow.until(lambda: not processes.alive(task), 60, "the first try goes on")
+        deployment.airflow.until(lambda: deployment.epoch(name) == 2, PATIENCE, "nobody took the task over")
+        deployment.airflow.until(lambda: not processes.alive(task), PATIENCE, "the first try goes on")
 
     deployment.succeeds(name, run_id)
 

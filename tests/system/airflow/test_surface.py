@@ -12,14 +12,14 @@ from urllib.parse import quote
 import pytest
 
 from tests.services.airflow import AirflowServices
-from tests.system.airflow.deployment import Deployment
+from tests.system.airflow.deployment import PATIENCE, Deployment
 
 _PIPELINE = """
 name: {name}
 source: {{type: files, path: "{data}/{name}"}}
 transform: {{decode: json, schema: id int, {transform}}}
 sink: {{type: files, path: "{data}/out/{name}", format: jsonl}}
-run: {{conf: {{spark.master: "local[1]"}}}}
+run: {{conf: {{spark.master: "local[3]"}}}}
 {more}
 """
 _COPY = "select: {id: id}"
@@ -132,12 +132,14 @@ class Surface:
     def known(self, dag_id: str) -> None:
         """Wait until Airflow has parsed a DAG that nobody triggers."""
         self.airflow.until(
-            lambda: bool(self.airflow.api("GET", f"/dags?dag_id_pattern={dag_id}")["dags"]), 120, f"no DAG {dag_id}"
+            lambda: bool(self.airflow.api("GET", f"/dags?dag_id_pattern={dag_id}")["dags"]),
+            PATIENCE,
+            f"no DAG {dag_id}",
         )
 
     def ran(self, dag_id: str, times: int) -> str:
         """Wait until a DAG has run so many times, and to the end of the newest; its id."""
-        self.airflow.until(lambda: len(self.runs(dag_id)) >= times, 120, f"{dag_id} did not run {times} times")
+        self.airflow.until(lambda: len(self.runs(dag_id)) >= times, PATIENCE, f"{dag_id} did not run {times} times")
         run_id: str = self.runs(dag_id)[-1]["dag_run_id"]
         self.deployment.succeeds(dag_id, run_id)
         return run_id

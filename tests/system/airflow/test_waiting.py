@@ -10,9 +10,11 @@ import pytest
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.ledger.types import Lease
 from tests.services.tables import execute
-from tests.system.airflow.deployment import Deployment
+from tests.system.airflow.deployment import PATIENCE, Deployment
 
-TTL = timedelta(seconds=15)
+pytestmark = pytest.mark.beside
+
+TTL = timedelta(seconds=9)
 """Of the leases of both pipelines."""
 
 
@@ -47,7 +49,7 @@ def test_a_takeover_while_the_retry_waits_fails_it_without_another_try(deploymen
         ledger.release(Lease("overtaken", lease["owner"], lease["epoch"], TTL, datetime.now(UTC)))
         ledger.acquire("overtaken", "a rival", timedelta(minutes=5))
 
-    assert deployment.airflow.wait("overtaken", run_id, 120) == "failed"
+    assert deployment.airflow.wait("overtaken", run_id, PATIENCE) == "failed"
     retry = deployment.task("overtaken", run_id, "replicate.retry")
     assert (retry["state"], retry["try_number"]) == ("failed", 1)
     log = deployment.airflow.task_log("overtaken", run_id, "replicate.retry")
