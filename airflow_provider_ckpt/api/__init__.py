@@ -1,0 +1,1 @@
+"""HTTP API of the page *Replication*, which the plugin mounts in Airflow's API server under ``/ckpt/api``."""

@@ -1,0 +1,383 @@
+"""Models of the list of pipelines and of one pipeline."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field
+
+from airflow_provider_ckpt.api.models.fields import (
+    ApiModel,
+    BatchName,
+    Counts,
+    Moment,
+    PartitionKind,
+    Position,
+    RunLink,
+    Span,
+)
+
+
+class Health(StrEnum):
+    """Health of a pipeline, the most urgent first.
+
+    - ``blocked``: a batch is held, or failed in a run that has ended, so that the checkpoint cannot pass it
+    - ``lag_growing``: no run makes progress, and more is planned and not committed than an hour ago
+    - ``dead_letters``: dead letters are parked
+    - ``draining`` and ``stopped``: a user has drained or stopped the pipeline
+    - ``well``: nothing of this
+    """
+
+    BLOCKED = "blocked"
+    LAG_GROWING = "lag_growing"
+    DEAD_LETTERS = "dead_letters"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+    WELL = "well"
+
+
+class Cause(ApiModel):
+    """Why a pipeline has its health.
+
+    :param text: one sentence
+    :param since: time since which this is so; None if it is not known
+    :param batch: first batch that blocks a checkpoint; None if none does
+    :param error_type: error type of that batch; None without an error
+    :param blocked_batches: number of resolved batches beyond the checkpoints, which wait for an unresolved one
+    """
+
+    text: str
+    since: Moment | None
+    batch: BatchName | None
+    error_type: str | None
+    blocked_batches: int
+
+
+class LagPoint(ApiModel):
+    """Sums of a pipeline's positions at a time, relative to the checkpoint at the first point: lag is the difference.
+
+    :param at: the time
+    :param planned: end of what was planned
+    :param committed: checkpoint
+    """
+
+    at: Moment
+    planned: float
+    committed: float
+
+
+class Lease(ApiModel):
+    """Lease of a pipeline, which the run that works on it holds.
+
+    :param held: whether a run holds it now
+    :param owner: name of the owner, also after the lease has expired; None if it was released
+    :param run: task of a DAG run that the owner is; None for a process of the command line
+    :param epoch: newest epoch
+    :param expires_at: when the lease ends unless it is renewed; None if it was never acquired
+    :param seconds_left: seconds until then by the database's clock; 0 if the lease is not held
+    """
+
+    held: bool
+    owner: str | None
+    run: RunLink | None
+    epoch: int
+    expires_at: Moment | None
+    seconds_left: float
+
+
+class PipelineRow(ApiModel):
+    """A pipeline in the list.
+
+    :param name: name of the pipeline
+    :param health: its health, by which the list is sorted
+    :param needs_me: whether a person should look at it: blocked, lag growing or dead letters
+    :param cause: why it has this health
+    :param phase: running, draining or stopped
+    :param lag: number of positions that the source had beyond the checkpoints at the last planning; None if nothing was
+        planned yet
+    :param lag_as_of: time of the last planning
+    :param rate: positions a second by which the checkpoints moved in the last ten minutes; None if unknown
+    :param history: lag of the last 24 hours, oldest first
+    :param progress: checkpoint as a fraction of what the source had at the last planning; None if unknown
+    :param partitions: number of source partitions
+    :param planned: number of batches that are planned
+    :param in_flight: number of batches that are in flight
+    :param held: number of batches that are held
+    :param dead_letters: number of dead letters that are parked or replaying
+    :param stored_actions: number of users' actions that wait for a run
+    :param lease: the lease
+    :param dags: ids of the DAGs that have run the pipeline and that the user may see
+    :param may_act: whether the user may act on the pipeline and see the bytes of its dead letters
+    """
+
+    name: str
+    health: Health
+    needs_me: bool
+    cause: Cause
+    phase: Literal["running", "draining", "stopped"]
+    lag: int | None
+    lag_as_of: Moment | None
+    rate: float | None
+    history: list[LagPoint]
+    progress: float | None
+    partitions: int
+    planned: int
+    in_flight: int
+    held: int
+    dead_letters: int
+    stored_actions: int
+    lease: Lease
+    dags: list[str]
+    may_act: bool
+
+
+class PipelineList(ApiModel):
+    """Page of the pipelines that the user may see, those that need a person first.
+
+    :param items: the pipelines
+    :param next: cursor of the next page; None on the last one
+    :param total: number of pipelines that match the filters
+    :param by_health: number of them by health, for all pages
+    :param as_of: time of the snapshot by the database's clock
+    """
+
+    items: list[PipelineRow]
+    next: str | None
+    total: int
+    by_health: dict[Health, int]
+    as_of: Moment
+
+
+class PartitionRow(ApiModel):
+    """Partition of a pipeline with its positions.
+
+    :param id: id of the partition
+    :param kind: ``source``, or the purpose of a side partition
+    :param source: id of the source partition whose records it reads
+    :param generation: generation, which grows with each rewind
+    :param base: first position of the generation
+    :param low: low watermark: below it, receipts are merged and only sums remain
+    :param committed: checkpoint
+    :param planned_end: end of what is planned
+    :param bound: end of what the source had at the last planning; None if the source told none
+    :param ends_at: end of a side partition; None for a source partition
+    :param moved_at: time at which checkpoint or plan last moved
+    :param settled: records of the batches that the checkpoint has passed in this generation
+    :param settled_batches: number of these batches
+    :param rejected: number of these whose records all became dead letters
+    :param skipped: number of these that were given up
+    :param sent: number of these that were sent at most once, without a known receipt
+    :param batches: number of batches beyond the checkpoint by state
+    """
+
+    id: str
+    kind: PartitionKind
+    source: str
+    generation: int
+    base: Position
+    low: Position
+    committed: Position
+    planned_end: Position
+    bound: Position | None
+    ends_at: Position | None
+    moved_at: Moment | None
+    settled: Counts
+    settled_batches: int
+    rejected: int
+    skipped: int
+    sent: int
+    batches: dict[str, int]
+
+
+class StoredActionRow(ApiModel):
+    """User's action that was stored for a run.
+
+    :param number: number of the stored action
+    :param kind: kind of the action
+    :param actor: the user who requested it
+    :param reason: the user's reason
+    :param stored_at: time at which it was stored
+    :param state: pending, or what the run that applied it found
+    :param ended_at: time at which a run applied or refused it; None while it is pending
+    :param refusal: why it was refused; None if it was not
+    """
+
+    number: int
+    kind: str
+    actor: str
+    reason: str | None
+    stored_at: Moment
+    state: Literal["pending", "applied", "refused"]
+    ended_at: Moment | None
+    refusal: str | None
+
+
+class PipelineDetail(PipelineRow):
+    """One pipeline in full.
+
+    :param generation: newest generation
+    :param settled: records of all batches below the checkpoints, in the partitions' present generations
+    :param partition_rows: partitions, source partitions first; at most 500
+    :param partitions_left_out: number of partitions beyond those
+    :param actions: stored actions: all that are pending, and the newest 20 that ended
+    """
+
+    generation: int
+    settled: Counts
+    partition_rows: list[PartitionRow]
+    partitions_left_out: int
+    actions: list[StoredActionRow]
+
+
+class Violation(ApiModel):
+    """Violation of a named invariant."""
+
+    name: str
+    partition: str
+    message: str
+    position: Position | None
+
+
+class Gap(Span):
+    """Range of a partition that no batch or receipt accounts for."""
+
+    partition: str
+
+
+class Accounted(ApiModel):
+    """Result of a quick audit: whether every position is accounted for.
+
+    :param ok: whether no invariant is violated and no position is unaccounted for
+    :param checked_at: time of the audit
+    :param gaps: ranges that nothing accounts for; at most 100
+    :param violations: violated invariants; at most 100
+    :param partitions: number of partitions that were checked
+    :param batches: number of batches that were checked
+    :param receipts: number of range receipts that were checked
+    """
+
+    ok: bool
+    checked_at: Moment
+    gaps: list[Gap]
+    violations: list[Violation]
+    partitions: int
+    batches: int
+    receipts: int
+
+
+class Declaration(ApiModel):
+    """Declaration of a pipeline that its newest run stored.
+
+    :param yaml: the declaration as YAML; None if no run has stored one
+    :param document: the same as JSON
+    """
+
+    yaml: str | None
+    document: dict[str, Any] | None
+
+
+class Me(ApiModel):
+    """The user, and what they may do on all pipelines.
+
+    :param id: id of the user
+    :param name: name of the user, which the audit log stores as ``airflow:NAME``
+    :param administrator: whether the user may see and act on pipelines that no DAG has run
+    """
+
+    id: str
+    name: str
+    administrator: bool
+
+
+class EventRow(ApiModel):
+    """Event of the audit log.
+
+    :param id: number of the event, growing
+    :param at: time of the event
+    :param kind: kind of the event
+    :param actor: user or run that caused it
+    :param run: task of a DAG run that the actor is; None for another actor
+    :param epoch: epoch of the lease
+    :param batch: batch that it concerns; None if it concerns none
+    :param partition: partition that it concerns; None if it concerns none
+    :param reason: reason that its user gave; None without one
+    :param detail: details as JSON text, possibly shortened
+    :param recorded_at: PostgreSQL's clock at the insertion; None on SQLite
+    :param database_user: login in PostgreSQL; None on SQLite
+    """
+
+    id: int
+    at: Moment
+    kind: str
+    actor: str | None
+    run: RunLink | None
+    epoch: int | None
+    batch: BatchName | None
+    partition: str | None
+    reason: str | None
+    detail: str
+    recorded_at: Moment | None
+    database_user: str | None
+
+
+class EventPage(ApiModel):
+    """Page of the audit log, newest first; ``next`` is the cursor of the next page, None on the last one."""
+
+    items: list[EventRow]
+    next: str | None
+
+
+class RunBar(ApiModel):
+    """Time in which a run held the lease.
+
+    :param owner: the owner of the lease
+    :param run: task of a DAG run that the owner is; None for another owner
+    :param epoch: epoch of the lease
+    :param started_at: when it was acquired
+    :param ended_at: when it was released, taken over or broken; None while it is open
+    :param end: how it ended
+    """
+
+    owner: str
+    run: RunLink | None
+    epoch: int
+    started_at: Moment
+    ended_at: Moment | None
+    end: Literal["released", "taken_over", "broken", "open"]
+
+
+class ActionFlag(ApiModel):
+    """Action of a user in the timeline.
+
+    :param event: number of its event
+    :param at: time at which it took effect
+    :param kind: kind of the action
+    :param actor: the user
+    :param reason: the user's reason
+    """
+
+    event: int
+    at: Moment
+    kind: str
+    actor: str | None
+    reason: str | None
+
+
+class Timeline(ApiModel):
+    """Runs, checkpoint and actions of a pipeline in a span of time.
+
+    :param start: begin of the span
+    :param end: end of the span
+    :param history: lag and checkpoint over time, oldest first
+    :param runs: times in which runs held the lease, oldest first
+    :param actions: users' actions, oldest first
+    :param left_out: whether older runs or actions of the span were left out, because there are more than 500
+    """
+
+    start: Moment
+    end: Moment
+    history: list[LagPoint] = Field(max_length=500)
+    runs: list[RunBar]
+    actions: list[ActionFlag]
+    left_out: bool
