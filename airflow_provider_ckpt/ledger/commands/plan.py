@@ -12,6 +12,7 @@ from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.low_watermark import EXPIRED
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.task_owners import dag_run_of, task_of
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 from airflow_provider_ckpt.ledger.store import events as event_store
@@ -137,7 +138,22 @@ def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
         "more": found.more,
     }
     work.write("planned", detail)
+    _record_planning(work)
     return batches
+
+
+def _record_planning(work: UnitOfWork) -> None:
+    """Store the time of a planning, and the DAG and task that has planned if they are not known yet.
+
+    The DAGs that have planned for a pipeline decide which users may see it and act on it.
+    """
+    pipeline = work.lease.pipeline
+    of_pipeline = tables.pipeline.c.name == pipeline
+    work.connection.execute(tables.pipeline.update().where(of_pipeline).values(planned_at=work.now))
+    run, task = dag_run_of(work.lease.owner), task_of(work.lease.owner)
+    if run is not None and task is not None:
+        row = {"pipeline": pipeline, "dag_id": run[0], "task_id": task[0]}
+        bulk_sql.insert_missing(work.connection, tables.pipeline_task, [row])
 
 
 def _store_files(work: UnitOfWork, files: Sequence[SourceFile]) -> None:

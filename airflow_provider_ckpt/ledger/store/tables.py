@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0008"
+HEAD = "0009"
 """Schema revision of the ledger with which this code works."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -42,6 +42,24 @@ class UtcTime(sa.TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+UNDELIVERED = "state IN ('parked', 'parked_again', 'replaying')"
+"""Condition of a partial index: dead letters that are neither replayed nor discarded."""
+
+NOT_DELIVERED = "rejected > 0 OR skipped > 0 OR sent > 0"
+"""Condition of a partial index: range receipts of batches that were rejected, skipped, or sent without confirmation."""
+
+MARKS = (
+    "kind IN ('lease_acquired', 'lease_taken_over', 'lease_released', 'lease_broken', 'adopted', 'collected', "
+    "'action_refused', 'hold', 'release', 'skip', 'cancel', 'drain', 'stop', 'force_stop', 'resume', 'rewind', "
+    "'replay', 'recover', 'replay_dead_letters', 'discard_dead_letters', 'resend_to_sink', 'keep_sink', 'move')"
+)
+"""Condition of a partial index: events of leases and of users' actions. A query must contain it word for word."""
+
+
+def _partial_index(name: str, *columns: str, where: str) -> sa.Index:
+    return sa.Index(name, *columns, postgresql_where=sa.text(where), sqlite_where=sa.text(where))
 
 
 metadata = sa.MetaData()
@@ -91,6 +109,15 @@ pipeline = sa.Table(
     sa.Column("sink_target", sa.Text),
     sa.Column("sink_location", sa.Text),
     sa.Column("sink_unaccepted", _json),
+    sa.Column("planned_at", UtcTime),
+)
+
+pipeline_task = sa.Table(
+    "ckpt_pipeline_task",
+    metadata,
+    _pipeline(),
+    sa.Column("dag_id", sa.String(250), primary_key=True),
+    sa.Column("task_id", sa.Text, primary_key=True),
 )
 
 lease = sa.Table(
@@ -197,6 +224,9 @@ receipt = sa.Table(
     *_totals(),
     sa.Column("at", UtcTime),
     sa.CheckConstraint("range_start < range_end", name="ckpt_receipt_range"),
+    _partial_index(
+        "ckpt_receipt_not_delivered", "pipeline", "generation", "partition", "range_start", where=NOT_DELIVERED
+    ),
 )
 
 dead_letter = sa.Table(
@@ -214,6 +244,7 @@ dead_letter = sa.Table(
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("replays", sa.Integer, nullable=False),
     sa.Column("replay", sa.Text),
+    _partial_index("ckpt_dead_letter_undelivered", "pipeline", "at", where=UNDELIVERED),
 )
 
 source_file = sa.Table(
@@ -240,6 +271,7 @@ stored_action = sa.Table(
     sa.Column("stored_at", UtcTime, nullable=False),
     sa.Column("applied_at", UtcTime),
     sa.Column("result", _json),
+    sa.Index("ckpt_stored_action_by_pipeline", "pipeline", "id"),
 )
 
 DATABASE_COLUMNS = ("id", "recorded_at", "database_user")
@@ -261,6 +293,7 @@ event = sa.Table(
     sa.Column("recorded_at", UtcTime),
     sa.Column("database_user", sa.Text),
     sa.Index("ckpt_event_by_pipeline", "pipeline", "id"),
+    _partial_index("ckpt_event_marks", "pipeline", "at", where=MARKS),
 )
 
 proposal = sa.Table(
@@ -283,6 +316,7 @@ proposal = sa.Table(
     sa.Column("ended_at", UtcTime),
     sa.Column("result", _json),
     sa.Index("ckpt_proposal_by_origin", "origin", "created_at"),
+    sa.Index("ckpt_proposal_by_pipeline", "pipeline", "created_at"),
 )
 
 for _name, _default in (("recorded_at", "pg_catalog.clock_timestamp()"), ("database_user", "session_user")):

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
+from airflow_provider_ckpt.core.task_owners import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
 from airflow_provider_ckpt.replication import lease_owner as owners
@@ -83,7 +84,7 @@ class Worker:
         self._end(run)
 
     def _acquire(self, pipeline: str) -> Run | None:
-        dag_run = owners.of_task("storm", self._commands.journal.next_tag, pipeline, "replicate")
+        dag_run = of_task("storm", self._commands.journal.next_tag, pipeline, "replicate")
         owner = dag_run if self._random.random() < 0.6 else owners.of_this_process()
         lease = a_lease(self._commands, self._sink, pipeline, owner, self._random).value
         if lease is None:

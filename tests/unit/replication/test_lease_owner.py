@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from airflow_provider_ckpt.core.task_owners import of_task
 from airflow_provider_ckpt.replication import lease_owner as owner
 
 
@@ -28,4 +29,4 @@ def test_a_process_of_another_machine_may_live() -> None:
 
 
 def test_a_dag_run_may_live() -> None:
-    assert not owner.is_dead(owner.of_task("flights", "manual__2026-01-01", "flights", "replicate"))
+    assert not owner.is_dead(of_task("flights", "manual__2026-01-01", "flights", "replicate"))
