@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from argparse import Namespace
 from collections import Counter
@@ -22,7 +21,7 @@ from airflow_provider_ckpt.core.dead_letter_selection import Selection, take_fir
 from airflow_provider_ckpt.core.dead_letters import UNDELIVERED, IndexEntry, newest_reread
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters, parse_selection
-from airflow_provider_ckpt.replication.actions.dead_letters import check_batches
+from airflow_provider_ckpt.replication.actions.dead_letters import check_batches, export_document
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
@@ -94,7 +93,7 @@ def show(args: Namespace) -> dict[str, Any]:
     with open_ledger(args.ledger) as ledger:
         setup = setup_of(args, ledger)
         lines = [
-            _dead_letter_document(entry, stored)
+            export_document(entry, stored)
             for entry, stored in islice(_selected_with_content(args, setup), args.stop_at or _MAX_SHOWN)
         ]
     return {"pipeline": args.pipeline, "dead_letters": lines}
@@ -115,7 +114,7 @@ def export(args: Namespace) -> dict[str, Any]:
         found = _selected_with_content(args, setup)
         with _create_file(args.to) as file:
             for entry, stored in islice(found, args.stop_at):
-                file.write(json.dumps(_dead_letter_document(entry, stored), ensure_ascii=True) + "\n")
+                file.write(json.dumps(export_document(entry, stored), ensure_ascii=True) + "\n")
                 records += 1
     return {"pipeline": args.pipeline, "file": args.to, "records": records}
 
@@ -172,36 +171,6 @@ def _selected_with_content(args: Namespace, setup: PipelineContext) -> Iterator[
     for entry, stored in dead_letters.read_contents(setup, _selected_entries(args, dead_letters.load_index(setup))):
         if args.query is None or dead_letters.contains_text(stored, args.query):
             yield entry, stored
-
-
-def _dead_letter_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, Any]:
-    dead_letter = stored.dead_letter
-    return {
-        "batch": str(stored.source.key),
-        "position": dead_letter.position,
-        "error_type": dead_letter.error.type.value,
-        "sqlstate": dead_letter.error.sqlstate,
-        "error": dead_letter.error.message,
-        "state": entry.state.value,
-        "replays": entry.replays,
-        "at": stored.at.isoformat(),
-        "headers": dict(dead_letter.headers),
-        "key": _text(dead_letter.key),
-        "key_base64": _base64(dead_letter.key),
-        "value": _text(dead_letter.value),
-        "value_base64": _base64(dead_letter.value),
-    }
-
-
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
 
 
 def _create_file(path: str) -> TextIO:

@@ -70,7 +70,7 @@ class RecoveryForm(ApiModel):
 
     :param dag_id: id of the DAG
     :param conf: values of the form; ``reason`` is left to the user
-    :param href: path of Airflow's trigger form, relative to Airflow's base URL
+    :param href: path of the DAG's page, relative to Airflow's base URL
     :param may_trigger: whether the user may trigger the DAG
     :param is_paused: whether the DAG is paused, so that a run would wait
     """

@@ -111,6 +111,17 @@ class RecordsRequest(ApiModel):
     max_bytes: int = Field(default=16_384, ge=1, le=262_144)
 
 
+class ExportRequest(ApiModel):
+    """Request for dead letters as a file.
+
+    :param filter: which dead letters
+    :param query: only those that contain this text in key, value, a header or the error
+    """
+
+    filter: LetterFilter = LetterFilter()
+    query: str | None = Field(default=None, min_length=1, max_length=1000)
+
+
 class Bytes(ApiModel):
     """Bytes of a record, possibly only their beginning.
 

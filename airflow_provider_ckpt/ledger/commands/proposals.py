@@ -146,6 +146,36 @@ class ProposalCommands(Session):
                 _end(connection, proposal_id, ProposalState.REFUSED, {"refusal": refusal})
 
 
+def load_own(connection: Connection, proposal_id: str, *, pipeline: str, origin: str, actor: str) -> ProposalRecord:
+    """Return an open proposal that a user has made, locked until the transaction ends.
+
+    :param connection: connection inside a transaction
+    :param proposal_id: id of the proposal
+    :param pipeline: the pipeline that it must concern
+    :param origin: the origin that it must have
+    :param actor: the user who must have made it
+    :raises LedgerStateError: if there is no such proposal, or it is no longer open
+    """
+    found = _load_locked(connection, proposal_id)
+    proposal = found.proposal
+    if (proposal.pipeline, proposal.origin, proposal.actor) != (pipeline, origin, actor):
+        raise _unknown_proposal(proposal_id)
+    _check(connection, found, ProposalState.OPEN)
+    _check_digest(found, found.digest)
+    return found
+
+
+def approve(connection: Connection, found: ProposalRecord, *, actor: str) -> None:
+    """Mark an open proposal as approved.
+
+    :param connection: connection inside a transaction
+    :param found: the proposal
+    :param actor: the user who approves it
+    """
+    moment = lease_store.database_time(connection)
+    _update(connection, found.proposal.id, state=ProposalState.APPROVED, answered_by=actor, answered_at=moment)
+
+
 def use_up(
     connection: Connection, proposal_id: str, action: Action, result: ActionResult, *, pipeline: str, actor: str
 ) -> dict[str, Any]:
@@ -184,8 +214,12 @@ def _load_locked(connection: Connection, proposal_id: str) -> ProposalRecord:
     query = sa.select(tables.proposal).where(_P.id == proposal_id).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
-        raise LedgerStateError(f"the ledger holds no proposal {proposal_id}.", hint="Trigger the DAG again.")
+        raise _unknown_proposal(proposal_id)
     return _record(row)
+
+
+def _unknown_proposal(proposal_id: str) -> LedgerStateError:
+    return LedgerStateError(f"the ledger holds no proposal {proposal_id}.", hint="Request the action again.")
 
 
 def _record(row: sa.RowMapping) -> ProposalRecord:

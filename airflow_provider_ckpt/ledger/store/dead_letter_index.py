@@ -52,7 +52,7 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
     query = sa.select(tables.dead_letter).where(_D.pipeline == pipeline)
     order = (_D.generation, _D.partition, _D.seq, _D.error_type, _D.ordinal)
     if batches is None:
-        return [_entry(row) for row in connection.execute(query.order_by(*order)).mappings()]
+        return [entry_from_row(row) for row in connection.execute(query.order_by(*order)).mappings()]
     numbers_by_partition: dict[tuple[int, str], list[int]] = {}
     for key in set(batches):
         numbers_by_partition.setdefault((key.generation, key.partition), []).append(key.seq)
@@ -61,7 +61,7 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
         of_partition = query.where(_D.generation == generation, _D.partition == partition).order_by(*order)
         for at in range(0, len(numbers), _AT_ONCE):
             rows = connection.execute(of_partition.where(_D.seq.in_(sorted(numbers)[at : at + _AT_ONCE]))).mappings()
-            found += [_entry(row) for row in rows]
+            found += [entry_from_row(row) for row in rows]
     return found
 
 
@@ -334,7 +334,7 @@ def _row(pipeline: str, entry: IndexEntry) -> dict[str, Any]:
     }
 
 
-def _entry(row: sa.RowMapping) -> IndexEntry:
+def entry_from_row(row: sa.RowMapping) -> IndexEntry:
     key = BatchKey(row["generation"], row["partition"], row["seq"])
     return IndexEntry(
         DeadLetters(key, row["error_type"], row["ordinal"], row["records"], row["attempt"], row["epoch"]),

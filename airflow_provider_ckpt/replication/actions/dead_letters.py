@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_lookup import count_by_error_type, read_dead_letters
@@ -73,6 +74,41 @@ def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
     wanted = query.encode("utf-8", "surrogateescape")
     texts = (found.error.message, *found.headers.values())
     return any(query in text for text in texts) or any(wanted in part for part in (found.key, found.value) if part)
+
+
+def export_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, Any]:
+    """Return a dead letter with its bytes as a JSON-ready dict: as text where they are UTF-8, and in base64.
+
+    :param entry: its entry of the index
+    :param stored: the dead letter
+    """
+    dead_letter = stored.dead_letter
+    return {
+        "batch": str(stored.source.key),
+        "position": dead_letter.position,
+        "error_type": dead_letter.error.type.value,
+        "sqlstate": dead_letter.error.sqlstate,
+        "error": dead_letter.error.message,
+        "state": entry.state.value,
+        "replays": entry.replays,
+        "at": stored.at.isoformat(),
+        "headers": dict(dead_letter.headers),
+        "key": _text(dead_letter.key),
+        "key_base64": _base64(dead_letter.key),
+        "value": _text(dead_letter.value),
+        "value_base64": _base64(dead_letter.value),
+    }
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
 
 
 def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:

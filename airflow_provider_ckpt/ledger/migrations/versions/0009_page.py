@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -56,7 +58,8 @@ def _fill() -> None:
     newest = sa.select(event.c.pipeline, event.c.actor, sa.func.max(event.c.at, type_=_TIME).label("at"))
     planned = newest.where(event.c.kind == "planned").group_by(event.c.pipeline, event.c.actor)
     known = set(connection.execute(sa.select(pipeline.c.name)).scalars())
-    tasks, times = set(), {}
+    tasks: set[tuple[str, str, str]] = set()
+    times: dict[str, datetime] = {}
     for row in connection.execute(planned):
         if row.pipeline in known:
             times[row.pipeline] = max(row.at, times.get(row.pipeline, row.at))

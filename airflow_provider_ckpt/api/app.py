@@ -1,0 +1,93 @@
+"""The FastAPI application that the plugin mounts in Airflow's API server: the guarded API, and the page's files.
+
+Airflow guards no mounted application. Here the application itself has the guard, so no route can be without it. The
+page's own files are public, as Airflow's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.staticfiles import StaticFiles
+
+from airflow_provider_ckpt.api.guard import same_origin
+from airflow_provider_ckpt.api.models.fields import Problem
+from airflow_provider_ckpt.api.problems import MEDIA_TYPE, add_problem_handlers
+from airflow_provider_ckpt.api.routes import actions, batches, dead_letters, pipelines
+
+PREFIX = "/ckpt"
+"""Path below Airflow's base URL at which the application is mounted."""
+
+_API = "/api"
+_VERSION = "1"
+_STATIC = "/static"
+_SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin"}
+_PROBLEMS = {
+    401: "Not logged in",
+    403: "No right, or the request is from another site",
+    404: "No such pipeline, batch or partition that the user may see",
+    409: "The state in the ledger does not allow it",
+    415: "The body is not JSON",
+    422: "The request is invalid",
+    502: "Source or sink cannot be read",
+    503: "The ledger cannot be reached",
+}
+
+
+def create_app() -> FastAPI:
+    """Create the application."""
+    app = FastAPI(
+        title="Replication",
+        version=_VERSION,
+        description="State of replicated pipelines in the ledger, and users' actions on them.",
+        dependencies=[Depends(get_user), Depends(same_origin)],
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        servers=[{"url": PREFIX}],
+        root_path_in_servers=False,
+    )
+    for part in (pipelines, batches, dead_letters, actions):
+        app.include_router(part.router, prefix=_API, responses=_problem_responses())
+    app.include_router(_document_router(app), prefix=_API)
+    add_problem_handlers(app)
+    app.middleware("http")(_set_headers)
+    bundle = Path(__file__).parent.parent / "ui" / "bundle"
+    app.mount(_STATIC, StaticFiles(directory=bundle, check_dir=False), name="ckpt_static")
+    return app
+
+
+def _problem_responses() -> dict[int | str, dict[str, Any]]:
+    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+    return {
+        status: {"description": text, "model": Problem, "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status, text in _PROBLEMS.items()
+    }
+
+
+def _document_router(app: FastAPI) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/openapi.json", operation_id="get_openapi", include_in_schema=False)
+    def get_openapi() -> dict[str, Any]:
+        """Return the OpenAPI document of the API."""
+        return app.openapi()
+
+    return router
+
+
+async def _set_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Keep answers of the API out of caches, and let caches keep files whose address contains their digest."""
+    response = await call_next(request)
+    for name, value in _SECURITY_HEADERS.items():
+        response.headers[name] = value
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    if not path.startswith(f"{_STATIC}/"):
+        response.headers["Cache-Control"] = "no-store"
+    elif request.query_params.get("v") and response.status_code == 200:
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+    return response

@@ -1,0 +1,35 @@
+"""The ledger that the API's requests share."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Annotated
+
+from fastapi import Depends
+
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger_location import locate_ledger
+
+_lock = Lock()
+_opened: dict[str, Ledger] = {}
+
+
+def shared_ledger() -> Ledger:
+    """Return the ledger, opened by the first request; another one if its location has changed since.
+
+    :raises ConfigError: if no ledger is defined
+    :raises LedgerUnavailableError: if it cannot be opened, or has another revision
+    """
+    url = locate_ledger().url
+    with _lock:
+        found = _opened.get(url)
+        if found is None:
+            found = Ledger.open(url)
+            for old in _opened.values():
+                old.close()
+            _opened.clear()
+            _opened[url] = found
+        return found
+
+
+OpenedLedger = Annotated[Ledger, Depends(shared_ledger)]

@@ -1,0 +1,100 @@
+"""Turn the number line of a partition, as the ledger returns it, into the pieces that the API shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider_ckpt.api.models.fields import Span
+from airflow_provider_ckpt.api.models.lines import Blocked, Fate, LetterSpan, PartitionLine, Piece
+from airflow_provider_ckpt.api.views import partition_kind
+from airflow_provider_ckpt.core.range_receipts import RangeReceipt
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.ledger.queries import line
+
+
+def partition_line(found: line.PartitionLine) -> PartitionLine:
+    """Return the model of a number line."""
+    pieces = [*_receipt_pieces(found), *map(_batch_piece, found.batches)]
+    blocked = found.blocked
+    return PartitionLine(
+        partition=found.partition,
+        kind=partition_kind(found.partition),
+        generation=found.generation,
+        base=found.base,
+        low=found.low_watermark,
+        committed=found.committed,
+        planned_end=found.planned_end,
+        bound=found.bound,
+        window=Span.of(found.window),
+        bucketed=found.grouped,
+        pieces=sorted(pieces, key=lambda piece: (piece.start, piece.end)),
+        gaps=[Span.of(gap) for gap in found.gaps],
+        letters=[
+            LetterSpan(
+                start=item.range.start,
+                end=item.range.end,
+                records=item.records,
+                error_type=item.error_type,
+                state=item.state,
+                batch=str(item.key),
+            )
+            for item in found.letters
+        ],
+        letters_left_out=found.letters_left_out,
+        blocked=None
+        if blocked is None
+        else Blocked(
+            batch=str(blocked.key),
+            state=Fate(blocked.state.value),
+            batches=blocked.batches,
+            positions=blocked.positions,
+        ),
+    )
+
+
+def _batch_piece(found: line.BatchPiece) -> Piece:
+    state = found.state.value
+    return Piece(
+        start=found.range.start,
+        end=found.range.end,
+        fate=Fate(state),
+        batches=found.batches,
+        batch=str(found.key) if found.batches == 1 else None,
+        rejected=found.batches if state == Fate.REJECTED else 0,
+        skipped=found.batches if state == Fate.SKIPPED else 0,
+        attempts=found.attempts,
+        error_type=found.error_type,
+    )
+
+
+def _receipt_pieces(found: line.PartitionLine) -> Iterator[Piece]:
+    for receipt in found.receipts:
+        yield _settled(receipt.range, _fate(receipt), receipt.batches, receipt.rejected, receipt.skipped)
+    for span in found.sampled:
+        yield _settled(span, Fate.SETTLED, None, None, None)
+
+
+def _settled(span: Range, fate: Fate, batches: int | None, rejected: int | None, skipped: int | None) -> Piece:
+    return Piece(
+        start=span.start,
+        end=span.end,
+        fate=fate,
+        batches=batches,
+        batch=None,
+        rejected=rejected,
+        skipped=skipped,
+        attempts=0,
+        error_type=None,
+    )
+
+
+def _fate(receipt: RangeReceipt) -> Fate:
+    """Return what became of the batches of a range receipt: ``settled`` unless it is sure for all of them."""
+    for fate, batches in (
+        (Fate.REJECTED, receipt.rejected),
+        (Fate.SKIPPED, receipt.skipped),
+        (Fate.SENT, receipt.sent),
+    ):
+        if batches == receipt.batches:
+            return fate
+    return Fate.DELIVERED if receipt.batches == 1 else Fate.SETTLED

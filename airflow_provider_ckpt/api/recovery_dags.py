@@ -1,0 +1,55 @@
+"""Find the recovery DAGs that can act on a pipeline, and fill in the form with which they are triggered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.models.dag import DagModel, DagTag
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_provider_ckpt.api.access import Access
+from airflow_provider_ckpt.api.models.actions import ActionWish, RecoveryForm
+
+_TAG = "ckpt"
+_FIELDS = ("partition", "to_position", "to_time")
+_MAX_DAGS = 200
+
+
+def recovery_forms(access: Access, pipeline: str, wish: ActionWish) -> list[RecoveryForm]:
+    """Return the recovery DAGs that the user may see and that can do what is asked, each with its form filled in.
+
+    A recovery DAG is recognised by its tag and its form, which offers the pipeline and the action.
+
+    :param access: rights of the user
+    :param pipeline: name of the pipeline
+    :param wish: the action
+    """
+    conf: dict[str, Any] = {"pipeline": pipeline, "action": wish.kind}
+    given = wish.model_dump(mode="json", include=set(_FIELDS), exclude_none=True)
+    conf |= given | ({"to_position": wish.to_position} if wish.to_position is not None else {})
+    conf |= {"batches": wish.batches} if wish.batches else {}
+    with create_session() as session:
+        tagged = select(DagModel.dag_id, DagModel.is_paused).join(DagTag, DagTag.dag_id == DagModel.dag_id)
+        rows = session.execute(tagged.where(DagTag.name == _TAG, DagModel.is_stale.is_(False)).limit(_MAX_DAGS))
+        paused = {dag_id: is_paused for dag_id, is_paused in rows if access.may("GET", dag_id)}
+        documents = SerializedDagModel.get_latest_serialized_dags(dag_ids=list(paused), session=session)
+        offering = [item.dag_id for item in documents if _offers(item.data or {}, pipeline, wish.kind)]
+    return [
+        RecoveryForm(
+            dag_id=dag_id,
+            conf=conf,
+            href=f"dags/{dag_id}",
+            may_trigger=access.may("POST", dag_id),
+            is_paused=paused[dag_id],
+        )
+        for dag_id in sorted(offering)
+    ]
+
+
+def _offers(document: Mapping[str, Any], pipeline: str, action: str) -> bool:
+    """Return whether the form of a serialized DAG offers a pipeline and an action."""
+    params = {name: param.get("schema", {}) for name, param in document.get("dag", {}).get("params", ())}
+    return pipeline in params.get("pipeline", {}).get("enum", ()) and action in params.get("action", {}).get("enum", ())

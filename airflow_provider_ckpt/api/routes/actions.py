@@ -1,0 +1,228 @@
+"""Routes of users' actions: dry run, order, and what became of proposals.
+
+A dry run stores the action in the ledger under a one-time id. The order names only that id, so that nothing the
+browser sends, or another user writes, decides what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.api_fastapi.logging.decorators import action_logging
+from fastapi import APIRouter, Depends
+
+from airflow_provider_ckpt.api import views
+from airflow_provider_ckpt.api.access import Access, AccessDep, Acted, Seen, acted_pipeline
+from airflow_provider_ckpt.api.ledgers import OpenedLedger
+from airflow_provider_ckpt.api.line_views import partition_line
+from airflow_provider_ckpt.api.models.actions import (
+    ActionOrder,
+    ActionOutcome,
+    ActionWish,
+    Change,
+    Preview,
+    ProposalPage,
+    ProposalRow,
+)
+from airflow_provider_ckpt.api.models.fields import RunLink, shorten
+from airflow_provider_ckpt.api.models.pipelines import Lease
+from airflow_provider_ckpt.api.recovery_dags import recovery_forms
+from airflow_provider_ckpt.api.requested_actions import NEED_SOURCE_OR_SINK, check_fields, make_action, no_setup
+from airflow_provider_ckpt.core.actions import NEED_REASON, NEED_RECEIPTS_READ, Action, ActionKind
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
+from airflow_provider_ckpt.core.proposals import Proposal
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
+from airflow_provider_ckpt.ledger.types import ActionResult
+from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_rows
+from airflow_provider_ckpt.replication.owner import is_dead
+
+router = APIRouter(tags=["actions"])
+
+_VALID_FOR = timedelta(minutes=15)
+_PAGE = "page:"
+_CHANGES = 500
+
+
+@router.post("/pipelines/{pipeline}/actions/preview", operation_id="preview_action")
+def preview_action(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: ActionWish) -> Preview:
+    """Try an action, and return what it would change and the one-time id with which it can be carried out."""
+    check_fields(wish, found.name)
+    kind = ActionKind(wish.kind)
+    if wish.kind in NEED_SOURCE_OR_SINK:
+        return _of_dag(found, access, wish)
+    context = ActionContext(ledger, found.name, no_setup, access.actor, dry_run=True)
+    action = make_action(context, wish)
+    if action is None:
+        return _preview(wish, f"There is nothing to {kind.value.replace('_', ' ')}.", by="ledger")
+    tried = ledger.try_action(found.name, action, actor=access.actor, is_dead=is_dead)
+    origin = _origin(access, found.name)
+    proposal = Proposal.new(found.name, action, origin=origin, actor=access.actor, reason=None)
+    ledger.propose(proposal, subject="", body="", valid_for=_VALID_FOR)
+    now = ledger.overview(found.name)
+    lease = _lease_of(now.pipelines, now.at)
+    by = "run" if kind in NEED_RECEIPTS_READ or lease is not None else "ledger"
+    records = sum(item.records for item in action.dead_letters)
+    return _preview(
+        wish,
+        _summary(action, records),
+        by=by,
+        id=proposal.id,
+        expires_at=now.at + _VALID_FOR,
+        waits_for=lease,
+        changes=_changes(tried.result.before, tried.result.after),
+        before=[partition_line(line) for line in tried.before],
+        after=[partition_line(line) for line in tried.after],
+        records=records if action.dead_letters else None,
+        remark=_remark(tried.result),
+    )
+
+
+def _of_dag(found: PipelineOverview, access: Access, wish: ActionWish) -> Preview:
+    forms = recovery_forms(access, found.name, wish)
+    remark = None if forms else "No recovery DAG that you may see offers this pipeline; see recovery_dag in the docs."
+    summary = f"{wish.kind.replace('_', ' ').capitalize()} needs the source or the sink; the recovery DAG does it."
+    return _preview(wish, summary, by="dag", recovery=forms, remark=remark)
+
+
+def _preview(wish: ActionWish, summary: str, *, by: str, **more: Any) -> Preview:
+    """Return a dry run; what is not given is empty.
+
+    :param wish: the action
+    :param summary: one sentence
+    :param by: who does it
+    :param more: further fields
+    """
+    empty: dict[str, Any] = dict.fromkeys(("id", "expires_at", "waits_for", "records", "remark"))
+    empty |= {"changes": [], "before": [], "after": [], "recovery": []}
+    needs_reason = ActionKind(wish.kind) in NEED_REASON or by == "dag"
+    return Preview.model_validate(
+        empty | {"kind": wish.kind, "by": by, "summary": summary, "needs_reason": needs_reason} | more
+    )
+
+
+def _origin(access: Access, pipeline: str) -> str:
+    """Return the origin of a user's proposals for a pipeline on this page; no task of a DAG has such an origin."""
+    return f"{_PAGE}{access.user.get_id()}:{pipeline}"
+
+
+def _lease_of(pipelines: list[PipelineOverview], at: datetime) -> Lease | None:
+    """Return the lease of the only pipeline in a list if a run holds it."""
+    lease = views.lease(pipelines[0], at) if pipelines else None
+    return lease if lease is not None and lease.held else None
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    rows = change_rows(before, after)
+    return [Change(what=what, before=was, after=now) for what, was, now in rows if was != now][:_CHANGES]
+
+
+def _summary(action: Action, records: int) -> str:
+    name = action.kind.value.replace("_", " ").capitalize()
+    if action.dead_letters:
+        return f"{name}: {records:,} {'record' if records == 1 else 'records'}."
+    if action.batches:
+        number = len(action.batches)
+        return f"{name} {action.batches[0] if number == 1 else f'{number:,} batches'}."
+    if action.positions:
+        return f"{name}: {', '.join(f'{name} to {to}' for name, to in sorted(action.positions.items()))}."
+    if action.ranges:
+        return f"{name}: {', '.join(f'{span} of {name}' for name, span in action.ranges)}."
+    return f"{name} the pipeline."
+
+
+def _remark(result: ActionResult) -> str | None:
+    """Return what to know about an action's result; None if there is nothing."""
+    kind = result.action.kind
+    if kind is ActionKind.SKIP:
+        states = result.after.get("batches", {})
+        begun = [name for name, state in states.items() if state in (BatchState.PLANNED, BatchState.IN_FLIGHT)]
+        if begun:
+            return (
+                f"{len(begun):,} of them have begun before: the next attempt claims `void` in the sink; "
+                "if one was delivered after all, its receipt remains."
+            )
+    if kind is ActionKind.REWIND:
+        return "Everything after the new checkpoint is read and delivered again; a sink that appends gets rows twice."
+    if kind in NEED_RECEIPTS_READ:
+        return "The next run applies it."
+    return None
+
+
+@router.post(
+    "/pipelines/{pipeline}/actions",
+    operation_id="carry_out_action",
+    dependencies=[Depends(acted_pipeline), Depends(action_logging(event="ckpt_carry_out_action"))],
+)
+def carry_out_action(found: Acted, ledger: OpenedLedger, access: AccessDep, order: ActionOrder) -> ActionOutcome:
+    """Carry out exactly the action that a dry run of the same user has shown, or store it for a run; its id is used up.
+
+    The answer is 409 if the id was used, has expired or is another user's, or the pipeline no longer allows the action.
+    """
+    reason = (order.reason or "").strip() or None
+    origin = _origin(access, found.name)
+    taken = ledger.take_up(order.id, pipeline=found.name, origin=origin, actor=access.actor, reason=reason)
+    action = taken.proposal.action
+    try:
+        result = ledger.action(
+            found.name, action, actor=access.actor, reason=reason, is_dead=is_dead, proposal=order.id
+        )
+    except (ConfigError, LedgerStateError) as refusal:
+        ledger.refuse_proposal(order.id, str(refusal))
+        raise
+    return _outcome(ledger, found, access, result, reason)
+
+
+def _outcome(
+    ledger: Ledger, found: PipelineOverview, access: Access, result: ActionResult, reason: str | None
+) -> ActionOutcome:
+    now = ledger.overview(found.name)
+    return ActionOutcome(
+        kind=result.action.kind.value,
+        state="applied" if result.applied else "stored",
+        number=result.intent,
+        actor=access.actor,
+        reason=reason,
+        waits_for=None if result.applied else _lease_of(now.pipelines, now.at),
+        changes=_changes(result.before, result.after),
+        remark=_remark(result),
+        runs=[dag_id for dag_id in access.visible_dags(found) if access.may("POST", dag_id)],
+    )
+
+
+@router.get("/pipelines/{pipeline}/proposals", operation_id="list_proposals")
+def list_proposals(found: Seen, ledger: OpenedLedger) -> ProposalPage:
+    """Return the newest dry runs of the page and proposals of recovery DAGs, with what became of them."""
+    return ProposalPage(items=[_proposal(row) for row in ledger.proposal_page(found.name)])
+
+
+def _proposal(row: Mapping[str, Any]) -> ProposalRow:
+    is_of_page = row["origin"].startswith(_PAGE)
+    result = row["result"] or {}
+    return ProposalRow(
+        id=row["id"],
+        kind=row["action"]["kind"],
+        by="page" if is_of_page else "dag",
+        run=None if is_of_page else _task_of(row["origin"]),
+        asked_by=shorten(row["actor"], 500),
+        reason=views.text(row["reason"]),
+        state=row["state"],
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        answered_by=views.text(row["answered_by"]),
+        answered_at=row["answered_at"],
+        number=result.get("intent"),
+        refusal=views.text(result.get("refusal")),
+    )
+
+
+def _task_of(origin: str) -> RunLink | None:
+    """Return the task that an origin ``dag/run/task`` names; None for another text."""
+    parts = origin.split("/")
+    if len(parts) != 3:
+        return None
+    task, _, index = parts[2].removesuffix("]").partition("[")
+    return RunLink(dag_id=parts[0], run_id=parts[1], task_id=task, map_index=int(index) if index.isdecimal() else -1)

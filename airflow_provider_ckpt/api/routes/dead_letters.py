@@ -1,0 +1,159 @@
+"""Routes of dead letters: groups, entries of the index, and records with their bytes.
+
+The bytes are data of the source. They take the right to act, their number is bounded, and the audit log records each
+look.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import chain, islice
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from airflow_provider_ckpt.api import cursors
+from airflow_provider_ckpt.api.access import Access, AccessDep, Acted, Seen
+from airflow_provider_ckpt.api.ledgers import OpenedLedger
+from airflow_provider_ckpt.api.letter_records import MAX_SEARCHED, letter_record, read
+from airflow_provider_ckpt.api.models import dead_letters as models
+from airflow_provider_ckpt.api.models.dead_letters import (
+    ExportRequest,
+    LetterEntry,
+    LetterGroup,
+    LetterGroups,
+    LetterPage,
+    LetterRecord,
+    LetterState,
+    RecordPage,
+    RecordsRequest,
+)
+from airflow_provider_ckpt.api.models.fields import Moment
+from airflow_provider_ckpt.api.routes.parameters import Cursor, Limit, Texts, batch_key
+from airflow_provider_ckpt.core.dead_letter_index import UNDELIVERED, DeadLetterState, IndexEntry, newest_reread
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.queries.pages import LetterFilter
+from airflow_provider_ckpt.replication.actions.dead_letters import contains_text, export_document
+
+router = APIRouter(tags=["dead letters"])
+
+_GROUPS = 1000
+_EXPORTED = 100_000
+_States = Annotated[list[LetterState], Query(max_length=10)]
+
+
+def letter_filter(found: models.LetterFilter) -> LetterFilter:
+    """Return the selection that the ledger takes; without states, those of letters that are not delivered."""
+    states = [DeadLetterState(state) for state in found.states] or sorted(UNDELIVERED)
+    return LetterFilter(states, found.types, [batch_key(name) for name in found.batches], found.since, found.until)
+
+
+@router.get("/pipelines/{pipeline}/dead-letters/groups", operation_id="group_dead_letters")
+def group_dead_letters(
+    found: Seen,
+    ledger: OpenedLedger,
+    error_type: Texts = [],  # noqa: B006  # FastAPI copies it
+    state: _States = [],  # noqa: B006
+    since: Moment | None = None,
+    until: Moment | None = None,
+) -> LetterGroups:
+    """Return the numbers of dead letters by hour, error type and state, newest hour first."""
+    chosen = letter_filter(models.LetterFilter(types=error_type, states=state, since=since, until=until))
+    groups, totals = ledger.letter_groups(found.name, chosen, limit=_GROUPS + 1)
+    return LetterGroups(
+        items=[LetterGroup(**group) for group in groups[:_GROUPS]], left_out=len(groups) > _GROUPS, by_state=totals
+    )
+
+
+@router.get("/pipelines/{pipeline}/dead-letters", operation_id="list_dead_letters")
+def list_dead_letters(
+    found: Seen,
+    ledger: OpenedLedger,
+    error_type: Texts = [],  # noqa: B006  # FastAPI copies it
+    state: _States = [],  # noqa: B006
+    batch: Texts = [],  # noqa: B006
+    since: Moment | None = None,
+    until: Moment | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> LetterPage:
+    """Return entries of the dead letter index, by batch, error type and number."""
+    chosen = letter_filter(models.LetterFilter(types=error_type, states=state, batches=batch, since=since, until=until))
+    after = cursors.decode(cursor, int, str, int, str, int)
+    entries, rereads = ledger.letter_page(found.name, chosen, after=after, limit=limit + 1)
+    page = entries[:limit]
+    items = [_entry(entry, newest_reread(entry, rereads)) for entry in page]
+    return LetterPage(items=items, next=_after(page[-1]) if len(entries) > limit else None)
+
+
+def _entry(entry: IndexEntry, read_again: int | None) -> LetterEntry:
+    letters = entry.dead_letters
+    return LetterEntry(
+        start=entry.range.start,
+        end=entry.range.end,
+        batch=str(letters.key),
+        partition=letters.key.partition,
+        error_type=letters.error_type,
+        first=letters.first,
+        records=letters.records,
+        state=entry.state.value,
+        at=entry.at,
+        replays=entry.replays,
+        replay=entry.replay,
+        read_again=read_again,
+    )
+
+
+def _after(entry: IndexEntry) -> str:
+    letters = entry.dead_letters
+    return cursors.encode(
+        letters.key.generation, letters.key.partition, letters.key.seq, letters.error_type, letters.first
+    )
+
+
+@router.post("/pipelines/{pipeline}/dead-letters/records", operation_id="read_dead_letters")
+def read_dead_letters(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: RecordsRequest) -> RecordPage:
+    """Return dead letters with their bytes, read from where the pipeline stores them."""
+    after = cursors.decode(wish.cursor, int, str, int, str, int)
+    chosen = letter_filter(wish.filter)
+    _record_look(ledger, found.name, "dead_letters_read", wish, access)
+    items: list[LetterRecord] = []
+    searched = 0
+    for searched, item in enumerate(read(ledger, found.name, chosen, after), start=1):
+        if wish.query is None or contains_text(item.stored, wish.query):
+            items.append(letter_record(item, wish.max_bytes))
+        if len(items) == wish.limit or searched == MAX_SEARCHED:
+            return RecordPage(items=items, next=cursors.encode(*item.key), searched=searched)
+    return RecordPage(items=items, next=None, searched=searched)
+
+
+@router.post(
+    "/pipelines/{pipeline}/dead-letters/export",
+    operation_id="export_dead_letters",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
+)
+def export_dead_letters(
+    found: Acted, ledger: OpenedLedger, access: AccessDep, wish: ExportRequest
+) -> StreamingResponse:
+    """Return dead letters as JSON lines with their bytes in base64, in the format of ``airflow ckpt dlq export``.
+
+    At most 100,000 dead letters are returned.
+    """
+    chosen = letter_filter(wish.filter)
+    _record_look(ledger, found.name, "dead_letters_exported", wish, access)
+    query = wish.query
+    letters = read(ledger, found.name, chosen, None)
+    wanted = (item for item in letters if query is None or contains_text(item.stored, query))
+    lines = (json.dumps(export_document(item.entry, item.stored)) + "\n" for item in islice(wanted, _EXPORTED))
+    first = list(islice(lines, 1))  # an error of the first read is an answer of its own
+    headers = {"Content-Disposition": f'attachment; filename="{found.name}-dead-letters.jsonl"'}
+    return StreamingResponse(chain(first, lines), media_type="application/x-ndjson", headers=headers)
+
+
+def _record_look(
+    ledger: Ledger, pipeline: str, kind: str, wish: RecordsRequest | ExportRequest, access: Access
+) -> None:
+    """Record in the audit log that a user is about to see bytes of dead letters; without that they see none."""
+    ledger.record_look(pipeline, kind, wish.model_dump(mode="json", exclude_none=True), actor=access.actor)

@@ -1,0 +1,39 @@
+"""Query parameters that several routes share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import HTTPException, Query
+
+from airflow_provider_ckpt.core.batch_key import BatchKey
+
+Cursor = Annotated[str | None, Query(max_length=4000, description="`next` of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="Maximum number of items.")]
+Text = Annotated[str | None, Query(max_length=2000)]
+Texts = Annotated[list[str], Query(max_length=50)]
+PositionText = Annotated[str | None, Query(pattern="^-?[0-9]{1,19}$", description="A position in decimal digits.")]
+
+
+def batch_key(name: str) -> BatchKey:
+    """Return the key of a batch from its name.
+
+    :raises HTTPException: with status 422 if it is no name of a batch
+    """
+    try:
+        return BatchKey.parse(name)
+    except ValueError as error:
+        raise HTTPException(422, f"{error}.") from error
+
+
+def position(text: str | None) -> int | None:
+    """Return a position from a query parameter; None without one.
+
+    :raises HTTPException: with status 422 if it does not fit 64 bits
+    """
+    if text is None:
+        return None
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise HTTPException(422, f"{text} is not a position: it needs more than 64 bits.")
+    return value

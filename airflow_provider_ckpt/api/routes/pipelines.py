@@ -1,0 +1,239 @@
+"""Routes of the list of pipelines and of one pipeline: state, audit, timeline, events, declaration."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Annotated, Any
+
+import yaml
+from fastapi import APIRouter, HTTPException, Query
+
+from airflow_provider_ckpt.api import cursors, views
+from airflow_provider_ckpt.api.access import Access, AccessDep, Seen
+from airflow_provider_ckpt.api.health import ORDER, judge
+from airflow_provider_ckpt.api.ledgers import OpenedLedger
+from airflow_provider_ckpt.api.models.fields import Moment
+from airflow_provider_ckpt.api.models.pipelines import (
+    Accounted,
+    ActionFlag,
+    Declaration,
+    EventPage,
+    Gap,
+    Health,
+    Me,
+    PipelineDetail,
+    PipelineList,
+    RunBar,
+    Timeline,
+    Violation,
+)
+from airflow_provider_ckpt.api.routes.parameters import Cursor, Limit, Text, Texts, batch_key
+from airflow_provider_ckpt.core.receipt import Counts
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
+
+router = APIRouter(tags=["pipelines"])
+
+_DAY = timedelta(days=1)
+_LIST_POINTS, _DETAIL_POINTS, _TIMELINE_POINTS = 24, 48, 200
+_MAX_SPAN = timedelta(days=90)
+_AUDIT_AGE = 30.0
+_MAX_LISTED = 100
+
+_audits: dict[tuple[str, str], tuple[float, Accounted]] = {}
+_audit_lock = Lock()
+
+
+@router.get("/me", operation_id="get_me")
+def get_me(access: AccessDep) -> Me:
+    """Return the user, and whether they are an administrator of all pipelines."""
+    user = access.user
+    return Me(id=str(user.get_id()), name=user.get_name(), administrator=access.is_administrator)
+
+
+@router.get("/pipelines", operation_id="list_pipelines")
+def list_pipelines(
+    ledger: OpenedLedger,
+    access: AccessDep,
+    search: Text = None,
+    health: Annotated[list[Health], Query(max_length=10)] = [],  # noqa: B006  # FastAPI copies it
+    needs_me: bool | None = None,
+    dag_id: Text = None,
+    task_id: Text = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PipelineList:
+    """Return the pipelines that the user may see, those that need a person first."""
+    after = cursors.decode(cursor, int, float, str)
+    found = ledger.overview()
+    access.load(dag for item in found.pipelines for dag, _ in item.tasks)
+    chosen = []
+    for item in found.pipelines:
+        if not access.may_see(item) or not _matches(item, access, search, dag_id, task_id):
+            continue
+        its_health, cause = judge(item, is_running=views.lease(item, found.at).held)
+        since = cause.since.timestamp() if cause.since else found.at.timestamp()
+        if needs_me is None or (ORDER[its_health] <= ORDER[Health.DEAD_LETTERS]) == needs_me:
+            chosen.append(((ORDER[its_health], since, item.name), its_health, item))
+    by_health = Counter(item[1] for item in chosen)
+    chosen = sorted(item for item in chosen if not health or item[1] in health)
+    total = len(chosen)
+    page = [item for item in chosen if after is None or item[0] > after][: limit + 1]
+    shown = [item[2] for item in page[:limit]]
+    histories = ledger.lag_history([item.name for item in shown], _times(found.at, _LIST_POINTS, _DAY))
+    return PipelineList(
+        items=[views.pipeline_row(item, found.at, access, histories[item.name]) for item in shown],
+        next=cursors.encode(*page[limit - 1][0]) if len(page) > limit else None,
+        total=total,
+        by_health={kind: by_health.get(kind, 0) for kind in Health},
+        as_of=found.at,
+    )
+
+
+def _matches(
+    found: PipelineOverview, access: Access, search: str | None, dag_id: str | None, task_id: str | None
+) -> bool:
+    """Return whether a pipeline meets the filters of the list.
+
+    :param found: state of the pipeline
+    :param access: rights of the user
+    :param search: text that its name or one of its visible DAGs contains
+    :param dag_id: DAG that has planned it
+    :param task_id: task of that DAG, or a task of the group that has planned it
+    """
+    if search is not None:
+        names = [found.name, *access.visible_dags(found)]
+        if not any(search.lower() in name.lower() for name in names):
+            return False
+    if dag_id is None:
+        return True
+    return any(
+        dag == dag_id and (task_id is None or task == task_id or task_id.startswith(f"{task}."))
+        for dag, task in found.tasks
+    )
+
+
+def _times(end: datetime, points: int, span: timedelta) -> list[datetime]:
+    """Return times that divide a span evenly, oldest first, the last of which is its end."""
+    return [end - span * (points - 1 - number) / (points - 1) for number in range(points)]
+
+
+@router.get("/pipelines/{pipeline}", operation_id="get_pipeline")
+def get_pipeline(found: Seen, ledger: OpenedLedger, access: AccessDep) -> PipelineDetail:
+    """Return one pipeline with its partitions and stored actions."""
+    at = ledger.overview(found.name).at
+    history = ledger.lag_history([found.name], _times(at, _DETAIL_POINTS, _DAY))[found.name]
+    rows, total = ledger.partition_rows(found.name)
+    partitions = [views.partition_row(row) for row in rows]
+    settled = sum((Counts(**row.settled.model_dump()) for row in partitions), Counts())
+    actions = ledger.stored_action_page(found.name)
+    return PipelineDetail(
+        **dict(views.pipeline_row(found, at, access, history)),
+        generation=found.generation,
+        settled=views.counts(settled),
+        partition_rows=partitions,
+        partitions_left_out=total - len(partitions),
+        actions=[views.stored_action_row(row) for row in actions],
+    )
+
+
+@router.get("/pipelines/{pipeline}/accounted", operation_id="get_accounted")
+def get_accounted(found: Seen, ledger: OpenedLedger) -> Accounted:
+    """Return whether every position is accounted for, by a quick audit that is at most 30 seconds old."""
+    key = (ledger.id, found.name)
+    with _audit_lock:
+        cached = _audits.get(key)
+    if cached is None or time.monotonic() - cached[0] > _AUDIT_AGE:
+        cached = (time.monotonic(), _audit(ledger, found.name))
+        with _audit_lock:
+            for old in [name for name, item in _audits.items() if time.monotonic() - item[0] > _AUDIT_AGE]:
+                del _audits[old]
+            _audits[key] = cached
+    return cached[1]
+
+
+def _audit(ledger: Ledger, pipeline: str) -> Accounted:
+    moment = datetime.now(UTC)
+    audit = ledger.audit(pipeline, quick=True)
+    gaps = [
+        Gap(partition=name, start=start, end=end)
+        for name, account in audit["accounted"].items()
+        for start, end in account["unaccounted"]
+    ]
+    violations = [
+        Violation(**item | {"message": views.text(item["message"])}) for item in audit["violations"][:_MAX_LISTED]
+    ]
+    checked = {name: audit["checked"][name] for name in ("partitions", "batches", "receipts")}
+    return Accounted(
+        ok=audit["ok"] and not gaps, checked_at=moment, gaps=gaps[:_MAX_LISTED], violations=violations, **checked
+    )
+
+
+@router.get("/pipelines/{pipeline}/timeline", operation_id="get_timeline")
+def get_timeline(found: Seen, ledger: OpenedLedger, start: Moment | None = None, end: Moment | None = None) -> Timeline:
+    """Return runs, checkpoint and actions of a pipeline in a span of time, by default the last 24 hours."""
+    until = end or datetime.now(UTC)
+    since = start or until - _DAY
+    if not timedelta(0) < until - since <= _MAX_SPAN:
+        raise HTTPException(422, "The span must end after its start and have at most 90 days.")
+    marks = ledger.marks(found.name, since, until)
+    history = ledger.lag_history([found.name], _times(until, _TIMELINE_POINTS, until - since))[found.name]
+    return Timeline(
+        start=since,
+        end=until,
+        history=views.lag_points(history),
+        runs=[
+            RunBar(
+                owner=views.text(span.owner) or "",
+                run=views.run_link(span.owner),
+                epoch=span.epoch,
+                started_at=span.started_at,
+                ended_at=span.ended_at,
+                end=span.end,
+            )
+            for span in marks.leases
+        ],
+        actions=[
+            ActionFlag(
+                event=item.id,
+                at=item.at,
+                kind=item.kind,
+                actor=views.text(item.actor),
+                reason=views.text(item.reason),
+            )
+            for item in marks.actions
+        ],
+        left_out=marks.left_out,
+    )
+
+
+@router.get("/pipelines/{pipeline}/events", operation_id="list_events")
+def list_events(
+    found: Seen,
+    ledger: OpenedLedger,
+    kind: Texts = [],  # noqa: B006  # FastAPI copies it
+    actor: Text = None,
+    batch: Text = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> EventPage:
+    """Return the audit log of a pipeline, newest first. A page may be empty and yet have a next one."""
+    after = cursors.decode(cursor, int)
+    key = None if batch is None else batch_key(batch)
+    rows, following = ledger.event_page(
+        found.name, before=after[0] if after else None, limit=limit, kinds=kind, actor=actor, key=key
+    )
+    return EventPage(
+        items=[views.event_row(row) for row in rows], next=None if following is None else cursors.encode(following)
+    )
+
+
+@router.get("/pipelines/{pipeline}/declaration", operation_id="get_declaration")
+def get_declaration(found: Seen, ledger: OpenedLedger) -> Declaration:
+    """Return the declaration that the newest run of a pipeline stored; it is free of secrets."""
+    document: dict[str, Any] | None = ledger.declaration(found.name)
+    text = None if document is None else yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return Declaration(yaml=text, document=document)

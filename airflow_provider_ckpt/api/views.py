@@ -1,0 +1,179 @@
+"""Turn what the ledger returns into the models of the API: pipelines, partitions, events, links to DAG runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_ckpt.api.access import Access
+from airflow_provider_ckpt.api.health import NEED_A_PERSON, judge
+from airflow_provider_ckpt.api.models.fields import Counts, RunLink, shorten
+from airflow_provider_ckpt.api.models.pipelines import (
+    EventRow,
+    LagPoint,
+    Lease,
+    PartitionRow,
+    PipelineRow,
+    StoredActionRow,
+)
+from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind, side_kind
+from airflow_provider_ckpt.core.receipt import Counts as RecordCounts
+from airflow_provider_ckpt.core.task_owners import dag_run_of, task_of
+from airflow_provider_ckpt.ledger.queries import overview
+from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
+from airflow_provider_ckpt.replication.owner import is_dead
+
+_DETAIL_LENGTH = 8_000
+_TEXT_LENGTH = 2_000
+
+
+def run_link(owner: str | None) -> RunLink | None:
+    """Return the task of a DAG run that an owner's name tells; None for another owner."""
+    run, task = dag_run_of(owner), task_of(owner)
+    if run is None or task is None:
+        return None
+    return RunLink(dag_id=run[0], run_id=run[1], task_id=task[0], map_index=task[1])
+
+
+def text(value: str | None) -> str | None:
+    """Return a text that others wrote with at most 2,000 characters; None for None."""
+    return None if value is None else shorten(value, _TEXT_LENGTH)
+
+
+def counts(found: RecordCounts | Mapping[str, Any]) -> Counts:
+    """Return the model of record counts, from an object or from columns of a row."""
+    data = found.to_json() if isinstance(found, RecordCounts) else found
+    return Counts(**{name: data[name] for name in ("read", "delivered", "filtered", "dead_lettered")})
+
+
+def lease(found: PipelineOverview, at: datetime) -> Lease:
+    """Return the model of a pipeline's lease.
+
+    :param found: state of the pipeline
+    :param at: time of the snapshot
+    """
+    left = (found.expires_at - at).total_seconds() if found.expires_at else 0.0
+    held = found.owner is not None and left > 0 and not is_dead(found.owner)
+    return Lease(
+        held=held,
+        owner=text(found.owner),
+        run=run_link(found.owner),
+        epoch=found.epoch,
+        expires_at=found.expires_at,
+        seconds_left=round(left, 1) if held else 0.0,
+    )
+
+
+def pipeline_row(
+    found: PipelineOverview, at: datetime, access: Access, history: Sequence[overview.LagPoint]
+) -> PipelineRow:
+    """Return the row of a pipeline in the list.
+
+    :param found: state of the pipeline
+    :param at: time of the snapshot
+    :param access: rights of the user
+    :param history: its lag over time
+    """
+    held = lease(found, at)
+    health, cause = judge(found, is_running=held.held)
+    return PipelineRow(
+        name=found.name,
+        health=health,
+        needs_me=health in NEED_A_PERSON,
+        cause=cause,
+        phase=found.phase,
+        lag=found.lag,
+        lag_as_of=found.planned_at,
+        rate=found.rate,
+        history=lag_points(history),
+        progress=found.done / found.all if found.done is not None and found.all else None,
+        partitions=found.partitions,
+        planned=found.planned,
+        in_flight=found.in_flight,
+        held=found.held,
+        dead_letters=found.parked + found.replaying,
+        stored_actions=found.stored_actions,
+        lease=held,
+        dags=access.visible_dags(found),
+        may_act=access.may_act(found),
+    )
+
+
+def lag_points(history: Sequence[overview.LagPoint]) -> list[LagPoint]:
+    """Return the models of a pipeline's lag over time, relative to the lowest checkpoint in it."""
+    first = min((point.committed for point in history), default=0)
+    return [
+        LagPoint(at=point.at, planned=point.planned - first, committed=point.committed - first) for point in history
+    ]
+
+
+def partition_row(row: Mapping[str, Any]) -> PartitionRow:
+    """Return the model of a row of the table of partitions."""
+    name = row["partition"]
+    return PartitionRow(
+        id=name,
+        kind=partition_kind(name),
+        source=BatchKey(row["generation"], name, 0).source,
+        generation=row["generation"],
+        base=row["base"],
+        low=row["low"],
+        committed=row["committed"],
+        planned_end=row["planned_end"],
+        bound=row["bound"],
+        ends_at=row["side_end"],
+        moved_at=row["moved_at"],
+        settled=counts(row),
+        settled_batches=row["batches_settled"],
+        rejected=row["rejected"],
+        skipped=row["skipped"],
+        sent=row["sent"],
+        batches=row["states"],
+    )
+
+
+def partition_kind(name: str) -> Any:
+    """Return the kind of a partition, from its id."""
+    kind: SideKind | None = side_kind(name)
+    return "source" if kind is None else kind.value
+
+
+def stored_action_row(row: Mapping[str, Any]) -> StoredActionRow:
+    """Return the model of a row of the table of stored actions."""
+    result = row["result"] or {}
+    refused = result.get("refusal")
+    state = "pending" if row["applied_at"] is None else "refused" if refused is not None else "applied"
+    return StoredActionRow(
+        number=row["id"],
+        kind=row["kind"],
+        actor=shorten(row["actor"], _TEXT_LENGTH),
+        reason=text(row["reason"]),
+        stored_at=row["stored_at"],
+        state=state,
+        ended_at=row["applied_at"],
+        refusal=text(refused),
+    )
+
+
+def event_row(row: Mapping[str, Any]) -> EventRow:
+    """Return the model of a row of the audit log."""
+    detail = row["detail"]
+    reason = detail.get("reason") if isinstance(detail, Mapping) else None
+    key = None
+    if row["seq"] is not None and row["partition"] is not None:
+        key = BatchKey(row["generation"], row["partition"], row["seq"])
+    return EventRow(
+        id=row["id"],
+        at=row["at"],
+        kind=row["kind"],
+        actor=text(row["actor"]),
+        run=run_link(row["actor"]),
+        epoch=row["epoch"],
+        batch=None if key is None else str(key),
+        partition=row["partition"],
+        reason=text(reason) if isinstance(reason, str) else None,
+        detail=shorten(json.dumps(detail, ensure_ascii=False, default=str), _DETAIL_LENGTH),
+        recorded_at=row["recorded_at"],
+        database_user=row["database_user"],
+    )

@@ -1,0 +1,274 @@
+"""Queries that return long lists page by page: batches, events, dead letters, proposals, stored actions.
+
+A page begins after the key of the last item of the page before, so that new items neither shift nor repeat others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState, IndexEntry
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.ledger.store import dead_letter_index, tables
+from airflow_provider_ckpt.ledger.store.batches import BATCH_COLUMNS, batch_from
+
+_P, _B, _E, _D, _A = tables.partition.c, tables.batch.c, tables.event.c, tables.dead_letter.c, tables.stored_action.c
+_EVENTS_SEARCHED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFilter:
+    """Selection of batches; an empty field restricts nothing.
+
+    :param states: their states
+    :param partition: their partition
+    :param error_type: type of their newest error
+    :param key: one batch
+    :param text: text that the id of their partition contains
+    :param window: range that they overlap
+    """
+
+    states: Sequence[str] = ()
+    partition: str | None = None
+    error_type: str | None = None
+    key: BatchKey | None = None
+    text: str | None = None
+    window: Range | None = None
+
+    def conditions(self, *, states: bool) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions on the table of batches.
+
+        :param states: whether to include the condition on the states
+        """
+        found: list[sa.ColumnElement[bool]] = [_B.state.in_(self.states)] if states and self.states else []
+        found += [] if self.partition is None else [_B.partition == self.partition]
+        found += [] if self.error_type is None else [_B.error["type"].as_string() == self.error_type]
+        found += [] if self.text is None else [_B.partition.contains(self.text, autoescape=True)]
+        if self.key is not None:
+            found += [_B.partition == self.key.partition, _B.seq == self.key.seq]
+        if self.window is not None:
+            found += [_B.range_start < self.window.end, _B.range_end > self.window.start]
+        return found
+
+
+def batches(
+    connection: Connection, pipeline: str, chosen: BatchFilter, *, after: tuple[str, int] | None, limit: int
+) -> tuple[list[Batch], dict[str, int]]:
+    """Return a page of the batches of the present generations, by partition and number, and all their states.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    :param chosen: which batches
+    :param after: partition and number of the last batch of the page before; None for the first page
+    :param limit: maximum number of batches
+    :return: the batches, and the number of batches by state, for which the filter by state does not count
+    """
+    present = tables.batch.join(
+        tables.partition,
+        sa.and_(_B.pipeline == _P.pipeline, _B.partition == _P.partition, _B.generation == _P.generation),
+    )
+    query = sa.select(*BATCH_COLUMNS).select_from(present).where(_B.pipeline == pipeline)
+    query = query.where(*chosen.conditions(states=True)).order_by(_B.partition, _B.seq).limit(limit)
+    if after is not None:
+        query = query.where(sa.or_(_B.partition > after[0], sa.and_(_B.partition == after[0], _B.seq > after[1])))
+    found = [batch_from(row) for row in connection.execute(query)]
+    totals = sa.select(_B.state, sa.func.count()).select_from(present).where(_B.pipeline == pipeline)
+    totals = totals.where(*chosen.conditions(states=False)).group_by(_B.state)
+    return found, {row[0]: row[1] for row in connection.execute(totals)}
+
+
+def events(
+    connection: Connection,
+    pipeline: str,
+    *,
+    before: int | None,
+    limit: int,
+    kinds: Sequence[str] = (),
+    actor: str | None = None,
+    key: BatchKey | None = None,
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return a page of a pipeline's audit log, newest first, and where the next page begins.
+
+    At most 20,000 events are searched for those that match, so a page may be empty although there are more.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    :param before: only events with a lower id; None for the newest
+    :param limit: maximum number of events
+    :param kinds: only events of these kinds; all if empty
+    :param actor: only events of this actor; None for all
+    :param key: only events of this batch; None for all
+    :return: rows of the table of events, and the id before which the next page begins; None if there is none
+    """
+    of_pipeline = [_E.pipeline == pipeline] if before is None else [_E.pipeline == pipeline, _E.id < before]
+    newest = sa.select(tables.event).where(*of_pipeline).order_by(_E.id.desc()).limit(_EVENTS_SEARCHED).subquery()
+    c = newest.c
+    wanted: list[sa.ColumnElement[bool]] = [c.kind.in_(kinds)] if kinds else []
+    wanted += [] if actor is None else [c.actor == actor]
+    if key is not None:
+        wanted += [c.generation == key.generation, c.partition == key.partition, c.seq == key.seq]
+    query = sa.select(newest).where(*wanted).order_by(c.id.desc()).limit(limit)
+    found = [dict(row) for row in connection.execute(query).mappings()]
+    if len(found) == limit:
+        return found, found[-1]["id"]
+    edge = sa.select(_E.id).where(*of_pipeline).order_by(_E.id.desc()).offset(_EVENTS_SEARCHED - 1).limit(1)
+    return found, connection.execute(edge).scalar_one_or_none()
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """Selection of entries of the dead letter index; an empty field restricts nothing.
+
+    :param states: their states
+    :param types: their error types
+    :param batches: their batches
+    :param since: only those of batches whose receipt was claimed at this time or later
+    :param until: only those of batches whose receipt was claimed before this time
+    """
+
+    states: Sequence[DeadLetterState] = ()
+    types: Sequence[str] = ()
+    batches: Sequence[BatchKey] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def conditions(self, pipeline: str) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions on the table of dead letters.
+
+        :param pipeline: name of the pipeline
+        """
+        found: list[sa.ColumnElement[bool]] = [_D.pipeline == pipeline]
+        found += [_D.state.in_([state.value for state in self.states])] if self.states else []
+        found += [_D.error_type.in_(self.types)] if self.types else []
+        found += [] if self.since is None else [_D.at >= self.since]
+        found += [] if self.until is None else [_D.at < self.until]
+        if self.batches:
+            keys = [(key.generation, key.partition, key.seq) for key in self.batches]
+            found.append(sa.tuple_(_D.generation, _D.partition, _D.seq).in_(keys))
+        return found
+
+
+def letters(
+    connection: Connection, pipeline: str, chosen: LetterFilter, *, after: Sequence[Any] | None, limit: int
+) -> list[IndexEntry]:
+    """Return a page of the dead letter index, ordered by batch, error type and number.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    :param chosen: which dead letters
+    :param after: generation, partition, seq, error type and number of the last entry of the page before; None for the
+        first page
+    :param limit: maximum number of entries
+    """
+    order = (_D.generation, _D.partition, _D.seq, _D.error_type, _D.ordinal)
+    query = sa.select(tables.dead_letter).where(*chosen.conditions(pipeline)).order_by(*order).limit(limit)
+    if after is not None:
+        query = query.where(sa.tuple_(*order) > sa.tuple_(*map(sa.literal, after)))
+    return [dead_letter_index.entry_from_row(row) for row in connection.execute(query).mappings()]
+
+
+def letter_groups(connection: Connection, pipeline: str, chosen: LetterFilter, *, limit: int) -> list[dict[str, Any]]:
+    """Return the numbers of dead letters by hour, error type and state, newest hour first.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    :param chosen: which dead letters
+    :param limit: maximum number of groups
+    """
+    if connection.dialect.name == "sqlite":
+        hour: sa.ColumnElement[Any] = sa.func.strftime("%Y-%m-%dT%H:00:00+00:00", _D.at)
+    else:
+        hour = sa.func.date_trunc("hour", _D.at, type_=tables.UtcTime())
+    batch = sa.func.count(sa.distinct(_D.partition + "#" + sa.cast(_D.seq, sa.Text)))
+    query = (
+        sa.select(
+            hour.label("hour"),
+            _D.error_type,
+            _D.state,
+            sa.func.sum(_D.records).label("records"),
+            batch.label("batches"),
+            sa.func.min(_D.at, type_=tables.UtcTime()).label("first_at"),
+            sa.func.max(_D.at, type_=tables.UtcTime()).label("last_at"),
+        )
+        .where(*chosen.conditions(pipeline))
+        .group_by(hour, _D.error_type, _D.state)
+        .order_by(hour.desc(), sa.func.sum(_D.records).desc(), _D.error_type, _D.state)
+        .limit(limit)
+    )
+    return [dict(row) | {"records": int(row["records"])} for row in connection.execute(query).mappings()]
+
+
+def letter_totals(connection: Connection, pipeline: str, chosen: LetterFilter) -> dict[str, int]:
+    """Return the numbers of dead letters by state.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    :param chosen: which dead letters
+    """
+    query = sa.select(_D.state, sa.func.sum(_D.records)).where(*chosen.conditions(pipeline)).group_by(_D.state)
+    return {state: int(records) for state, records in connection.execute(query)}
+
+
+def proposals(connection: Connection, pipeline: str, *, limit: int) -> list[dict[str, Any]]:
+    """Return the newest proposals of a pipeline, newest first, as rows without the text of the question.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    :param limit: maximum number of proposals
+    """
+    c = tables.proposal.c
+    columns = [column for column in c if column.name not in ("body", "subject")]
+    query = sa.select(*columns).where(c.pipeline == pipeline).order_by(c.created_at.desc(), c.id).limit(limit)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def stored_actions(connection: Connection, pipeline: str, *, ended: int) -> list[dict[str, Any]]:
+    """Return the stored actions of a pipeline that wait for a run, and the newest ones that ended, newest first.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    :param ended: maximum number of those that ended
+    """
+    query = sa.select(tables.stored_action).where(_A.pipeline == pipeline)
+    pending = query.where(_A.applied_at.is_(None))
+    newest = query.where(_A.applied_at.is_not(None)).order_by(_A.id.desc()).limit(ended)
+    rows = [dict(row) for part in (pending, newest) for row in connection.execute(part).mappings()]
+    return sorted(rows, key=lambda row: row["id"], reverse=True)
+
+
+def partition_rows(connection: Connection, pipeline: str, *, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """Return rows of a pipeline's partitions, source partitions first, and the number of all partitions.
+
+    The key ``states`` of a row holds the number of batches beyond the checkpoint by state, and ``batches_settled`` the
+    number of those below it.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    :param limit: maximum number of partitions
+    """
+    of_pipeline = _P.pipeline == pipeline
+    query = sa.select(tables.partition).where(of_pipeline)
+    query = query.order_by(_P.side_end.is_not(None), _P.generation.desc(), _P.partition).limit(limit)
+    rows = [
+        dict(row) | {"batches_settled": row["batches"], "states": {}} for row in connection.execute(query).mappings()
+    ]
+    by_id = {row["partition"]: row for row in rows}
+    states = (
+        sa.select(_B.partition, _B.generation, _B.state, sa.func.count().label("batches"))
+        .where(_B.pipeline == pipeline, _B.state != BatchState.SUPERSEDED.value)
+        .group_by(_B.partition, _B.generation, _B.state)
+    )
+    for item in connection.execute(states):
+        row = by_id.get(item.partition)
+        if row is not None and row["generation"] == item.generation:
+            row["states"][item.state] = item.batches
+    total = connection.execute(sa.select(sa.func.count()).select_from(tables.partition).where(of_pipeline))
+    return rows, total.scalar_one()

@@ -1,0 +1,48 @@
+"""``CkptPlugin``: registers the page *Replication* and its API with Airflow, by the entry point ``airflow.plugins``.
+
+Airflow loads plugins in every process. So this module imports nothing of FastAPI or SQLAlchemy, and what it registers
+is made when the API server asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+_BUNDLE = Path(__file__).parent / "ui" / "bundle"
+_FILE = "page.umd.js"
+_STATIC = "ckpt/static"
+_NAME = "Replication"
+
+
+class CkptPlugin(AirflowPlugin):
+    """The page *Replication* in Airflow's navigation and on the pages of DAGs, DAG runs and task instances."""
+
+    name = "ckpt"
+
+    @cached_property
+    def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The API and the page's files, mounted under ``/ckpt``."""
+        from airflow_provider_ckpt.api.app import PREFIX, create_app
+
+        return [{"app": create_app(), "url_prefix": PREFIX, "name": "Ckpt"}]
+
+    @cached_property
+    def react_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The page in its four places. Addresses are relative, so that it also works below a base path."""
+        digest = hashlib.sha256((_BUNDLE / _FILE).read_bytes()).hexdigest()[:16]
+        shared = {
+            "name": _NAME,
+            "bundle_url": f"{_STATIC}/{_FILE}?v={digest}",
+            "icon": f"{_STATIC}/icon.svg",
+            "icon_dark_mode": f"{_STATIC}/icon-dark.svg",
+        }
+        places = {"nav": "replication", "dag": "ckpt-dag", "dag_run": "ckpt-run", "task_instance": "ckpt-task"}
+        return [
+            shared | {"destination": place, "url_route": route} | ({"category": "browse"} if place == "nav" else {})
+            for place, route in places.items()
+        ]

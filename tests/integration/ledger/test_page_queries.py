@@ -1,0 +1,227 @@
+"""What the page in Airflow asks the ledger: everything at once, in pieces whose number is bounded, and page by page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.proposals import Proposal
+from airflow_provider_ckpt.core.ranges import START, Range
+from airflow_provider_ckpt.core.task_owners import of_task
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.queries import line
+from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, LetterFilter
+from airflow_provider_ckpt.ledger.store import tables
+from tests.integration.ledger.ledger_driver import BAD_DATA, LedgerDriver, delivered, failed
+
+OWNER = of_task("shop", "manual__1", "orders", "replicate")
+
+
+def a_blocked_pipeline(ledger: Ledger) -> LedgerDriver:
+    """Ten batches below the checkpoint; then a held one, two delivered ones, one that has failed, one in flight."""
+    driver = LedgerDriver(ledger, OWNER).start("t", "u")
+    driver.deliver(*range(10, 110, 10))
+    driver.wait(minutes=5)
+    held, *good, bad, _ = driver.send(120, 130, 140, 150, 160)
+    driver.settle(delivered(good[0], dead=3, dead_letters={"Sink": 3}), delivered(good[1]))
+    driver.settle(failed(bad, BAD_DATA))
+    driver.action(ActionKind.HOLD, held)
+    return driver
+
+
+def test_the_overview_names_what_blocks_since_when_and_what_waits(ledger: Ledger) -> None:
+    driver = a_blocked_pipeline(ledger)
+    LedgerDriver(ledger, "second", "prices").start("t")
+    orders, prices = ledger.overview(now=driver.now + timedelta(hours=2)).pipelines
+    assert (orders.name, orders.partitions, orders.lag, orders.done, orders.all) == ("orders", 2, 60, 100, 160)
+    assert (orders.held, orders.planned, orders.in_flight, orders.failing, orders.waiting) == (1, 1, 1, 1, 2)
+    assert orders.blocker == BatchKey(1, "t", 10)
+    assert (orders.parked, orders.replaying) == (3, 0)
+    assert orders.stalled_since == driver.now - timedelta(minutes=5)
+    assert orders.tasks == (("shop", "replicate"),)
+    assert orders.planned_at == driver.now
+    assert (prices.lag, prices.held, prices.blocker, prices.tasks, prices.planned_at) == (0, 0, None, (), None)
+    assert [found.name for found in ledger.overview("prices").pipelines] == ["prices"]
+    assert ledger.overview("nobody").pipelines == []
+
+
+def test_rate_and_earlier_lag_come_from_the_history(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger).start("t")
+    for end in (100, 200, 300):
+        driver.deliver(end)
+        driver.wait(minutes=30)
+    driver.plan(1000)
+    found = ledger.overview(now=driver.now).pipelines[0]
+    assert (found.lag, found.earlier_lag, found.rate) == (700, 0, 0)
+    driver.settle(*map(delivered, driver.begin(driver.partition().batches.values())))
+    found = ledger.overview(now=driver.now).pipelines[0]
+    assert (found.lag, found.rate) == (0, 700 / 600)
+    times = [driver.now - timedelta(minutes=minutes) for minutes in (45, 1, 0)]
+    points = ledger.lag_history(["orders"], times)["orders"]
+    assert [(point.planned, point.committed) for point in points] == [(200, 200), (300, 300), (1000, 1000)]
+
+
+def test_positions_before_all_others_have_no_distance(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger).start("t", base=START)
+    driver.plan(10, start=START, records=5)
+    found = ledger.overview().pipelines[0]
+    assert (found.lag, found.done, found.all) == (None, None, None)
+    (shown,) = ledger.lines("orders")
+    assert START < shown.window.start < shown.window.end
+    assert [piece.range for piece in shown.batches] == [Range(START, 10)]
+
+
+def test_a_line_has_every_range_once(ledger: Ledger) -> None:
+    a_blocked_pipeline(ledger)
+    shown, other = ledger.lines("orders")
+    assert (shown.partition, shown.committed, shown.low_watermark, shown.planned_end) == ("t", 100, 100, 160)
+    assert other.partition == "u"
+    pieces = [(piece.range.start, piece.state.value) for piece in shown.batches]
+    assert pieces == [(110 - 10, "held"), (120, "delivered"), (130, "delivered"), (140, "planned"), (150, "in_flight")]
+    assert shown.batches[3].error_type == "Sink"
+    assert [(found.range, found.batches) for found in shown.receipts] == [(Range(0, 100), 10)]
+    assert [(found.range, found.records) for found in shown.letters] == [(Range(120, 130), 3)]
+    assert shown.blocked is not None
+    assert (shown.blocked.key.seq, shown.blocked.batches, shown.blocked.positions) == (10, 2, 20)
+    assert (shown.gaps, shown.grouped) == ([], False)
+    with ledger._writing() as connection:
+        connection.execute(tables.batch.delete().where(tables.batch.c.seq == 12))
+    assert ledger.lines("orders", ["t"])[0].gaps == [Range(130, 140)]
+    assert [found.partition for found in ledger.lines("orders", after="t")] == ["u"]
+
+
+def test_many_batches_and_receipts_become_few_pieces(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "MAX_PIECES", 20)
+    driver = LedgerDriver(ledger).start("t")
+    driver.window = timedelta(days=7)
+    driver.deliver(*range(10, 1010, 10))
+    skipped = driver.plan(1020)
+    driver.action(ActionKind.SKIP, *skipped)
+    driver.deliver(*range(1030, 2010, 10))
+    held, *_ = driver.plan(*range(2010, 3010, 10))
+    driver.action(ActionKind.HOLD, held)
+    (shown,) = ledger.lines("orders", window=Range(0, 3000), buckets=10)
+    assert shown.grouped
+    assert len(shown.batches) == 5
+    assert sum(piece.batches for piece in shown.batches) == 100
+    assert [piece.range for piece in shown.batches if piece.state is BatchState.HELD] == [Range(2000, 2010)]
+    assert shown.sampled[0] == Range(0, 300)
+    assert shown.sampled[-1].end == 2000
+    assert [(found.range.end, found.skipped) for found in shown.receipts] == [(1020, 1)]
+    (near,) = ledger.lines("orders", ["t"], window=Range(950, 1050))
+    assert not near.grouped
+    assert [found.range.start for found in near.receipts] == list(range(950, 1050, 10))
+
+
+def test_marks_are_leases_and_actions(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger).start("t")
+    (held,) = driver.plan(10)
+    driver.again("second")
+    driver.action(ActionKind.HOLD, held)
+    lease = driver.lease
+    ledger.break_lease("orders", actor="ann", reason="its machine is gone")
+    at = ledger.overview().at
+    found = ledger.marks("orders", driver.now, at + timedelta(days=1))
+    assert [(span.owner, span.epoch, span.end) for span in found.leases] == [
+        ("first", 1, "released"),
+        ("second", lease.epoch, "broken"),
+    ]
+    assert [(action.kind, action.actor, action.reason) for action in found.actions] == [("hold", "ann", "because")]
+    assert not found.left_out
+
+
+def test_batches_come_page_by_page(ledger: Ledger) -> None:
+    a_blocked_pipeline(ledger)
+    first, states = ledger.batch_page("orders", BatchFilter(), limit=3)
+    second, _ = ledger.batch_page("orders", BatchFilter(), after=("t", first[-1].key.seq), limit=3)
+    assert [batch.key.seq for batch in [*first, *second]] == [10, 11, 12, 13, 14]
+    assert states == {"held": 1, "delivered": 2, "planned": 1, "in_flight": 1}
+    for chosen, seqs in {
+        BatchFilter(states=("held",)): [10],
+        BatchFilter(error_type="Sink"): [13],
+        BatchFilter(key=BatchKey(1, "t", 12)): [12],
+        BatchFilter(text="%"): [],
+        BatchFilter(window=Range(125, 135)): [11, 12],
+    }.items():
+        found, _ = ledger.batch_page("orders", chosen)
+        assert [batch.key.seq for batch in found] == seqs
+
+
+def test_events_come_page_by_page(ledger: Ledger) -> None:
+    driver = a_blocked_pipeline(ledger)
+    ids = [event["id"] for event in ledger.events("orders", 1000)]
+    seen: list[int] = []
+    before = None
+    while True:
+        page, before = ledger.event_page("orders", before=before, limit=3)
+        seen += [event["id"] for event in page]
+        if before is None:
+            break
+    assert seen == sorted(ids, reverse=True)
+    found, _ = ledger.event_page("orders", kinds=["hold"], limit=5)
+    assert [(event["kind"], event["actor"]) for event in found] == [("hold", "ann")]
+    of_batch, _ = ledger.event_page("orders", key=driver.batch(BatchKey(1, "t", 10)).key)
+    assert {event["seq"] for event in of_batch} == {10}
+
+
+def test_dead_letters_are_grouped_and_come_page_by_page(ledger: Ledger) -> None:
+    a_blocked_pipeline(ledger)
+    groups, states = ledger.letter_groups("orders", LetterFilter(), limit=10)
+    assert [(group["error_type"], group["state"], group["records"], group["batches"]) for group in groups] == [
+        ("Sink", "parked", 3, 1)
+    ]
+    assert states == {"parked": 3}
+    (entry,), rereads = ledger.letter_page("orders", LetterFilter(batches=[BatchKey(1, "t", 11)]))
+    assert (entry.dead_letters.records, entry.range) == (3, Range(120, 130))
+    assert len(rereads) == 2
+    assert ledger.letter_page("orders", LetterFilter(), after=(1, "t", 11, "Sink", 0))[0] == []
+    assert ledger.letter_page("orders", LetterFilter(states=[DeadLetterState.DISCARDED]))[0] == []
+
+
+def test_a_dry_run_shows_the_line_before_and_after_and_changes_nothing(ledger: Ledger) -> None:
+    driver = a_blocked_pipeline(ledger)
+    tried = ledger.try_action(
+        "orders", Action(ActionKind.RELEASE, (BatchKey(1, "t", 10),)), actor="ann", is_dead=lambda _: False
+    )
+    states = [[piece.state.value for piece in found.batches] for found in (*tried.before, *tried.after)]
+    assert states[0][0] == "held"
+    assert states[1][0] == "planned"
+    assert driver.states()[10] is BatchState.HELD
+    tried = ledger.try_action(
+        "orders", Action(ActionKind.REWIND, positions={"t": 20}), actor="ann", is_dead=lambda _: False
+    )
+    assert (tried.before[0].committed, tried.after[0].committed, tried.after[0].window.start) == (100, 20, 20)
+    replayed = Action(ActionKind.REPLAY, ranges=(("t", Range(0, 50)),))
+    tried = ledger.try_action("orders", replayed, actor="ann", is_dead=lambda _: False)
+    assert [found.partition for found in tried.after] == ["t", "replay:2:t"]
+
+
+def test_a_proposal_is_taken_up_once_by_the_user_who_made_it(ledger: Ledger) -> None:
+    driver = a_blocked_pipeline(ledger)
+    action = Action(ActionKind.RELEASE, (BatchKey(1, "t", 10),))
+    proposal = Proposal.new("orders", action, origin="page:ann:orders", actor="airflow:ann", reason=None)
+    ledger.propose(proposal, subject="", body="", valid_for=timedelta(minutes=15))
+    good = {"pipeline": "orders", "origin": "page:ann:orders", "actor": "airflow:ann"}
+    for wrong in ({"pipeline": "prices"}, {"origin": "page:bob:orders"}, {"actor": "airflow:bob"}):
+        with pytest.raises(LedgerStateError, match="holds no proposal"):
+            ledger.take_up(proposal.id, **good | wrong)
+    ledger.release(driver.lease)
+    assert ledger.take_up(proposal.id, **good).proposal.action == action
+    with pytest.raises(LedgerStateError, match="approved already"):
+        ledger.take_up(proposal.id, **good)
+    ledger.action("orders", action, actor="airflow:ann", reason="because", proposal=proposal.id)
+    with pytest.raises(LedgerStateError, match="carried out already"):
+        ledger.take_up(proposal.id, **good)
+    assert [row["state"] for row in ledger.proposal_page("orders")] == ["carried_out"]
+
+
+def test_a_look_is_in_the_audit_log(ledger: Ledger) -> None:
+    a_blocked_pipeline(ledger)
+    ledger.record_look("orders", "dead_letters_read", {"records": 3}, actor="airflow:ann")
+    assert ledger.events("orders", 1)[0]["actor"] == "airflow:ann"
