@@ -1,0 +1,151 @@
+import { Box, Button, Flex, Heading, HStack, Input, InputGroup, Text } from "@chakra-ui/react";
+import { useEffect, useState } from "react";
+
+import { type ListFilter, usePipelines } from "../api/queries";
+import type { Health } from "../api/types";
+import { LiveSwitch } from "../app/LiveSwitch";
+import { HEALTH, HEALTHS } from "../elements/HealthMark";
+import { Icon } from "../elements/Icon";
+import { Empty, Failure, Loading } from "../elements/States";
+import { count } from "../format/numbers";
+import { PipelineTable } from "./PipelineTable";
+import { type ListState, useListState } from "./useListState";
+
+interface PipelineListProps {
+  readonly dagId: string | undefined;
+  readonly taskId: string | undefined;
+}
+
+/** All pipelines, those that need a person first; in a tab of a DAG, those that it runs. */
+export function PipelineList({ dagId, taskId }: PipelineListProps) {
+  const state = useListState(dagId, taskId);
+  const { data, error, isPending, hasNextPage, fetchNextPage, isFetchingNextPage, refetch } = usePipelines(
+    state.filter,
+  );
+  const first = data?.pages[0];
+  const rows = data?.pages.flatMap((page) => page.items) ?? [];
+  return (
+    <Box data-testid="ckpt-list">
+      <Flex align="center" gap={3} justify="space-between" mb={3} wrap="wrap">
+        <Heading as="h1" size="xl">
+          Replication
+        </Heading>
+        <HStack gap={4}>
+          <Search onSearch={state.setSearch} text={state.filter.search} />
+          <LiveSwitch />
+        </HStack>
+      </Flex>
+      <Filters byHealth={first?.by_health} state={state} total={first?.total} />
+      {error === null ? null : (
+        <Box mb={3}>
+          <Failure error={error} onRetry={() => void refetch()} what="The pipelines could not be read" />
+        </Box>
+      )}
+      {isPending ? <Loading rows={6} what="pipelines" /> : null}
+      {first === undefined ? null : rows.length === 0 ? (
+        <NoPipelines filter={state.filter} />
+      ) : (
+        <PipelineTable rows={rows} />
+      )}
+      {hasNextPage ? (
+        <Button loading={isFetchingNextPage} mt={3} onClick={() => void fetchNextPage()} size="sm" variant="outline">
+          Show more of {count(first?.total ?? 0)}
+        </Button>
+      ) : null}
+    </Box>
+  );
+}
+
+/** The text is sent after a pause in typing. */
+function Search({ text, onSearch }: { readonly text: string; readonly onSearch: (text: string) => void }) {
+  const [typed, setTyped] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      if (typed !== text) {
+        onSearch(typed);
+      }
+    }, 250);
+    return () => clearTimeout(timer);
+  }, [typed, text, onSearch]);
+  return (
+    <InputGroup startElement={<Icon name="search" />} width="16rem">
+      <Input
+        aria-label="Search pipelines by name"
+        onChange={(event) => setTyped(event.target.value)}
+        placeholder="Search pipelines"
+        size="sm"
+        type="search"
+        value={typed}
+      />
+    </InputGroup>
+  );
+}
+
+interface FiltersProps {
+  readonly state: ListState;
+  readonly byHealth: Readonly<Record<string, number>> | undefined;
+  readonly total: number | undefined;
+}
+
+function Filters({ state, byHealth, total }: FiltersProps) {
+  const { needsMe, health } = state.filter;
+  return (
+    <HStack aria-label="Filter pipelines" gap={2} mb={3} role="group" wrap="wrap">
+      <Choice isOn={!needsMe} onChoose={() => state.setNeedsMe(false)}>
+        All
+      </Choice>
+      <Choice isOn={needsMe} onChoose={() => state.setNeedsMe(true)}>
+        Needs me
+      </Choice>
+      <Box bg="border" height="1.25rem" mx={1} width="1px" />
+      {HEALTHS.map((one: Health) => (
+        <Choice isOn={health.includes(one)} key={one} onChoose={() => state.toggleHealth(one)}>
+          <Icon color={`${HEALTH[one].palette}.fg`} name={one} />
+          {HEALTH[one].label} {count(byHealth?.[one] ?? 0)}
+        </Choice>
+      ))}
+      {total === undefined ? null : (
+        <Text color="fg.muted" fontSize="sm" ms="auto">
+          {count(total)} shown
+        </Text>
+      )}
+    </HStack>
+  );
+}
+
+interface ChoiceProps {
+  readonly isOn: boolean;
+  readonly onChoose: () => void;
+  readonly children: React.ReactNode;
+}
+
+function Choice({ isOn, onChoose, children }: ChoiceProps) {
+  return (
+    <Button aria-pressed={isOn} borderRadius="full" onClick={onChoose} size="xs" variant={isOn ? "solid" : "outline"}>
+      {children}
+    </Button>
+  );
+}
+
+function NoPipelines({ filter }: { readonly filter: ListFilter }) {
+  if (filter.search !== "" || filter.health.length > 0) {
+    return <Empty title="No pipeline matches">Change the search or the filter.</Empty>;
+  }
+  if (filter.needsMe) {
+    return <Empty title="Nothing needs you">All pipelines deliver, and no dead letter waits for a decision.</Empty>;
+  }
+  if (filter.dagId !== undefined) {
+    return (
+      <Empty title="This DAG has run no pipeline yet">
+        A pipeline appears here once a task of this DAG has run it, such as CkptReplicateOperator or
+        CkptReplicationTaskGroup.
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="No pipeline yet">
+      A pipeline appears here once it has run. You see those whose DAGs you may see; ask an administrator of Airflow if
+      one is missing.
+    </Empty>
+  );
+}
