@@ -51,5 +51,8 @@ def recovery_forms(access: Access, pipeline: str, wish: ActionWish) -> list[Reco
 
 def _offers(document: Mapping[str, Any], pipeline: str, action: str) -> bool:
     """Return whether the form of a serialized DAG offers a pipeline and an action."""
-    params = {name: param.get("schema", {}) for name, param in document.get("dag", {}).get("params", ())}
+    params = {}
+    for name, param in document.get("dag", {}).get("params", ()):
+        schema = param.get("schema", {})
+        params[name] = schema.get("__var", schema)
     return pipeline in params.get("pipeline", {}).get("enum", ()) and action in params.get("action", {}).get("enum", ())

@@ -362,6 +362,7 @@ def _snapshots(
     names = sorted({name for name, _ in keys})
     found = (
         sa.select(_P.pipeline, _P.partition, moments.c.then, newest.label("at"))
+        .select_from(tables.partition.join(moments, sa.true()))
         .where(_P.pipeline.in_(names), _P.side_end.is_(None), _P.moved_at > times[0])
         .subquery()
     )

@@ -1,0 +1,144 @@
+"""The API of the page in Airflow's API server: who may do what, and the way from the list to an action that is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.page.ledger_states import HOSTILE
+
+DOCS = Path(__file__).parents[3] / "docs" / "page.rst"
+WITH_DAG, WITHOUT_DAG = ("orders", "prices"), ("bare", "orphan")
+FAB = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
+SETTINGS = {
+    "simple": {"CORE__MULTI_TEAM": "True", "CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin"},
+    "fab": {"CORE__AUTH_MANAGER": FAB},
+}
+
+
+@pytest.fixture(scope="module", params=["simple", "fab"])
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the API answers under one auth manager; Airflow and its settings need a process of their own."""
+    home = tmp_path_factory.mktemp("home")
+    settings = {
+        "API__BASE_URL": "http://airflow.test",
+        "API__SECRET_KEY": "s" * 32,
+        "API_AUTH__JWT_SECRET": "j" * 64,
+        "CORE__LOAD_EXAMPLES": "False",
+        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        **SETTINGS[request.param],
+    }
+    env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    env |= {"AIRFLOW_HOME": str(home), **{f"AIRFLOW__{name}": value for name, value in settings.items()}}
+    command = [sys.executable, "-m", "tests.system.page.walk", request.param, f"sqlite:///{home}/ckpt.db", f"{home}/a"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    found: dict[str, Any] = json.loads((home / "a").read_text())
+    return found
+
+
+def table(name: str) -> dict[str, dict[str, str]]:
+    """Rows of a list table of the docs, each as a dict by the heading of its column."""
+    text = DOCS.read_text().split(f":name: {name}\n", 1)[1].lstrip("\n").split("\n\n")[0]
+    heading, *rows = [re.findall(r"^ *(?:\* )?- (.*)$", part, re.M) for part in re.split(r"\n   (?=\* - )", text)]
+    return {row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in rows}
+
+
+def outcome(status: int) -> str:
+    """What a status says about the right to ask: ``yes``, or the status that refuses."""
+    return str(status) if status in (401, 403, 404, 405, 415) else "yes"
+
+
+def kind(row: dict[str, Any]) -> str:
+    """Name of the row of the table of rights to which a request belongs."""
+    assert row["method"] in ("GET", "POST"), f"the docs say nothing of {row['method']} {row['route']}"
+    name = "see" if row["method"] == "GET" else "act"
+    return f"{name} without DAG" if row["pipeline"] in WITHOUT_DAG else name
+
+
+def test_every_route_answers_each_user_as_the_docs_say(answers: dict[str, Any]) -> None:
+    rights = table("page-rights")
+    asked = [row for row in answers["matrix"] if row["origin"] == "same" and row["pipeline"] != "unknown"]
+    assert {row["route"] for row in asked} >= {f"/api{path}" for path in ("/me", "/pipelines", "/openapi.json")}
+    wrong = []
+    for row in asked:
+        expected = rights[kind(row)][row["user"]]
+        if not row["pipeline"] and row["user"] != "anonymous":
+            expected = "yes"
+        wrong += [] if outcome(row["status"]) == expected else [(row, expected)]
+    assert wrong == []
+    assert len(asked) > 100
+
+
+def test_every_route_answers_each_origin_as_the_docs_say(answers: dict[str, Any]) -> None:
+    origins = table("page-origins")
+    asked = [row for row in answers["matrix"] if row["user"] == "user" and row["pipeline"] in ("", "orders")]
+    wrong = [row for row in asked if outcome(row["status"]) != origins[kind(row)][row["origin"]]]
+    assert wrong == []
+    refused = [row for row in answers["matrix"] if row["user"] == "anonymous"]
+    assert {row["status"] for row in refused if row["origin"] == "same"} == {401}
+    assert {row["status"] for row in refused} <= {401, 403}
+
+
+def test_an_unknown_pipeline_is_like_an_invisible_one(answers: dict[str, Any]) -> None:
+    asked = [row for row in answers["matrix"] if row["pipeline"] == "unknown" and row["user"] != "anonymous"]
+    assert {row["status"] for row in asked} == {404}
+
+
+def test_no_answer_is_cached_or_taken_for_another_type(answers: dict[str, Any]) -> None:
+    for row in answers["matrix"]:
+        headers = row["headers"]
+        assert headers["cache-control"] == "no-store", row
+        assert headers["x-content-type-options"] == "nosniff", row
+        wanted = "application/json" if row["status"] == 200 else "application/problem+json"
+        assert headers["content-type"] == wanted, row
+
+
+def test_from_the_list_to_an_action_that_is_done_once(answers: dict[str, Any]) -> None:
+    story = answers["story"]
+    status = {name: step["status"] for name, step in story.items()}
+    content = {name: step["content"] for name, step in story.items()}
+    orders = content["list"]["items"][0]
+    assert (orders["name"], orders["health"], orders["cause"]["batch"]) == ("orders", "blocked", "t#10")
+    (line,) = content["line"]["partitions"]
+    assert [piece["fate"] for piece in line["pieces"]] == ["settled", "held", "delivered", "delivered"]
+    assert line["blocked"] == {"batch": "t#10", "state": "held", "batches": 2, "positions": 20}
+    assert content["accounted"]["ok"] is True
+    preview = content["preview"]
+    assert [piece["fate"] for piece in preview["after"][0]["pieces"]][1] == "planned"
+    assert (status["of another user"], status["for another pipeline"]) == (409, 409)
+    assert (status["done"], content["done"]["state"]) == (200, "applied")
+    assert (status["again"], status["older preview"], status["void"]) == (409, 409, 409)
+    assert (status["without reason"], status["useless field"], status["bad cursor"]) == (422, 422, 422)
+    assert status["form"] == 415
+    assert content["after"]["row"]["state"] == "planned"
+    assert content["discarded"]["changes"] == [
+        {"what": "dead letters discarded", "before": "0", "after": "3"},
+        {"what": "dead letters parked", "before": "3", "after": "0"},
+    ]
+    assert content["rewind"]["after"][0]["committed"] == "50"
+    assert [item["name"] for item in content["of the DAG"]["items"]] == ["prices"]
+    assert content["list of outsider"]["items"] == []
+    assert {item["name"] for item in content["list of admin"]["items"]} == {"orders", "prices", "bare", "orphan"}
+
+
+def test_an_action_that_needs_the_sink_comes_with_the_form_of_the_recovery_dag(answers: dict[str, Any]) -> None:
+    (form,) = answers["story"]["recover"]["content"]["recovery"]
+    assert form["dag_id"] == "ckpt_recovery"
+    assert form["conf"] == {"pipeline": "orders", "action": "recover"}
+    assert form["may_trigger"] is True
+
+
+def test_hostile_text_stays_text_and_is_bounded(answers: dict[str, Any]) -> None:
+    event = answers["story"]["events"]["content"]["items"][0]
+    assert event["actor"] == f"airflow:{HOSTILE}"
+    assert event["reason"].startswith(HOSTILE)
+    assert len(event["reason"]) <= 2000
+    assert len(event["detail"]) <= 8000

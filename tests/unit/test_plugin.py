@@ -1,0 +1,29 @@
+"""Airflow loads the plugin in every process, so it must cost next to nothing there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import sys, time
+import airflow.plugins_manager
+before = set(sys.modules)
+started = time.process_time()
+from airflow_provider_ckpt.plugin import CkptPlugin
+CkptPlugin()
+took = time.process_time() - started
+fresh = {name.partition(".")[0] for name in set(sys.modules) - before}
+heavy = fresh & {"fastapi", "starlette", "sqlalchemy", "pydantic", "yaml"}
+print(sorted(heavy), took * 1000)
+"""
+
+
+def test_loading_the_plugin_imports_nothing_heavy_and_takes_at_most_5_ms() -> None:
+    runs = [
+        subprocess.run([sys.executable, "-c", CODE], check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+        for _ in range(2)
+    ]
+    heavy, milliseconds = zip(*(line.rsplit(" ", 1) for line in runs), strict=True)
+    assert set(heavy) == {"[]"}
+    assert min(map(float, milliseconds)) <= 5
