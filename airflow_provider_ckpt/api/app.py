@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 
 from airflow_provider_ckpt.api.guard import same_origin
@@ -54,6 +55,9 @@ def create_app() -> FastAPI:
     for part in (pipelines, batches, dead_letters, actions):
         app.include_router(part.router, prefix=_API, responses=_problem_responses())
     app.include_router(_document_router(app), prefix=_API)
+    for route in app.routes:
+        if isinstance(route, APIRoute):
+            route.description = route.description.partition("\n\n:param")[0]
     add_problem_handlers(app)
     app.middleware("http")(_set_headers)
     bundle = Path(__file__).parent.parent / "ui" / "bundle"

@@ -128,7 +128,7 @@ class ActionOrder(ApiModel):
 
 
 class ActionOutcome(ApiModel):
-    """What became of an action.
+    """Outcome of an action.
 
     :param kind: kind of the action
     :param state: ``applied``, or ``stored`` for a run

@@ -8,7 +8,7 @@ from airflow_provider_ckpt.api.models.fields import ApiModel, BatchName, Moment,
 
 
 class Fate(StrEnum):
-    """What became of a piece of the number line, the most urgent first.
+    """Fate of a piece of the number line, the most urgent first.
 
     - ``held``, ``in_flight``, ``planned``: not resolved, so the checkpoint does not pass it
     - ``rejected``: all of its records became dead letters

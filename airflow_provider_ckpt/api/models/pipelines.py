@@ -38,7 +38,7 @@ class Health(StrEnum):
 
 
 class Cause(ApiModel):
-    """Why a pipeline has its health.
+    """Cause of the health of a pipeline.
 
     :param text: one sentence
     :param since: time since which this is so; None if it is not known

@@ -49,7 +49,13 @@ _CHANGES = 500
 
 @router.post("/pipelines/{pipeline}/actions/preview", operation_id="preview_action")
 def preview_action(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: ActionWish) -> Preview:
-    """Try an action, and return what it would change and the one-time id with which it can be carried out."""
+    """Try an action, and return what it would change and the one-time id with which it can be carried out.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param access: rights of the user
+    :param wish: body of the request
+    """
     check_fields(wish, found.name)
     kind = ActionKind(wish.kind)
     if wish.kind in NEED_SOURCE_OR_SINK:
@@ -161,6 +167,11 @@ def carry_out_action(found: Acted, ledger: OpenedLedger, access: AccessDep, orde
     """Carry out exactly the action that a dry run of the same user has shown, or store it for a run; its id is used up.
 
     The answer is 409 if the id was used, has expired or is another user's, or the pipeline no longer allows the action.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param access: rights of the user
+    :param order: body of the request
     """
     reason = (order.reason or "").strip() or None
     origin = _origin(access, found.name)

@@ -44,7 +44,16 @@ def get_line(
     buckets: Annotated[int, Query(ge=10, le=1000)] = 400,
     cursor: Cursor = None,
 ) -> Line:
-    """Return the number lines of a pipeline's partitions, or of one of them in a window."""
+    """Return the number lines of a pipeline's partitions, or of one of them in a window.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param partition: only this partition
+    :param start: begin of the window or span
+    :param end: end of the window or span
+    :param buckets: number of buckets if there are many pieces
+    :param cursor: cursor of the page; None for the first
+    """
     window = _window(start, end)
     if window is not None and partition is None:
         raise HTTPException(422, "Name the partition in which start and end lie.")
@@ -94,7 +103,19 @@ def list_batches(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> BatchPage:
-    """Return the batches beyond the checkpoints, by partition and number."""
+    """Return the batches beyond the checkpoints, by partition and number.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param state: only these states
+    :param partition: only this partition
+    :param error_type: only this error type, or these
+    :param search: text that the name contains
+    :param start: begin of the window or span
+    :param end: end of the window or span
+    :param limit: maximum number of items
+    :param cursor: cursor of the page; None for the first
+    """
     first, last = position(start), position(end)
     window = None
     if first is not None or last is not None:
@@ -123,7 +144,12 @@ def _search(text: str | None) -> tuple[BatchKey | None, str | None]:
 
 @router.get("/pipelines/{pipeline}/batch", operation_id="get_batch")
 def get_batch(found: Seen, ledger: OpenedLedger, name: Annotated[str, Query(max_length=2000)]) -> BatchDetail:
-    """Return one batch with its attempts, dead letters and events."""
+    """Return one batch with its attempts, dead letters and events.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param name: name of the batch
+    """
     key = batch_key(name)
     try:
         details = ledger.inspect(found.name, key)

@@ -58,7 +58,15 @@ def group_dead_letters(
     since: Moment | None = None,
     until: Moment | None = None,
 ) -> LetterGroups:
-    """Return the numbers of dead letters by hour, error type and state, newest hour first."""
+    """Return the numbers of dead letters by hour, error type and state, newest hour first.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param error_type: only this error type, or these
+    :param state: only these states
+    :param since: only dead letters from this time on
+    :param until: only dead letters before this time
+    """
     chosen = letter_filter(models.LetterFilter(types=error_type, states=state, since=since, until=until))
     groups, totals = ledger.letter_groups(found.name, chosen, limit=_GROUPS + 1)
     return LetterGroups(
@@ -78,7 +86,18 @@ def list_dead_letters(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> LetterPage:
-    """Return entries of the dead letter index, by batch, error type and number."""
+    """Return entries of the dead letter index, by batch, error type and number.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param error_type: only this error type, or these
+    :param state: only these states
+    :param batch: only this batch, or these batches
+    :param since: only dead letters from this time on
+    :param until: only dead letters before this time
+    :param limit: maximum number of items
+    :param cursor: cursor of the page; None for the first
+    """
     chosen = letter_filter(models.LetterFilter(types=error_type, states=state, batches=batch, since=since, until=until))
     after = cursors.decode(cursor, int, str, int, str, int)
     entries, rereads = ledger.letter_page(found.name, chosen, after=after, limit=limit + 1)
@@ -114,7 +133,13 @@ def _after(entry: IndexEntry) -> str:
 
 @router.post("/pipelines/{pipeline}/dead-letters/records", operation_id="read_dead_letters")
 def read_dead_letters(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: RecordsRequest) -> RecordPage:
-    """Return dead letters with their bytes, read from where the pipeline stores them."""
+    """Return dead letters with their bytes, read from where the pipeline stores them.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param access: rights of the user
+    :param wish: body of the request
+    """
     after = cursors.decode(wish.cursor, int, str, int, str, int)
     chosen = letter_filter(wish.filter)
     _record_look(ledger, found.name, "dead_letters_read", wish, access)
@@ -140,6 +165,11 @@ def export_dead_letters(
     """Return dead letters as JSON lines with their bytes in base64, in the format of ``airflow ckpt dlq export``.
 
     At most 100,000 dead letters are returned.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param access: rights of the user
+    :param wish: body of the request
     """
     chosen = letter_filter(wish.filter)
     _record_look(ledger, found.name, "dead_letters_exported", wish, access)

@@ -66,7 +66,18 @@ def list_pipelines(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> PipelineList:
-    """Return the pipelines that the user may see, those that need a person first."""
+    """Return the pipelines that the user may see, those that need a person first.
+
+    :param ledger: the ledger
+    :param access: rights of the user
+    :param search: text that the name contains
+    :param health: only pipelines of these kinds of health
+    :param needs_me: only pipelines that need a person, or only the others
+    :param dag_id: only pipelines that this DAG has planned
+    :param task_id: only pipelines that this task of the DAG has planned
+    :param limit: maximum number of items
+    :param cursor: cursor of the page; None for the first
+    """
     after = cursors.decode(cursor, int, float, str)
     found = ledger.overview()
     access.load(dag for item in found.pipelines for dag, _ in item.tasks)
@@ -123,7 +134,12 @@ def _times(end: datetime, points: int, span: timedelta) -> list[datetime]:
 
 @router.get("/pipelines/{pipeline}", operation_id="get_pipeline")
 def get_pipeline(found: Seen, ledger: OpenedLedger, access: AccessDep) -> PipelineDetail:
-    """Return one pipeline with its partitions and stored actions."""
+    """Return one pipeline with its partitions and stored actions.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param access: rights of the user
+    """
     at = ledger.overview(found.name).at
     history = ledger.lag_history([found.name], _times(at, _DETAIL_POINTS, _DAY))[found.name]
     rows, total = ledger.partition_rows(found.name)
@@ -174,7 +190,13 @@ def _audit(ledger: Ledger, pipeline: str) -> Accounted:
 
 @router.get("/pipelines/{pipeline}/timeline", operation_id="get_timeline")
 def get_timeline(found: Seen, ledger: OpenedLedger, start: Moment | None = None, end: Moment | None = None) -> Timeline:
-    """Return runs, checkpoint and actions of a pipeline in a span of time, by default the last 24 hours."""
+    """Return runs, checkpoint and actions of a pipeline in a span of time, by default the last 24 hours.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param start: begin of the window or span
+    :param end: end of the window or span
+    """
     until = end or datetime.now(UTC)
     since = start or until - _DAY
     if not timedelta(0) < until - since <= _MAX_SPAN:
@@ -220,7 +242,16 @@ def list_events(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> EventPage:
-    """Return the audit log of a pipeline, newest first. A page may be empty and yet have a next one."""
+    """Return the audit log of a pipeline, newest first. A page may be empty and yet have a next one.
+
+    :param found: the pipeline of the path
+    :param ledger: the ledger
+    :param kind: only events of these kinds
+    :param actor: only events of this actor
+    :param batch: only this batch, or these batches
+    :param limit: maximum number of items
+    :param cursor: cursor of the page; None for the first
+    """
     after = cursors.decode(cursor, int)
     key = None if batch is None else batch_key(batch)
     rows, following = ledger.event_page(

@@ -58,7 +58,7 @@ class UserAction:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What happened to a pipeline in a span of time.
+    """Leases and users' actions of a pipeline in a span of time.
 
     :param leases: times in which the lease was held, oldest first
     :param actions: users' actions, oldest first

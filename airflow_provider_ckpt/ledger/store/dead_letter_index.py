@@ -335,6 +335,7 @@ def _row(pipeline: str, entry: IndexEntry) -> dict[str, Any]:
 
 
 def entry_from_row(row: sa.RowMapping) -> IndexEntry:
+    """Return the entry of the index that a row of the table ``dead_letter`` stores."""
     key = BatchKey(row["generation"], row["partition"], row["seq"])
     return IndexEntry(
         DeadLetters(key, row["error_type"], row["ordinal"], row["records"], row["attempt"], row["epoch"]),

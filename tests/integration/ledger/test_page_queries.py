@@ -1,4 +1,4 @@
-"""What the page in Airflow asks the ledger: everything at once, in pieces whose number is bounded, and page by page."""
+"""Queries of the page in Airflow: everything at once, in a bounded number of pieces, and page by page."""
 
 from __future__ import annotations
 

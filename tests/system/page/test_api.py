@@ -25,7 +25,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module", params=["simple", "fab"])
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the API answers under one auth manager; Airflow and its settings need a process of their own."""
+    """Answers of the API under one auth manager; Airflow and its settings need a process of their own."""
     home = tmp_path_factory.mktemp("home")
     settings = {
         "API__BASE_URL": "http://airflow.test",
@@ -52,7 +52,7 @@ def table(name: str) -> dict[str, dict[str, str]]:
 
 
 def outcome(status: int) -> str:
-    """What a status says about the right to ask: ``yes``, or the status that refuses."""
+    """Turn a status into a cell of the tables: ``yes``, or the status that refuses."""
     return str(status) if status in (401, 403, 404, 405, 415) else "yes"
 
 
