@@ -1,3 +1,4 @@
+import { esmExternalRequirePlugin } from "vite";
 import { defineConfig } from "vitest/config";
 
 /** What Airflow's own page puts on globalThis for plugins. It must not be in the bundle: there is one React in a page. */
@@ -13,13 +14,15 @@ const host = {
 export default defineConfig(({ command }) => ({
   define: command === "build" ? { "process.env.NODE_ENV": JSON.stringify("production") } : {},
   oxc: { jsx: { runtime: "automatic" } },
+  // Some packages call require("react"), which a browser does not have.
+  plugins: [esmExternalRequirePlugin({ external: Object.keys(host) })],
   build: {
     outDir: "bundle",
     emptyOutDir: true,
     copyPublicDir: true,
     target: "es2022",
     lib: { entry: "src/main.tsx", name: "AirflowPlugin", formats: ["umd"], fileName: () => "page.umd.js" },
-    rolldownOptions: { external: Object.keys(host), output: { globals: host } },
+    rolldownOptions: { output: { globals: host } },
   },
   test: { environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}"] },
 }));
