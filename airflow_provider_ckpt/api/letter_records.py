@@ -13,12 +13,12 @@ from airflow_provider_ckpt.api.models.dead_letters import Bytes, Header, LetterR
 from airflow_provider_ckpt.api.models.fields import Failure, shorten
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_lookup import read_dead_letters
-from airflow_provider_ckpt.core.dead_letter_index import UNKNOWN_TYPE, IndexEntry
+from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, IndexEntry
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.pages import LetterFilter
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index
-from airflow_provider_ckpt.replication.owner import of_this_process
+from airflow_provider_ckpt.replication.lease_owner import of_this_process
 from airflow_provider_ckpt.replication.setup import PipelineContext, stored_pipeline
 
 MAX_SEARCHED = 10_000

@@ -23,7 +23,7 @@ from airflow_provider_ckpt.core.receipt import Counts as RecordCounts
 from airflow_provider_ckpt.core.task_owners import dag_run_of, task_of
 from airflow_provider_ckpt.ledger.queries import overview
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
-from airflow_provider_ckpt.replication.owner import is_dead
+from airflow_provider_ckpt.replication.lease_owner import is_dead
 
 _DETAIL_LENGTH = 8_000
 _TEXT_LENGTH = 2_000

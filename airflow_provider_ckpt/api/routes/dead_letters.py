@@ -31,7 +31,7 @@ from airflow_provider_ckpt.api.models.dead_letters import (
 )
 from airflow_provider_ckpt.api.models.fields import Moment
 from airflow_provider_ckpt.api.routes.parameters import Cursor, Limit, Texts, batch_key
-from airflow_provider_ckpt.core.dead_letter_index import UNDELIVERED, DeadLetterState, IndexEntry, newest_reread
+from airflow_provider_ckpt.core.dead_letters import UNDELIVERED, DeadLetterState, IndexEntry, newest_reread
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.pages import LetterFilter
 from airflow_provider_ckpt.replication.actions.dead_letters import contains_text, export_document

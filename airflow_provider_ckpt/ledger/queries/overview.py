@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import RESOLVED, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState
+from airflow_provider_ckpt.core.dead_letters import DeadLetterState
 from airflow_provider_ckpt.core.ranges import START
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.lease import database_time

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import IndexEntry, RereadRange
+from airflow_provider_ckpt.core.dead_letters import IndexEntry, RereadRange
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.queries import line, marks, overview, pages, status
 from airflow_provider_ckpt.ledger.queries.line import PartitionLine

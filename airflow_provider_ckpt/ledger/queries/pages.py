@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_index import DeadLetterState, IndexEntry
+from airflow_provider_ckpt.core.dead_letters import DeadLetterState, IndexEntry
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.store import dead_letter_index, tables
 from airflow_provider_ckpt.ledger.store.batches import BATCH_COLUMNS, batch_from
