@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger docs package lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -55,7 +55,7 @@ test-airflow: setup postgres java browser ## What a person does in Airflow, deat
 	@$(PYTEST) tests/system/airflow --durations 0
 
 screenshots: setup postgres java browser ## Take the documentation's pictures of Airflow's pages anew, into docs/img
-	@SCREENSHOTS=$(CURDIR)/docs/img $(PYTEST) tests/system/airflow/test_dag_run_page.py tests/system/airflow/test_recovery_page.py
+	@SCREENSHOTS=$(CURDIR)/docs/img $(PYTEST) tests/system/airflow/test_dag_run_page.py tests/system/airflow/test_recovery_page.py tests/system/page/test_browser.py
 
 lint: setup ## ruff, mypy --strict, layers, spelling
 	@$(PY) -m ruff check .
@@ -108,6 +108,10 @@ bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000
 
 bench-isolation: setup postgres java ## A million clean rows with and without isolation of bad ones; writes build/bench/isolation.json
 	@$(PY) -m tests.benchmarks.isolation
+
+ui: ## Check and test the page's sources and build its bundle anew (needs Node 20 and npm; who only uses the package does not)
+	@cd airflow_provider_ckpt/ui && npm ci --no-audit --no-fund --silent && npm run --silent schema && npm run --silent check \
+		&& npm run --silent test && npm run --silent build
 
 docs: setup ## Build the documentation into docs/_build/html
 	@AIRFLOW_HOME=$(CURDIR)/build/docs $(PY) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html

@@ -50,6 +50,7 @@ class AirflowServices:
     :param dags_folder: where the DAG files are
     :param env: further environment variables of every process (connections, say)
     :param triggerer: also start a triggerer, for deferrable tasks
+    :param pages_only: start the API server alone, without what runs DAGs
     :param metadata: the metadata database as an SQLAlchemy URL; a SQLite file in AIRFLOW_HOME without one
     :param users: roles by user name, the administrator's first; without any, everybody is an administrator
     """
@@ -61,6 +62,7 @@ class AirflowServices:
         env: Mapping[str, str] | None = None,
         *,
         triggerer: bool = False,
+        pages_only: bool = False,
         metadata: str | None = None,
         users: Mapping[str, str] | None = None,
     ) -> None:
@@ -93,7 +95,7 @@ class AirflowServices:
             "PYTHONUNBUFFERED": "1",
             **(env or {}),
         }
-        self._names = (*_SERVICES, "triggerer") if triggerer else _SERVICES
+        self._names = _SERVICES[:1] if pages_only else (*_SERVICES, *["triggerer"] * triggerer)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._sessions: set[int] = set()
         self._tokens: dict[str, str] = {}

@@ -19,6 +19,7 @@ ELSEWHERE = {
         "docs/development.rst",
         "$ make package",
     ): "leaves files in dist/; tests/unit/test_long_description.py is the test",
+    ("docs/development.rst", "$ make ui"): "needs Node; continuous integration runs it",
     ("docs/development.rst", "$ make compat"): "runs a part of this test suite several times",
     ("docs/development.rst", "$ make test-airflow"): "is a part of this test suite",
     ("docs/development.rst", "$ make chaos"): "takes 90 minutes",

@@ -7,7 +7,6 @@ of it. Each has a pipeline of its own, and uses no other fixture than ``deployme
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -133,9 +132,3 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgr
     made.declare(PIPELINES)
     with warm, airflow:
         yield made
-
-
-@pytest.fixture(scope="package")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder for screenshots: that of the environment variable SCREENSHOTS, or a temporary one."""
-    return Path(os.environ.get("SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))

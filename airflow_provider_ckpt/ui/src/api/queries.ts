@@ -55,7 +55,8 @@ export function usePipeline(pipeline: string) {
   const { interval } = useLive();
   return useQuery({
     queryKey: ["pipeline", pipeline],
-    queryFn: ({ signal }) => contentOf(client.GET("/api/pipelines/{pipeline}", { params: { path: { pipeline } }, signal })),
+    queryFn: ({ signal }) =>
+      contentOf(client.GET("/api/pipelines/{pipeline}", { params: { path: { pipeline } }, signal })),
     refetchInterval: interval(REFRESH),
   });
 }
@@ -168,7 +169,9 @@ export function useBatch(pipeline: string, name: string) {
   return useQuery({
     queryKey: ["pipeline", pipeline, "batch", name],
     queryFn: ({ signal }) =>
-      contentOf(client.GET("/api/pipelines/{pipeline}/batch", { params: { path: { pipeline }, query: { name } }, signal })),
+      contentOf(
+        client.GET("/api/pipelines/{pipeline}/batch", { params: { path: { pipeline }, query: { name } }, signal }),
+      ),
     refetchInterval: interval(REFRESH),
   });
 }
@@ -261,7 +264,9 @@ export function useProposals(pipeline: string) {
 export function usePreview(pipeline: string) {
   return useMutation({
     mutationFn: (wish: ActionWish) =>
-      contentOf(client.POST("/api/pipelines/{pipeline}/actions/preview", { params: { path: { pipeline } }, body: wish })),
+      contentOf(
+        client.POST("/api/pipelines/{pipeline}/actions/preview", { params: { path: { pipeline } }, body: wish }),
+      ),
   });
 }
 

@@ -423,7 +423,7 @@ export interface components {
         };
         /**
          * ActionOutcome
-         * @description What became of an action.
+         * @description Outcome of an action.
          *
          *     :param kind: kind of the action
          *     :param state: ``applied``, or ``stored`` for a run
@@ -696,7 +696,7 @@ export interface components {
         };
         /**
          * Cause
-         * @description Why a pipeline has its health.
+         * @description Cause of the health of a pipeline.
          *
          *     :param text: one sentence
          *     :param since: time since which this is so; None if it is not known
@@ -864,7 +864,7 @@ export interface components {
         };
         /**
          * Fate
-         * @description What became of a piece of the number line, the most urgent first.
+         * @description Fate of a piece of the number line, the most urgent first.
          *
          *     - ``held``, ``in_flight``, ``planned``: not resolved, so the checkpoint does not pass it
          *     - ``rejected``: all of its records became dead letters
