@@ -107,7 +107,7 @@ export function offers(
       onBatches("skip"),
       {
         wish: { kind: "replay_dead_letters" },
-        label: letters === 0 ? "Replay letters" : `Replay ${count(letters)} letters`,
+        label: letters === 0 ? "Replay dead letters" : `Replay ${count(letters)} dead letters`,
         not: letters === 0 ? "There are no dead letters." : undefined,
       },
       plain("rewind"),
