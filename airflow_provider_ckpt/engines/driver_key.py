@@ -21,9 +21,9 @@ from airflow_provider_ckpt.engines.spark_environment import environment
 _DIGITS = 16
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_PROCESS = re.compile(
-    r"_|_?AIRFLOW_.*|__PYVENV_LAUNCHER__|CELERY_.*|COLUMNS|CKPT_TEST_TOKEN|DBUS_.*|DISPLAY|INVOCATION_ID|JOURNAL_STREAM|LESS.*"
-    r"|LINES|LS_COLORS|MAIL|MEMORY_PRESSURE_.*|OLDPWD|PWD|PYTEST_.*|SHLVL|SSH_.*|STY|SUDO_.*|TERM.*|TMUX.*|TRACE(PARENT|STATE)"
-    r"|WINDOWID|XDG_SESSION_.*"
+    r"_|_?AIRFLOW_.*|_MP_FORK_.*|__PYVENV_LAUNCHER__|CELERY_.*|celery_dummy_proxy|COLUMNS|CKPT_TEST_TOKEN|DBUS_.*"
+    r"|DISPLAY|INVOCATION_ID|JOURNAL_STREAM|LESS.*|LINES|LS_COLORS|MAIL|MEMORY_PRESSURE_.*|OLDPWD|PWD|PYTEST_.*|SHLVL"
+    r"|SSH_.*|STY|SUDO_.*|TERM.*|TMUX.*|TRACE(PARENT|STATE)|WINDOWID|XDG_SESSION_.*"
 )
 """Pattern of the names of environment variables that differ from process to process and do not affect lanes."""
 
