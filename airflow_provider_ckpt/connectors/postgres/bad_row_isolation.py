@@ -1,7 +1,8 @@
 """Isolate bad rows: leave out the rows of a batch that the target refuses, and write all others in one transaction.
 
-Each row of a block that fails is inserted in an exception block of PL/pgSQL, so that only the bad rows are left out;
-they become dead letters (semantics, section 7).
+Rows are inserted in blocks of 64, each in an exception block of PL/pgSQL. A block that fails is inserted again in
+smaller parts, and at last row by row, so that only the bad rows are left out. The lane then makes dead letters of them
+(semantics, section 7).
 """
 
 from __future__ import annotations
@@ -41,13 +42,17 @@ _PART_ROWS = 8
 
 
 class IsolatingRowWriter(RowWriter):
-    """Writer of rows that can also leave out the bad rows of a batch; for the parameters see :class:`RowWriter`."""
+    """Writer that can also leave out those rows of a batch that the target refuses.
+
+    For the parameters see :class:`RowWriter`.
+    """
 
     def write_each(self, rows: pa.Table) -> dict[int, ErrorInfo]:
-        """Write those rows that the target accepts.
+        """Write the rows that the target accepts, and leave out those that it refuses.
 
-        :param rows: the rows, with their numbers
+        :param rows: the rows, with the column :data:`~.sink_protocol.ROW_NUMBER`
         :return: errors of the refused rows, by row number
+        :raises adbc_driver_manager.Error: if the server reports an error that no single row causes
         """
         stage = self._stage(rows, self._lenient)
         self._script(
@@ -61,7 +66,7 @@ class IsolatingRowWriter(RowWriter):
 
     @property
     def counting(self) -> RowCounter:
-        """SQL that counts the rows that the transaction adds to the target."""
+        """Generator of the SQL that counts the rows that the transaction adds to the target."""
         return self._count
 
     def _block(self, stage: str) -> str:
@@ -70,8 +75,8 @@ class IsolatingRowWriter(RowWriter):
         A block that fails is inserted again in parts, and a part that fails row by row. Bad rows are left out and
         recorded.
 
-        An error that a function of the target raises counts as an error of its row if any row is accepted; else the
-        batch fails.
+        If a function of the target, such as a trigger's, raises an error, this counts as an error of the row if the
+        target accepts at least one row of the batch; otherwise the whole statement fails with that error.
 
         :param stage: name of the temporary table
         """
@@ -223,13 +228,16 @@ def write_good_rows(
     *,
     cast: bool,
 ) -> Mapping[int, ErrorInfo]:
-    """Write a batch's rows without its bad records, after :meth:`RowWriter.write` has failed.
+    """Write a batch's rows without those that the target refuses, after :meth:`RowWriter.write` has failed.
 
-    :param rows: the rows, with their numbers
-    :param sender: the writer of rows for this batch
+    Call it in a new transaction that has claimed the batch's receipt; it may set savepoints and return to them.
+
+    :param rows: the rows, with the column :data:`~.sink_protocol.ROW_NUMBER`
+    :param sender: writer for rows of this schema
     :param run: function that runs SQL statements in the batch's transaction
     :param cast: whether to try first to write all rows at once, with casts by the server
-    :return: errors of the bad records, by row number
+    :return: errors of the refused rows, by row number
+    :raises adbc_driver_manager.Error: if the server reports an error that no single row causes
     """
     from adbc_driver_manager import Error
 

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Encoder = Callable[[Any], Any]
-"""Function that converts an Arrow column to the one that is sent; raises ``pyarrow.ArrowInvalid`` if a value does not
-fit."""
+"""Function that converts an Arrow column to the one that is sent.
+
+It raises ``pyarrow.ArrowInvalid`` if a value does not fit the type that is sent.
+"""
 
 _EPOCH_2000 = 946_684_800_000_000
 _TIMESTAMP_INFINITY = -(2**63) + _EPOCH_2000 - 1

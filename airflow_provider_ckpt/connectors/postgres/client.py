@@ -155,7 +155,7 @@ def open_psycopg(
 
 
 def open_adbc(connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None) -> Any:
-    """Open an ADBC connection in autocommit mode, for a lane; transactions are begun by statements.
+    """Open an ADBC connection in autocommit mode, for a lane; transactions are begun by the statement ``BEGIN``.
 
     :param connection: the Airflow connection
     :param application: application_name of the session
@@ -206,7 +206,7 @@ class _SharedDatabase:
     """
 
     def close(self) -> None:
-        """Do nothing."""
+        """Leave the driver's database object open for the other connections of this process."""
 
 
 def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> ErrorInfo:

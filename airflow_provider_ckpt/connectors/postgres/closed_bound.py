@@ -57,8 +57,8 @@ class CandidateBound:
     :param position: the candidate position
     :param virtual: virtual ids of the transactions that were running when the candidate was read and have not ended
     :param prepared: prepared transactions (two-phase commit) that must end before the bound closes
-    :param newest_prepared: all prepared transactions at the last poll; one that is prepared later may be a transaction
-        of ``virtual``
+    :param newest_prepared: all prepared transactions at the last poll. A transaction that vanishes from ``virtual`` may
+        not have ended but been prepared; so those that were prepared since this poll are then added to ``prepared``
     """
 
     position: int
@@ -198,8 +198,9 @@ def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | 
 def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int, int] | None:
     """Return the smallest position that a row inserted now can get, and twice the granularity of the cursor's type.
 
-    The granularity is in microseconds. A time without time zone is taken as UTC. Return None if the type is not coarser
-    than a microsecond.
+    The granularity is in microseconds. Rows inserted now can share the greatest cursor value only if that value is at
+    most twice the granularity away from the returned position. A time without time zone is taken as UTC. Return None if
+    the type is not coarser than a microsecond.
 
     :param fetch: runs a query on the source database and returns its rows
     :param kind: type of the cursor

@@ -137,7 +137,7 @@ _SEQUENCE_TRIGGERS = frozenset({"autoinc"})
 class _TooLongError(Exception):
     """Error of code that exceeds :data:`_MAX_CODE` or :data:`_MAX_CALLED`.
 
-    Its message is the predicate of a sentence about that code.
+    Its message is the predicate of a sentence about that code, such as ``is longer than 256 KiB``.
     """
 
 
@@ -152,7 +152,8 @@ class CursorAssignment:
     :param trigger: whether it is a trigger
     :param generated: whether it is a generated column's expression, which computes the cursor from other columns
     :param sequences: oids of the sequences from which the value may come
-    :param unreadable: reason why the possible values cannot be known, as the predicate of a sentence; None if they can
+    :param unreadable: reason why the possible values cannot be known, as the predicate of a sentence about the code,
+        such as ``is written in plpython3u``; None if they can be known
     """
 
     label: str
@@ -255,7 +256,7 @@ def _trigger_code(
     found = _with_sequences(fetch, found, passed)
     if any(column in (*passed, *re.findall(r"[\w$]+", text)) for text in texts):
         yield found
-    else:  # another column of a whole row
+    else:  # the code assigns a whole row without naming this column
         yield replace(found, values=[], unreadable=None)
 
 
@@ -395,9 +396,10 @@ def _quote(code: str) -> str:
 
 
 def _numbered_by(text: str) -> list[str]:
-    """Return the name of the table if a statement inserts a row and uses its number (INSERT … RETURNING), as a list.
+    """Return the name of the table into which a statement inserts a row to use its number (INSERT … RETURNING).
 
-    The sequences of that table then give the number. The list is empty for any other statement.
+    The number then comes from the sequences of that table. The name is returned as a list of one element, which is
+    empty for any other statement.
     """
     inserted = _INSERTED.search(text)
     return [inserted[1]] if inserted and _RETURNING.search(text, inserted.end()) else []

@@ -61,7 +61,11 @@ class Problem(NamedTuple):
 
 
 class CursorValues:
-    """Sequences and code that give the cursor of one table or view its values.
+    """Answers whether new rows of one table or view can get smaller cursor values than rows that were read already.
+
+    It examines what fills the cursor: sequences, column defaults, generated columns, triggers, and the functions that
+    these call (see :mod:`.cursor_code`). The constructor queries the catalog only for the columns from which the
+    cursor's values come; the rest is queried at the first use.
 
     :param fetch: runs a query on the source database and returns its rows
     :param table: the table or view
@@ -77,7 +81,10 @@ class CursorValues:
 
     @cached_property
     def sequence_oids(self) -> frozenset[int]:
-        """Oids of all sequences from which the cursor gets its values; empty if the cursor is not an integer."""
+        """Oids of all sequences from which the cursor gets its values; empty if the cursor is not an integer.
+
+        Those that fill other columns, from which a generated cursor is computed, are not included.
+        """
         if self._kind not in INTEGERS:
             return frozenset()
         return self._linked_sequences(self._columns) | {oid for item in self._assignments for oid in item.sequences}
@@ -87,7 +94,10 @@ class CursorValues:
         return cursor_assignments(self._fetch, self._columns)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the reasons why new rows can get smaller positions than rows that were read."""
+        """Yield the reasons why new rows can get smaller positions than rows that were read.
+
+        Log a warning if the user may not read the current value of a sequence.
+        """
         for (name,) in self._fetch(_SUBSCRIBED, [_oids(self._columns)]):
             yield Problem(
                 f"{name} gets its rows by logical replication, in the order in which transactions were committed, "

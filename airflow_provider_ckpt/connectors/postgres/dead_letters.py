@@ -41,7 +41,9 @@ def write_dead_letters(
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param dead_letters: the dead letters
     :param bookkeeping: the bookkeeping tables
-    :raises DeadLettersRefusedError: if they cannot be written, and a new connection would not help
+    :raises DeadLettersRefusedError: if the server refuses them, so that neither a retry nor a new connection would help
+    :raises adbc_driver_manager.Error: if the error may pass by itself or the connection was lost; the caller must roll
+        the whole transaction back
     """
     from adbc_driver_manager import Error
 

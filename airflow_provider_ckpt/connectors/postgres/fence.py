@@ -34,7 +34,7 @@ WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_databa
 
 
 def session_prefix(context: SinkContext) -> str:
-    """Return the prefix of the application_name of a pipeline's writing sessions, which the run's epoch follows."""
+    """Return the first part of the application_name of a pipeline's writing sessions; the rest is the run's epoch."""
     digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:24]
     return f"ckpt:{digest}:"
 

@@ -40,7 +40,7 @@ class LateRows:
     """Checks of one pipeline's source for late rows.
 
     :meth:`check` refuses a table that can produce them; :meth:`check_plan` and :meth:`watch` detect those that have
-        appeared.
+    appeared. The object stores only the sequences that it has found, so that a run looks them up once.
 
     :param pipeline: the pipeline; ``source.late_rows`` decides whether a finding is an error or a warning
     """
@@ -89,7 +89,8 @@ class LateRows:
         :param request: the request that the plan answers, with the snapshot of the last planning
         :param plan: the plan
         :param greatest: the table's greatest position, read before the plan was made; None if the table is empty
-        :return: the plan with the new snapshot in its states; unchanged if the request plans no new rows
+        :return: the plan with the new snapshot in its states; unchanged if the request contains only gaps to be planned
+            again, and no range without an end
         :raises SourceError: if positions below the plan were assigned since the last planning
         """
         tail = max((todo.start for todo in request.ranges if todo.needs_bound), default=None)
@@ -146,10 +147,10 @@ class LateRows:
     def _evidence(
         self, sign: LateRowSign, table: Table, watch: Watch, unread: FindUnreceipted | None
     ) -> SourceEvidence:
-        """Return a sign of late rows as a description for the user, without those rows that were read before.
+        """Return a sign of late rows in the form for the user: a description and the ranges of the late rows.
 
-        If the rows may only have moved here from another partition or table, those whose positions have a receipt were
-        delivered before. If all of them were, the description is empty.
+        If the rows may only have moved here from another partition or table (``sign.moved``), those whose positions
+        have a receipt were read before, and are left out. If this applies to all of them, the description is empty.
 
         :param sign: the sign
         :param table: the source table or view

@@ -1,9 +1,9 @@
-"""Detect that a source has assigned positions below the checkpoint to rows since the last planning.
+"""Detect late rows: rows that got a position below the end of the last plan after that plan was made.
 
-A plan never reads rows below the checkpoint, so a run that may have missed some must not succeed. The catalog is
-searched for signs of such rows in sequences, the greatest row and partitions, which is cheap; rows are read only if
-there is a sign. A row is late if its position is below the checkpoint and the last planning could not see the
-transaction that wrote it.
+No later plan contains such a position, so a run that may have missed some must not succeed. First, signs of such rows
+are searched for in the catalog (sequences, files, partitions) and in the greatest row, which is cheap; other rows are
+read only if there is a sign. A row is late if its position is below the end of the last plan and the last planning
+could not see the transaction that wrote it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WRITTEN = """
 """SQL expression of the 64-bit id of the transaction that wrote a row; the row's ``xmin`` has its lower 32 bits."""
 
 _STRETCHES = 200_000
-"""Greatest number of ranges of late rows that :meth:`Watch.rows` returns; more are not compared with receipts."""
+"""Greatest number of ranges of late rows that :meth:`Watch.rows` returns; if there are more, it returns None."""
 
 _TELL = 1000
 """Number at which the counting of late rows stops."""
@@ -38,6 +38,8 @@ _TELL = 1000
 
 class Watch:
     """Search for signs of late rows in one table or view, at one planning.
+
+    The constructor queries the state of the server; everything else about the table is passed to it.
 
     :param fetch: runs a query on the source database and returns its rows
     :param table: the source table or view
@@ -113,7 +115,7 @@ class Watch:
         yield from self._relation_signs(before)
 
     def rows(self, sign: LateRowSign) -> list[Range] | None:
-        """Return the positions of the late rows that a sign stands for, as ranges.
+        """Return the positions of the late rows that a sign stands for, as ranges; the rows are read to find them.
 
         Return None if these rows cannot be identified, or are in more than :data:`_STRETCHES` ranges.
 
@@ -132,7 +134,10 @@ class Watch:
         return None if len(found) > _STRETCHES else [Range(start, end) for start, end in found]
 
     def _sequence_signs(self, now: SequenceState, before: SourceSnapshot) -> Iterator[LateRowSign]:
-        """Yield signs that a sequence went back, was restarted, or assigned values below the checkpoint.
+        """Yield signs that a sequence went back, was restarted, or assigned values below the end of the last plan.
+
+        A sequence that is behind a row with a greater position is a sign, too: no row is late yet, but the values that
+        the sequence will assign up to that position would be below the next plan's end.
 
         :param now: present state of the sequence
         :param before: the snapshot of the source that the last planning stored
@@ -195,7 +200,7 @@ class Watch:
         return f"{span} AND {self._unseen_condition(before)}" if dated else span
 
     def _greatest_row_signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
-        """Yield a sign if the table's greatest row is below the checkpoint and was written after the last planning."""
+        """Yield a sign if the table's greatest row is late: below the last plan's end, and written after that plan."""
         if self._greatest is None or self._greatest >= before.end - 1 or self._rows_only_removed(before):
             return
         if self._has_readable_xids:
@@ -214,14 +219,14 @@ class Watch:
     def _rows_only_removed(self, before: SourceSnapshot) -> bool:
         """Return whether a sequence proves that the greatest position fell only because rows were removed.
 
-        It does if its next value is not below the checkpoint.
+        A sequence proves this if its next value is not below the end of the last plan.
         """
         return any(
             item.last is not None and item.last + max(item.step, 1) - 1 >= before.end - 1 for item in self._sequences
         )
 
     def _relation_signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
-        """Yield signs of partitions and children that were added, and of relations with removed or rewritten rows.
+        """Yield signs of late rows in partitions and children that were added, and in relations that were rewritten.
 
         If a relation that the last planning knew is absent now, an added one may have replaced it, with other rows at
         the same positions.
@@ -280,7 +285,7 @@ class Watch:
         return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
 
     def _is_greatest_row_late(self, before: SourceSnapshot, item: Origin | None = None) -> bool:
-        """Return whether the last row below the end of the last plan was written after the last planning.
+        """Return whether the greatest row below the end of the last plan was written after the last planning.
 
         If the rows below a view cannot be read, a sequence that was restarted since then counts as evidence.
 
@@ -338,7 +343,7 @@ class Watch:
         return value_sql(self._kind, position)
 
     def _leads(self, sequence: SequenceState) -> bool:
-        """Return whether a sequence's value is at or beyond the greatest position, so that it can have assigned all."""
+        """Return whether a sequence is at or beyond the greatest position, so that it can have assigned every one."""
         if sequence.last is None or self._greatest is None:
             return False
         return sequence.last + max(sequence.step, 1) - 1 >= self._greatest

@@ -112,7 +112,11 @@ class PostgresRawCopy:
         self._ended = len(others) == len(shape.columns)  # the cursor is not among the columns to copy
 
     def read(self, task: BatchTask) -> RawRows | None:
-        """Read a batch; see :meth:`RawCopy.read`."""
+        """Read a batch; see :meth:`RawCopy.read`. The first call opens both connections.
+
+        A replay, and a batch that is to be rejected or voided, is never copied raw. After any other batch that cannot
+        be copied raw, all further calls return None.
+        """
         if self._ended or task.instruction is not Instruction.DELIVER or task.key.is_replay:
             return None
         try:
@@ -209,7 +213,7 @@ class PostgresRawCopy:
         self._writing = _Writing(session, target, check, now.astimezone(UTC) - timedelta(seconds=time.monotonic()))
 
     def _is_same(self, source: Table, target: TargetDescription) -> bool:
-        """Return whether COPY may write to the target, and each column has the same type there as in the source."""
+        """Return whether COPY may write to the target, and each column to copy has the same type in both tables."""
         if target.behaviour.inserts_only:
             return False
         pairs = [(source.by_name[name], target.table.by_name.get(name)) for name in self._columns]
@@ -291,9 +295,9 @@ class _Messages:
 
 
 def _columns_version_sql(name: str) -> str:
-    """Return the SQL expression of the version of a table's columns.
+    """Return the SQL expression of the version of a table's columns: a text that changes when one is altered.
 
-    :param name: name in the notation of a pipeline
+    :param name: name of the table, as ``source.table`` or ``sink.table`` of the pipeline gives it
     """
     schema, table = split_table(name)
     return _COLUMNS_VERSION.format(literal(f"{quote(schema)}.{quote(table)}" if schema else quote(table)))
@@ -308,7 +312,7 @@ def _unaltered_check(session: Any, name: str) -> str:
     """Return a statement that fails if a column of a table is altered after this call.
 
     :param session: psycopg2 connection in autocommit mode
-    :param name: name in the notation of a pipeline
+    :param name: name of the table, as ``sink.table`` of the pipeline gives it
     """
     version_sql = _columns_version_sql(name)
     version = literal(_columns_version(session, version_sql))

@@ -48,8 +48,8 @@ class PostgresReader:
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a batch in position order; see :meth:`Reader.read`.
 
-        The driver overflows for infinity and times after the year 294246: it returns times before PostgreSQL's first
-        day.
+        The driver overflows for infinity and times after the year 294246: it returns them as times before PostgreSQL's
+        first day, by which the transform recognises and rejects them.
 
         :raises SourceError: if the query fails, or the table is not the one that the batch was planned for
         """

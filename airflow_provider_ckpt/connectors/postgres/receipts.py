@@ -47,7 +47,7 @@ _RECEIPT_COLUMNS = (
 class BookkeepingTables:
     """Bookkeeping tables of one schema, and the SQL statements on them.
 
-    Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`; each documentation names these values
+    Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`; each docstring names these values
     in order. The key of a receipt has five parts: ledger, pipeline, generation, partition, seq.
 
     :param schema: name of the schema, which is the target's
@@ -209,8 +209,8 @@ class BookkeepingTables:
     def store_replay(self) -> str:
         """Statement that stores a replay: the dead letters that a side partition sends again.
 
-        It replaces a replay of the same partition, of which nothing was sent and which a restored ledger does not know.
-        Values: ledger, pipeline, partition, replay as JSON text.
+        It replaces a stored replay of the same partition. There is one only if the ledger was restored and does not
+        know it, and nothing of it was sent. Values: ledger, pipeline, partition, replay as JSON text.
         """
         return f"""
             INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)

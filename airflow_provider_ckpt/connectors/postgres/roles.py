@@ -68,7 +68,7 @@ Row level security does not apply to a table's owner.
 
 @dataclass(frozen=True)
 class SinkRoles:
-    """Rights of a writing and a reading role in a schema with target tables, as an SQL script.
+    """SQL script that grants a writing and a reading role their rights in a schema with target tables.
 
     The bookkeeping of all pipelines is in the same tables; policies of row level security let a writer see and write
     only what belongs to its own pipelines. A script for fewer tables or pipelines revokes the rights to the others; a

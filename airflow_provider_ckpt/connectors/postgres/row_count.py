@@ -17,9 +17,9 @@ _COUNTERS = ("inserted", "updated", "deleted")
 
 @dataclass(frozen=True, slots=True)
 class RowCounter:
-    """SQL that counts the rows that one transaction adds to a target.
+    """Generator of the SQL that counts the rows that one transaction adds to a target.
 
-    Its values are stored in session settings that end with the transaction. Rows of the target's partitions and
+    The counts are stored in session settings that end with the transaction. Rows of the target's partitions and
     children are included. These tables are looked up at each count, because a trigger may create one for the rows that
     are counted.
 

@@ -16,7 +16,7 @@ _OF_KEYS = "^21"
 """Error of two rows of one upsert that have the same key, for example because a trigger changes the key."""
 
 OF_SYNTAX = "^(42601|42602|XX000)$"
-"""Errors of a text that its type's input function cannot parse: hstore, ltree, tsquery, jsonpath …
+"""Errors of a text that its type's input function cannot parse, such as that of hstore, ltree, tsquery or jsonpath.
 
 Other causes have the same codes, so a cast of the value alone must confirm the error.
 """
@@ -35,11 +35,14 @@ OF_FUNCTIONS = f"^(P000[1-4]$|(?!{_SERVER_CLASSES}))"
 """Errors that a function of the target's owner raises: RAISE, ASSERT, or a class that the server does not use."""
 
 OF_A_ROW = "|".join((OF_DATA, OF_SYNTAX, OF_NAMES, OF_FUNCTIONS))
+"""Errors that an INSERT of a single row can fail with because of the row's data."""
+
 OF_SEVERAL = f"{OF_A_ROW}|{_OF_KEYS}"
+"""Errors that an INSERT of several rows can fail with because of the rows' data."""
 
 
 def may_be_of_rows(error: Exception) -> bool:
-    """Return whether the data of some rows may have caused a server error.
+    """Return whether the data of some rows may have caused an error of psycopg2 or ADBC.
 
     Writing the rows one by one may then succeed for the others.
     """

@@ -1,7 +1,7 @@
 """Write all rows of a batch to the target at once, in the writer's transaction, or fail.
 
-They are sent by binary COPY into the target, or through a temporary table where values need a cast or rows replace
-others. ``bad_row_isolation.py`` leaves out the bad rows of a batch that fails.
+Rows are sent by binary COPY into the target, or through a temporary table where values need a cast or rows replace
+others. If this fails, ``bad_row_isolation.py`` writes the batch without the rows that the target refuses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RowWriter:
     :param target: the target table
     :param schema: Arrow schema of the batches
     :param key: the target's key columns for an upsert; empty for append
-    :param count: SQL that counts the rows that the transaction adds to the target
+    :param count: generator of the SQL that counts the rows that the transaction adds to the target
     :param direct: whether COPY may write to the target itself, which rules and row level security exclude
     :param may_show_values: whether error messages may show values of records; otherwise they name the column
     :raises ConfigError: if rows of this schema cannot be written to the target
@@ -64,9 +64,10 @@ class RowWriter:
     def write(self, rows: pa.Table) -> None:
         """Write all rows at once, or fail.
 
-        :param rows: the rows, with their numbers
+        :param rows: the rows, with the column :data:`~.sink_protocol.ROW_NUMBER`
         :raises pyarrow.ArrowInvalid: if a value has no binary form in the target's type; :meth:`write_cast` may still
             succeed
+        :raises adbc_driver_manager.Error: if the server reports an error; the transaction is then aborted
         """
         if self._direct and not self._key and all(field.direct for field in self._strict):
             self._ingest(self._target.name, encode_rows(rows, self._strict), db_schema_name=self._target.schema)
@@ -77,7 +78,8 @@ class RowWriter:
     def write_cast(self, rows: pa.Table) -> None:
         """Write all rows at once, or fail; the server casts every value to the target's type.
 
-        :param rows: the rows, with their numbers
+        :param rows: the rows, with the column :data:`~.sink_protocol.ROW_NUMBER`
+        :raises adbc_driver_manager.Error: if the server reports an error; the transaction is then aborted
         """
         stage = self._stage(rows, self._lenient)
         self._script(self._insert_all(self._lenient, stage))

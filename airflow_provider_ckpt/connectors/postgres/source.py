@@ -310,8 +310,8 @@ class PostgresSource:
     def _plan_closed_bound(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
         """Return the table's greatest position, and a plan without batches that has the closed bound.
 
-        If no new bound closed in time, the plan's state has the candidate, for which the next planning waits on. The
-        greatest position is None if it was not needed, or the table is empty.
+        If the newest candidate for the bound did not close in time, the plan's state contains it, and the next planning
+        continues to wait for it. The greatest position is None if no range needs a bound, or the table is empty.
         """
         if not any(todo.needs_bound for todo in request.ranges):
             return None, Plan()

@@ -29,7 +29,7 @@ END"""
 
 @dataclass(frozen=True)
 class SourceRoles:
-    """Rights to read source tables in a schema, and the history of the server's timelines, as an SQL script.
+    """SQL script that grants a role the rights to read source tables and the history of the server's timelines.
 
     The history shows whether a failover lost data. The script creates a function that returns it, since an ordinary
     user cannot read it. Only a user who may call ``pg_read_file`` can create that function; for any other user the

@@ -77,7 +77,7 @@ class SourceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LateRowSign:
-    """Sign that positions below the checkpoint were assigned to rows since the last planning.
+    """Sign that positions below the end of the last plan were assigned to rows after the last planning.
 
     :param description: the observation, as a sentence
     :param correction: the correction that the user must make first, as an imperative; may be empty

@@ -61,6 +61,8 @@ class Split:
 class Splitter:
     """Splitter of ranges of one table into batches.
 
+    The constructor looks up whether an index begins with the cursor, and logs a warning if none does.
+
     :param fetch: runs a query on the source database and returns its rows
     :param table: the source table
     :param cursor: the cursor column's name

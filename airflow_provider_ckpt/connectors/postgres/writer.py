@@ -3,9 +3,9 @@
 A lane has one ADBC connection in autocommit mode. Transactions are begun by a statement, because the driver's own
 transactions cannot return to a savepoint after a failed COPY.
 
-If the target refuses rows, the transaction stays open with the accepted rows, and the next call completes it. If dead
-letters are stored outside the sink, the transaction is rolled back instead, since storing them might wait for one of
-its locks.
+If the target refuses rows, the transaction stays open with the accepted rows, and the next call of
+:meth:`PostgresWriter.deliver` completes it. If dead letters are stored outside the sink, the transaction is rolled back
+instead, since storing them might wait for one of its locks.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class PostgresWriter:
                 pass
 
     def _transaction(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Deliver the batch at once; if bad data prevents that, write the good ones and return the bad."""
+        """Deliver the batch with all rows at once; if the target refuses some, deliver it again without them."""
         import pyarrow as pa
         from adbc_driver_manager import Error
 
@@ -157,6 +157,14 @@ class PostgresWriter:
         return self._attempt(task, content, send)
 
     def _attempt(self, task: BatchTask, content: BatchContent, send: _Send) -> Outcome | Refused:
+        """Claim the receipt, send the rows, and commit unless rows were refused.
+
+        :param task: the batch and its attempt
+        :param content: the batch's rows and dead letters
+        :param send: function that writes the rows in the open transaction, and returns the errors of refused rows by
+            row number
+        :return: the outcome, with the existing receipt if the batch has one already; or the errors of refused rows
+        """
         bookkeeping = BookkeepingTables(self._connect().table.schema)
         counts = checked_counts(content, task, self._queue)
         receipt = Receipt(
