@@ -61,7 +61,8 @@ def driver_properties(connection: Connection) -> dict[str, str]:
 class Database:
     """A connection to the source's database through its JDBC driver.
 
-    It is opened on first use, and again after it was lost.
+    It is opened on first use, and again after it was lost. Methods raise :class:`SourceError` for errors of the driver,
+    the database and the Java process.
 
     :param connection: the Airflow connection
     :param jars: paths of the driver's jars

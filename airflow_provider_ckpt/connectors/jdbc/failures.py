@@ -1,6 +1,6 @@
 """Convert exceptions of JDBC drivers, which reach Python through Py4J or PySpark, to error information.
 
-They come from the Java process that plans, or from Spark's.
+The exceptions come from the Java process that plans (``jvm.py``), or from Spark's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Describe the query by which Spark reads a batch of a table through its JDBC driver.
 
-:meth:`.Source.locate` makes the description on the planning side, and the task takes it to Spark. It includes no
-    secrets; URL and password come from the connection.
+:meth:`.Source.locate` makes the description on the planning side, and puts it into ``detail`` of the batch's task,
+which takes it to Spark. The description includes no secrets; URL and password come from the connection.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ CURSOR_ALIAS = "ckpt_at"
 class ReadQuery:
     """Description of the query by which Spark reads a batch.
 
-    :param query: a subquery for Spark's option ``dbtable``: column ``i`` is named ``ckpt_i`` and the cursor
-        ``ckpt_at``, so that names cannot clash
+    :param query: a subquery for Spark's option ``dbtable``, without the condition; it names the columns ``ckpt_0``,
+        ``ckpt_1`` … in the order of ``columns``, and the cursor ``ckpt_at``, so that names cannot clash
     :param columns: for each column: name, Spark SQL type in the batch, and Spark SQL type that is requested from the
         driver
     :param kind: type of the cursor
@@ -60,7 +60,10 @@ class ReadQuery:
 
 
 def table_query(table: Table) -> ReadQuery:
-    """Return the description that all batches of a table share; its condition matches no row until a batch sets it."""
+    """Return the description that all batches of a table share, whose condition no row meets.
+
+    The caller replaces the condition for each batch.
+    """
     dialect = table.dialect
     named = [
         *((f"ckpt_{at}", dialect.value(column)) for at, column in enumerate(table.columns)),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class JdbcReader:
-    """Reader of one lane, which passes the records of each batch to it.
+    """Reader of one lane, to which the lane passes the records of each batch.
 
     It implements :class:`~airflow_provider_ckpt.connectors.source_protocol.SparkFedReader`.
 
@@ -35,15 +35,15 @@ class JdbcReader:
         self._accepted: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Accept the records of a batch, which the next call of :meth:`read` yields.
+        """Keep the records of a batch, which the next call of :meth:`read` yields; see :meth:`SparkFedReader.accept`.
 
         :param task: the batch
-        :param records: its records, in position order
+        :param records: its records, in the form in which :meth:`Reader.read` yields them
         """
         self._accepted = task.key, records
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a batch, which :meth:`accept` must have received just before.
+        """Yield the records of a batch, which :meth:`accept` must have received just before; see :meth:`Reader.read`.
 
         :raises SourceError: if the accepted records belong to another batch, or there are none
         """

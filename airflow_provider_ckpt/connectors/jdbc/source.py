@@ -184,8 +184,8 @@ class JdbcSource:
         """Return a plan without batches that has the bound for new rows, and the state for the next planning.
 
         A bound that an earlier planning has stored is used if there is something to read below it. Otherwise the newest
-        bound is determined, and used after a pause of ``close_wait``. The plan is empty if no range needs a bound, or
-        if no row lies beyond the ranges' starts.
+        bound is determined, and used after a pause of ``close_wait``, or at once if the plan only measures the lag. The
+        plan is empty if no range needs a bound, or if no row lies beyond the ranges' starts.
         """
         open_ended = [todo.start for todo in request.ranges if todo.needs_bound]
         if not open_ended:

@@ -182,7 +182,10 @@ def answer_timeout(connection: Connection) -> float:
 
 
 def to_error_info(error: KafkaError, kind: ErrorType, operation: str, connection: Connection) -> ErrorInfo:
-    """Convert an error of the Kafka client or broker (semantics, section 7).
+    """Convert an error of the Kafka client or broker to error information (semantics, section 7).
+
+    For a producer, the error of a refused record gets the type ``Serialization``, and the error of a fenced producer
+    ``Fenced``. Any other error gets the type ``kind``.
 
     :param error: the error
     :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that reported it
@@ -215,7 +218,11 @@ def is_leader_election(error: KafkaError) -> bool:
 
 
 def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
-    """Return the exception for a converted error."""
+    """Return the exception that carries error information.
+
+    :param info: the error information, as :func:`to_error_info` returned it
+    :param hint: advice to the user, if any
+    """
     if info.type is ErrorType.FENCED:
         return FencedError(info.message, hint=hint)
     kind: type[CkptError] = SinkError

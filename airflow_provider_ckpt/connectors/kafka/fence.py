@@ -69,6 +69,9 @@ class KafkaFence:
     ) -> None:
         """Write the epoch, then fence all producers that may still write under an older one.
 
+        When this returns, no transaction of an older epoch can commit any more, and the records of older epochs and of
+        their transactional ids are deleted.
+
         :param epoch: the new epoch
         :param read: function that reads the receipts topic to its end and returns its content
         :param look: function that returns first and last offsets of the target topic; None if there is no target
@@ -91,7 +94,7 @@ class KafkaFence:
         write_records(self._connection, self._topic, [(epoch_key(self._context.ledger, epoch), value)])
 
     def _end_older_producers(self, partitions: Sequence[str]) -> None:
-        """Initialise the given transactional ids again, which fences the older producers that use them."""
+        """Initialise again the transactional id of each given source partition, which fences its older producers."""
 
         def end(partition: str) -> None:
             TransactionalProducer(self._connection, transactional_id(self._context, partition), self._topic).close()

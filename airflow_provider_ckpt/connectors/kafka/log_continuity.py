@@ -83,7 +83,7 @@ class LogSnapshot:
 
 
 class LogContinuity:
-    """Comparison of a topic's partitions with their snapshots, and creation of new snapshots.
+    """Comparison of the logs of a topic's partitions with their snapshots, and creation of new snapshots.
 
     :param probe: reader of single records of the topic
     :param topic_client: client for the topic's metadata

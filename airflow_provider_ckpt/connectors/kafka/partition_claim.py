@@ -36,13 +36,15 @@ from airflow_provider_ckpt.core.receipt import Receipt
 class PartitionClaim:
     """Exclusive right of a lane to write the receipts of one source partition.
 
-    It ends when another producer initialises the same transactional id.
+    It ends when another producer initialises the same transactional id. The constructor claims the partition: it
+    initialises the id and reads the partition's receipts.
 
     :param connection: connection to the sink's cluster
     :param topics: client that returns the end offset of the receipts topic
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param partition: id of the source partition
     :param batch_bytes: maximum size in bytes of a producer batch of several records
+    :ivar transactions: producer with the transactional id, with which the lane writes the partition's batches
     :raises FencedError: if the receipts topic contains a newer epoch
     :raises SinkError: if the receipts topic does not contain this epoch, or the broker cannot be reached
     """

@@ -77,8 +77,11 @@ class KafkaReader:
         self._fetched: list[Message] = []
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a range; offsets without a message (transaction markers, compacted keys) are skipped.
+        """Yield the messages of a batch with the columns :data:`COLUMNS`; see :meth:`Reader.read`.
 
+        Offsets without a message (transaction markers, compacted keys) are skipped.
+
+        :param task: the batch; its ``detail`` has partition number and topic id (see :meth:`.KafkaSource.locate`)
         :raises SourceError: if the topic was deleted and created again after the range was planned, so that its offsets
             belong to other records, or if the log no longer contains the range
         """
@@ -139,7 +142,10 @@ class KafkaReader:
             self._partition_number, self._offset, self._fetched = number, start, []
 
     def _next(self, task: BatchTask) -> pa.RecordBatch | None:
-        """Return more messages of the range, or None; set ``_offset`` to the first offset that is not read yet."""
+        """Return the next messages of the range, and set ``_offset`` to the first offset that is not read yet.
+
+        Return None if the offsets up to there contain no message.
+        """
         end = task.range.end
         messages, self._fetched = self._fetched or self._consume(min(MAX_ROWS, end - self._offset)), []
         offsets = cast("list[int]", [message.offset() for message in messages])

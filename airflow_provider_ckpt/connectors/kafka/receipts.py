@@ -1,8 +1,8 @@
 """Records of the receipts topic: the receipts and the other bookkeeping of a Kafka sink.
 
 The other records are the epochs of the fence, the transactional ids in use, replays of dead letters, and lists of
-source files. The topic is compacted and has one partition; a record replaces the earlier ones with the same key.
-A receipt is written in the transaction of its batch, every other record outside any transaction.
+source files. The topic is compacted and has one partition; a record replaces the earlier ones with the same key. A
+receipt is written in the transaction of its batch, every other record outside any transaction.
 """
 
 from __future__ import annotations
@@ -189,7 +189,14 @@ class ReceiptsTopicState:
         return frozenset(ledger for ledger, epochs in self.epochs.items() if epochs)
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply the next record of the topic; a record without a value deletes the earlier record with its key."""
+        """Apply the next record of the topic; a record without a value deletes the earlier record with its key.
+
+        Records of other ledgers are ignored, except epochs. If a batch has several receipts, the first one counts.
+
+        :param key: key of the record, as the functions of this module make it
+        :param value: value of the record; None to delete
+        :raises ValueError: if the key is not JSON; also TypeError or IndexError if it is none of this module's keys
+        """
         kind, ledger, *rest = json.loads(key or b"")
         if kind == RecordKind.EPOCH:
             _add_or_remove(self.epochs.setdefault(ledger, set()), rest[0], value)
@@ -235,7 +242,10 @@ class ReceiptsTopicState:
             yield Receipt.from_json(json.loads(self.receipts[key]))
 
     def obsolete_keys(self, epoch: int) -> Iterable[bytes]:
-        """Yield the keys of records that a fence at ``epoch`` makes obsolete: those of older epochs and their ids."""
+        """Yield the keys of records that a fence at ``epoch`` makes obsolete.
+
+        These are the records of older epochs, and of the transactional ids that their lanes used.
+        """
         yield from (epoch_key(self.ledger, older) for older in self.epochs.get(self.ledger, ()) if older < epoch)
         yield from (id_key(self.ledger, used) for used in self.ids if used.epoch < epoch)
 

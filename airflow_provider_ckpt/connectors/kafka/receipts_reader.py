@@ -31,12 +31,12 @@ _IGNORED_ERRORS = "GROUP_AUTHORIZATION_FAILED"
 
 
 class ReceiptsReader:
-    """Reader of one receipts topic.
+    """Reader of one receipts topic, which applies its records to a state. It holds a connection until it is closed.
 
     :param connection: connection to the topic's cluster
     :param topic: the topic's name
     :param state: state to which the records are applied
-    :param committed: whether to read only committed records; required for receipts, see the module
+    :param committed: whether to read only committed records (``read_committed``); required for receipts
     """
 
     def __init__(self, connection: Connection, topic: str, state: ReceiptsTopicState, *, committed: bool) -> None:

@@ -112,6 +112,10 @@ class RecordProbe:
         self._open_consumer = None
 
     def _before(self, ends: Mapping[int, int], starts: Mapping[int, int], reach: int) -> dict[int, Message]:
+        """Return the last record before an offset of each partition, if it is at most ``reach`` offsets before it.
+
+        For the parameters see :meth:`last_records`.
+        """
         probe_starts = {number: StartOffset(max(starts[number], end - reach, 0)) for number, end in ends.items()}
         left = {number for number, start in probe_starts.items() if start.offset < ends[number]}
         found: dict[int, Message] = {}

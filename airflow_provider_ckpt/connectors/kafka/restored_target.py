@@ -26,7 +26,7 @@ _CLOCKS_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class LogHeld:
-    """First and last offset of a partition's log, at the time when a run recorded them.
+    """First and last offset of the log of one partition of the target topic, at the time when a run recorded them.
 
     :param end: offset after the last record
     :param leader_epoch: leader epoch of the partition; None if the broker did not report it

@@ -59,7 +59,8 @@ class Sender:
         """Send one message with a delivery callback.
 
         :param value: value of the message
-        :param on_delivery: delivery callback
+        :param on_delivery: function that receives the error (None if the broker accepted the message) and the message;
+            None for no callback
         :param fields: further arguments of ``Producer.produce``, such as ``key``; those that are None are left out
         """
         fields = {name: given for name, given in fields.items() if given is not None}

@@ -100,7 +100,10 @@ class KafkaSink:
         refuse_unfit_columns(columns, self._pipeline.sink.key, self._pipeline.name)
 
     def claims(self) -> Claims:
-        """Return the fence and the ledgers in the receipts topic, the target's topic id, and evidence of loss."""
+        """Return the fence and the ledgers in the receipts topic, the target's topic id, and evidence of lost records.
+
+        See :meth:`Sink.claims`.
+        """
         target = self._topics_client().find(self._name)
         identity = None if target is None else target.id
         if not self._receipts_topic():

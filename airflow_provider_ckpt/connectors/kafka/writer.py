@@ -141,6 +141,13 @@ class KafkaWriter:
         return Refused(refused) if refused else self._transaction(task, content, messages)
 
     def _transaction(self, task: BatchTask, content: BatchContent, messages: Messages) -> Outcome | Refused:
+        """Send rows, dead letters and receipt in one transaction and commit it; abort it if rows are refused.
+
+        :param task: the batch and its attempt, whose partition is claimed
+        :param content: the batch's content, for counts and dead letters
+        :param messages: the batch's rows as messages
+        :return: the outcome, or the errors of the messages that the broker refused
+        """
         counts = checked_counts(content, task, self._pipeline.dead_letter_queue)
         dead_letters = content.dead_letters
         verdict = task.instruction.verdict
