@@ -76,10 +76,10 @@ class ClassArchive:
         return cls(directory, hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:_DIGITS])
 
     def find(self) -> Path | None:
-        """Return the path of the archive's file; None if there is no file, or if other users may write to its
-        directory.
+        """Return the path of the archive's file; None if there is none that may be used.
 
-        A damaged file is removed, since Java would crash with it.
+        A file is not used if other users may write to its directory. A damaged file is removed, since Java would crash
+        with it.
         """
         if not self._is_trusted():
             return None
@@ -92,10 +92,10 @@ class ClassArchive:
         return None
 
     def create_in_background(self, extra_class_path: str = "") -> None:
-        """Start a process that creates the archive's file and that continues after the end of this process.
+        """Start a process that creates the archive's file, and that goes on after the end of this process.
 
-        Nothing is started if the file exists, or if its creation was tried within the last hour. An error is logged
-        only.
+        Nothing is started if the file exists, or if its creation was tried within the last hour. Errors are only
+        logged.
 
         :param extra_class_path: value of the Spark property :data:`CLASS_PATH`
         """
@@ -122,7 +122,10 @@ class ClassArchive:
 
     @contextmanager
     def creation_lock(self) -> Iterator[bool]:
-        """Lock the creation of the archive's file; yield True, or False if another process holds the lock."""
+        """Lock the creation of the archive's file; yield True, or False if another process holds the lock.
+
+        Temporary files that killed processes left are removed.
+        """
         private_files.make_directories(self.directory)
         with private_files.append(self._log) as file:
             try:
@@ -141,8 +144,9 @@ class ClassArchive:
         return self.directory / f"{self.key}.{_PROCESS_TOKEN}.tmp"
 
     def publish(self) -> Path:
-        """Rename the complete temporary file to its final name, which contains its digest, and remove the oldest
-        archives.
+        """Give the file at :attr:`unfinished_path`, once complete, its final name, which contains its digest.
+
+        The oldest archives are removed, so that four remain.
 
         :return: path of the renamed file
         """

@@ -1,7 +1,7 @@
-"""Create the archive of the classes that Spark's JVM loads: run a small pipeline, at whose end the JVM writes the
-archive.
+"""Create the archive of the classes that Spark's JVM loads, by running a small pipeline.
 
-Runs start this program in the background; it does its work only while no run is in progress. To create an archive by
+The JVM writes the archive when this pipeline has ended. Runs start this program in the background; it does its work
+only while no run is in progress. To create an archive by
 hand, for a container image for example, run ``python -m airflow_provider_ckpt.engines.class_archive_training``.
 """
 
@@ -34,8 +34,9 @@ from airflow_provider_ckpt.replication.setup import PipelineContext
 _WRITE_SECONDS = 600.0
 """Seconds that the JVM may take to write the archive, on a busy machine."""
 _NICE = 10
-"""Niceness of this process: on a busy machine it gets a tenth of the CPU time of other processes. With less, it would
-not finish there.
+"""Niceness of this process, which gives it about a tenth of the CPU time of another process on a busy machine.
+
+With less it would not finish there.
 """
 _RECORDS = 100
 _LOOK_SECONDS = 0.2
@@ -70,8 +71,7 @@ def create_archive(class_path: str = "") -> Path | None:
 
 @contextmanager
 def _giving_way() -> Iterator[None]:
-    """Wait until no other run is in progress. Inside the ``with`` block, pause Spark whenever another run is in
-    progress.
+    """Wait until no other run is in progress; inside the ``with`` block, pause Spark while one is.
 
     :raises TimeoutError: if other runs are in progress for an hour
     """

@@ -68,10 +68,10 @@ class ConnectEngine:
         self.started = True
 
     def ready(self, check: Check) -> EngineInfo:
-        """Wait until the session is open and the transform is checked; return the server's parallelism and the output
-        columns.
+        """Wait until the session is open and the transform is checked; see :meth:`Engine.ready`.
 
         :param check: called repeatedly while waiting; it raises an error if the run must stop
+        :return: the server's parallelism and the columns of the transform's result
         """
         from pyspark.errors import PySparkException
 
@@ -83,7 +83,7 @@ class ConnectEngine:
             raise self._to_engine_error(error) from error
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Run a wave on the server, and return an outcome for each of its batches.
+        """Run a wave on the server, and return an outcome for each of its batches; see :meth:`Engine.run`.
 
         :param wave: the batches, by lane
         :param check: called repeatedly while the server works; it raises an error if the run must stop
@@ -123,8 +123,9 @@ class ConnectEngine:
         return True
 
     def kill(self) -> None:
-        """Cancel the wave that the server is running, within 2 s. May be called from a signal handler, and more than
-        once.
+        """Cancel the wave that the server is running, within 2 s.
+
+        May be called from a signal handler, and more than once.
         """
         self._killed.set()
         thread = threading.Thread(target=self._cancel, name="ckpt-cancel", daemon=True)
@@ -187,8 +188,9 @@ class ConnectEngine:
         self.close()
 
     def _to_engine_error(self, error: Exception) -> EngineError:
-        """Convert an exception of PySpark to the error that the server failed or was lost; ids of sessions
-        are masked.
+        """Convert an exception of PySpark to the error that the server failed or was lost.
+
+        Ids of sessions in its message are masked.
         """
         from airflow_provider_ckpt.spark.sql import first_line
 
@@ -226,8 +228,9 @@ def _parallelism(session: SparkSession) -> int:
 
 
 def _as_any(session: SparkSession) -> AnySession:
-    """Return the session under the static type that ``spark/wave.py`` expects; classic and Connect sessions share no
-    class.
+    """Return the session under the static type that ``spark/wave.py`` expects.
+
+    Classic and Connect sessions share no class.
     """
     return cast("AnySession", session)
 

@@ -1,6 +1,4 @@
-"""Find the Spark Connect server of a pipeline, wait until it listens, and recognise the errors that mean that it is
-lost.
-"""
+"""Find the Spark Connect server of a pipeline, wait until it listens, and recognise errors of a lost server."""
 
 from __future__ import annotations
 
@@ -30,8 +28,9 @@ _GONE = re.compile(
 
 
 class ConnectHook(SparkConnectHook):
-    """Hook of the apache-spark provider, which builds a server's URL from an Airflow connection of type
-    ``spark_connect``.
+    """Hook of the apache-spark provider, which builds a server's URL from an Airflow connection.
+
+    The connection must be of type ``spark_connect``.
     """
 
     @classmethod

@@ -101,8 +101,9 @@ def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
 
 
 def session_key() -> bytes:
-    """Return the secret key from which session ids are derived: Airflow's Fernet key, or without it a key of this
-    process.
+    """Return the secret key from which session ids are derived.
+
+    It is Airflow's Fernet key, or without one a random key of this process, with a warning in the log.
     """
     from airflow.configuration import conf
 
@@ -116,14 +117,17 @@ def session_key() -> bytes:
 
 
 def without_ids(text: str) -> str:
-    """Return a text with ``***`` in place of the ids of sessions and operations, since anyone who knows one could join
-    it.
+    """Return a text in which ``***`` replaces the ids of sessions and operations.
+
+    Anyone who knows the id of a session could join it.
     """
     return _ID.sub("***", text)
 
 
 def _attach(url: str, session_id: str) -> SparkSession | None:
     """Return the session with an id, created if necessary; None if the server has closed it.
+
+    Operations that an earlier run left in the session are cancelled.
 
     :param url: URL of the server
     :param session_id: id of the session

@@ -32,8 +32,10 @@ _NAMESPACES = ("mnt", "net", "pid")
 
 
 def driver_key(static: Mapping[str, str]) -> str:
-    """Return a digest of this process's package code, Python, Java, Spark, environment and user, and of Spark's
-    properties.
+    """Return the key of the standing driver that can serve runs of this process with the given Spark properties.
+
+    It is a digest of the code of this package, the installed packages, Python, Java, Spark, the environment and user of
+    this process, and the properties.
 
     :param static: those Spark properties that can only be set when Spark starts
     """
@@ -62,8 +64,9 @@ def _code() -> Iterator[str]:
 
 
 def _installed() -> list[str]:
-    """Return the directories of installed packages. A directory changes when a package in it is added, upgraded or
-    removed.
+    """Return the directories of installed packages.
+
+    A directory's modification time changes when a package in it is added, upgraded or removed.
     """
     paths = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
     paths += [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
@@ -78,8 +81,9 @@ def _java(variables: Mapping[str, str]) -> str:
 
 
 def _process() -> list[str]:
-    """Return working directory, user, groups, umask and namespaces of this process, which a standing driver cannot
-    change.
+    """Return working directory, user, groups, umask and namespaces of this process, as texts.
+
+    A standing driver cannot change its own.
     """
     found = [str(Path.cwd())]
     with suppress(OSError):

@@ -22,7 +22,8 @@ _LONGEST = 400
 def explain(status: int | None, lines: Iterable[str], error: BaseException | None = None) -> str:
     """Return a phrase for an error message: the reason why Spark ended by itself, or could not be started.
 
-    :param status: exit status of ``spark-submit``, negative for a signal; None if the process was not started
+    :param status: exit status of ``spark-submit``, or minus the number of the signal that killed it; None if it was not
+        started
     :param lines: last lines of the process's output, free of secrets
     :param error: exception that prevented the start of the process
     """

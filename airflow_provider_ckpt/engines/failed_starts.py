@@ -58,7 +58,7 @@ class FailedStarts:
     def check(self, key: str) -> None:
         """Raise an error if a driver with the given key failed to start in the last :data:`DELAY_SECONDS`.
 
-        Failures older than a day are deleted.
+        Records of failures older than a day are deleted.
 
         :raises EngineError: if a driver with this key failed to start; the error names the file with its output
         """

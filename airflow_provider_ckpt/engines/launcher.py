@@ -62,8 +62,9 @@ _LOCAL = {
 
 
 class Launcher(SparkSubmitHook):
-    """Hook that runs ``spark-submit`` in client mode. Without a Spark connection the master is local, whereas the
-    provider's hook would use YARN.
+    """Hook that runs ``spark-submit`` in client mode, and kills it if the calling process ends before.
+
+    Without a Spark connection the master is local, whereas the provider's hook would use YARN.
 
     :param pipeline: the pipeline's declaration; its ``run`` part names the Spark connection and further properties
     :param directory: the run directory, by which the run and the driver exchange files; first argument of the

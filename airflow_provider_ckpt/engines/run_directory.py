@@ -61,8 +61,9 @@ def remove_abandoned() -> None:
 
 
 def others_run() -> bool:
-    """Return whether another process of this user has a run in progress on this machine, as shown by a locked run
-    directory.
+    """Return whether another process of this user has a run in progress on this machine.
+
+    Such a process has a locked run directory.
     """
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         return any(_is_of_another(entry) for entry in entries)

@@ -36,8 +36,10 @@ PAUSE = 0.03
 class RunDirectoryEngine(ABC):
     """Engine that sends waves to a driver by files in a run directory, and waits for the driver's replies.
 
+    Subclasses start or find the driver, and implement with this class :class:`~.engine_protocol.Engine`.
+
     :param pipeline: the pipeline's declaration
-    :param on_ready: called with parallelism and UI address of Spark once Spark has started
+    :param on_ready: called with the properties of Spark once Spark has started
     """
 
     def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
@@ -69,10 +71,10 @@ class RunDirectoryEngine(ABC):
         remove_abandoned()
 
     def ready(self, check: Check) -> EngineInfo:
-        """Wait until Spark has started and has checked the transform; return Spark's parallelism and the output
-        columns.
+        """Wait until Spark has started and has checked the transform; see :meth:`Engine.ready`.
 
         :param check: called repeatedly while waiting; it raises an error if the run must stop
+        :return: Spark's parallelism and the columns of the transform's result
         """
         while self._ready is None:
             for reply in self._replies(check):
@@ -85,7 +87,7 @@ class RunDirectoryEngine(ABC):
         return self._ready
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Send the driver a wave, and return an outcome for each of its batches.
+        """Send the driver a wave, and return an outcome for each of its batches; see :meth:`Engine.run`.
 
         :param wave: the batches, by lane
         :param check: called repeatedly while waiting; it raises an error if the run must stop
@@ -106,7 +108,7 @@ class RunDirectoryEngine(ABC):
                 raise _job_error(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
 
     def _replies(self, check: Check) -> list[dict[str, Any]]:
-        """Wait for further replies of the driver and return them.
+        """Wait for further replies of the driver and return them, parsed; at least one.
 
         :param check: called repeatedly while waiting; it raises an error if the run must stop
         :raises EngineError: if the driver has ended
@@ -151,7 +153,7 @@ class RunDirectoryEngine(ABC):
 
     @abstractmethod
     def revive(self) -> bool:
-        """Clean up after Spark was lost; return whether :meth:`start` may be called again."""
+        """Clean up after Spark was lost, and return whether :meth:`start` may be called again."""
 
     @abstractmethod
     def kill(self) -> None:

@@ -19,8 +19,9 @@ _PAUSE = 0.03
 
 
 class SessionEngine:
-    """Engine (:class:`~.engine_protocol.Engine`) that runs waves on a given Spark session, and neither starts nor stops
-    it.
+    """Engine that runs waves on a given Spark session, and neither starts nor stops it.
+
+    It implements :class:`~.engine_protocol.Engine`.
 
     :param spark: a classic session; its time zone must be UTC, and ANSI mode must be on
     """
@@ -37,7 +38,7 @@ class SessionEngine:
         self.started = True
 
     def ready(self, check: Check) -> EngineInfo:  # noqa: ARG002  # there is nothing to wait for
-        """Check the transform, and return Spark's parallelism and the output columns.
+        """Check the transform, and return Spark's parallelism and the columns of the transform's result.
 
         :param check: not used, since there is nothing to wait for
         """
@@ -88,7 +89,7 @@ class SessionEngine:
         self._spark.sparkContext.cancelAllJobs()
 
     def close(self) -> None:
-        """Do nothing: the session stays open."""
+        """Leave the session open, for its owner."""
 
     @property
     def _taken(self) -> Job:

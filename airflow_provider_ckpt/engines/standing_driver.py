@@ -35,7 +35,7 @@ _OWNER = "owner"
 
 
 class StandingDriver:
-    """A standing driver, living or dead, as its directory shows it.
+    """A standing driver, living or dead, as its directory shows it; the constructor changes nothing.
 
     :param runtime: path of the runtime directory
     :param descriptor: open file descriptor of the runtime directory
@@ -48,7 +48,7 @@ class StandingDriver:
 
     @property
     def key(self) -> str:
-        """The driver's key, a digest of its environment, with which the name of its directory begins."""
+        """The driver's key (see ``driver_key.py``), with which the name of its directory begins."""
         return self.home.name.partition("-")[0]
 
     @property
@@ -62,7 +62,7 @@ class StandingDriver:
         private_files.create(self.home / STARTING).close()
 
     def record_process(self, pid: int) -> None:
-        """Store the identity of the driver's first process.
+        """Store host, pid and start time of the driver's first process in the driver's directory.
 
         :param pid: pid of the process
         """
@@ -84,7 +84,10 @@ class StandingDriver:
         return (self.home / STARTING).exists() and self.is_living
 
     def is_ending(self) -> bool:
-        """Return whether the driver accepted connections before and no longer does, since it is about to end."""
+        """Return whether the driver accepted connections before and accepts none any more.
+
+        It is then about to end, or has ended.
+        """
         if self.is_starting:
             return False
         for name in (SOCKET, DRAINING):  # in this order, since the first is renamed to the second
@@ -136,8 +139,8 @@ class StandingDriver:
     def await_end(self, session: int | None, *, seconds: float | None = None) -> None:
         """Wait until the driver's processes have ended, kill those that remain after a time, and delete its directory.
 
-        :param session: session id of the driver's processes, found before the driver was asked to end; None if it has
-            none
+        :param session: result of :meth:`session`, called before the driver was asked to end; None if the driver's first
+            process had ended
         :param seconds: time after which processes are killed; :data:`STOP_SECONDS` if None
         """
         deadline = time.monotonic() + (STOP_SECONDS if seconds is None else seconds)

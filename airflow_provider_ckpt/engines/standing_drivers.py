@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.05
 _START_SECONDS = 180.0
-"""Seconds that a driver may take to start on a busy machine. A run waits equally long while other drivers are
-started.
+"""Seconds that a driver may take to start on a busy machine.
+
+A run waits equally long while other drivers are started.
 """
 
 
@@ -37,7 +38,8 @@ class DriverState:
     """State of one standing driver.
 
     :param key: key of the driver
-    :param told: status that the driver itself reports; None if it does not answer in time
+    :param told: status that the driver itself reports, such as its pid, runs and idle time; None if it does not answer in
+        time
     """
 
     key: str
@@ -79,8 +81,7 @@ class StandingDrivers:
     ) -> socket.socket:
         """Return a socket connection to a standing driver that fits this environment; start one if there is none.
 
-        A driver fits if its key, a digest of the environment (see ``driver_key.py``), is the one that ``find_key``
-        returns.
+        A driver fits if its key (see ``driver_key.py``) is the one that ``find_key`` returns.
 
         If several runs call this at the same time, one of them starts the driver, and the others wait for it.
 
@@ -214,8 +215,9 @@ class StandingDrivers:
         return connection
 
     def _make_room(self, limit: int) -> None:
-        """Remove the directories of dead drivers; if too many drivers live, stop the one that has been without runs for
-        longest.
+        """Remove the directories of dead drivers, and stop drivers without runs until fewer than ``limit`` live.
+
+        Drivers that are about to end go first, then those that have been without runs for longest.
 
         :param limit: number of drivers of this user below which another may be started
         :raises EngineError: if all drivers serve runs
@@ -263,7 +265,8 @@ class StandingDrivers:
     def _find_starting(self, key: str) -> StandingDriver | None:
         """Return the standing driver with the given key that has begun to start; None if there is none.
 
-        The caller holds the lock for starting. So the run that began the start no longer does: it was killed.
+        The caller holds the lock of :meth:`_starting`. So the run that began the start no longer holds it: that run was
+        killed while the driver started.
         """
         return next((driver for driver in self._all() if driver.key == key and driver.is_starting), None)
 

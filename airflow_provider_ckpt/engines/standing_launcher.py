@@ -1,6 +1,4 @@
-"""Start a standing driver as a process that is independent of the task that starts it, and goes on after the task's
-end.
-"""
+"""Start a standing driver as a process of its own, which goes on after the end of the task that starts it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class SubmitEngine(RunDirectoryEngine):
 
     :param pipeline: the pipeline's declaration; its ``run`` part names the Spark connection and properties; without a
         connection the master is ``local[*]``
-    :param on_ready: called with parallelism and UI address of Spark once Spark has started
+    :param on_ready: called with the properties of Spark once Spark has started
     :param stop_seconds: seconds that Spark may take to end by itself after the last wave, before it is killed
     :ivar error: exception with which ``spark-submit`` ended; None while it runs, and if it ended without an error
     """
@@ -80,7 +80,7 @@ class SubmitEngine(RunDirectoryEngine):
         self._remove_directory()
 
     def close(self) -> None:
-        """Tell the driver that the run has ended, and kill it if it does not end in time."""
+        """Tell the driver that the run has ended, and kill it if it does not end within ``stop_seconds``."""
         if self._directory is not None and self._protocol is not None and self._thread is not None:
             with suppress(FileNotFoundError):  # a kill has removed the directory meanwhile
                 self._protocol.stop()
@@ -110,7 +110,7 @@ class SubmitEngine(RunDirectoryEngine):
         return self._thread is not None and self._thread.is_alive()
 
     def _notify(self) -> None:
-        """Do nothing, since the driver reads the file of waves again every 20 ms."""
+        """Send nothing, since the driver reads the file of waves again every 20 ms."""
 
     def _end_error(self) -> EngineError:
         assert self._launcher is not None

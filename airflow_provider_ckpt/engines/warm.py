@@ -43,7 +43,7 @@ class WarmEngine:
     """Engine that runs waves on a standing driver, or on a Spark of this run's own if that fails.
 
     :param pipeline: the pipeline's declaration; its Spark properties decide which driver can serve it
-    :param on_ready: called with parallelism and UI address of Spark once Spark is available
+    :param on_ready: called with the properties of Spark once Spark has started or the driver was found
     """
 
     def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
@@ -62,7 +62,7 @@ class WarmEngine:
     def counts_deaths(self) -> bool:
         """Return whether the loss of Spark counts as a failure of a batch that ran alone.
 
-        It does not with a standing driver, which may have ended because of another run's batch.
+        This is False with a standing driver, which may have ended because of another run's batch.
         """
         return not self._is_standing
 
@@ -75,10 +75,10 @@ class WarmEngine:
         self._engine.start(job)
 
     def ready(self, check: Check) -> EngineInfo:
-        """Wait until the standing driver, or else a Spark of this run's own, is ready; return its parallelism and the
-        columns.
+        """Wait until the standing driver, or else a Spark of this run's own, is ready; see :meth:`Engine.ready`.
 
         :param check: called repeatedly while waiting; it raises an error if the run must stop
+        :return: Spark's parallelism and the columns of the transform's result
         """
         try:
             return self._engine.ready(check)
@@ -144,8 +144,7 @@ class StandingEngine(RunDirectoryEngine):
     """Engine that runs waves on a standing driver, which it finds or starts.
 
     :param pipeline: the pipeline's declaration; its Spark properties decide which driver can serve it
-    :param on_ready: called with parallelism and UI address of Spark once the driver has accepted the run and checked
-        its transform
+    :param on_ready: called with the properties of Spark once the driver has accepted the run and checked its transform
     """
 
     def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
@@ -173,7 +172,9 @@ class StandingEngine(RunDirectoryEngine):
         self._finding.start()
 
     def _find(self, directory: str) -> None:
-        """Connect to a driver that accepts this run, starting one if need be; store an error for the waiting thread.
+        """Connect to a driver that accepts this run; start one if there is none.
+
+        An error is stored, and the thread that waits for the driver's replies raises it.
 
         :param directory: path of the run directory, which the driver is to read
         """

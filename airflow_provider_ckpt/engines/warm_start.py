@@ -62,8 +62,9 @@ class HeadStart:
         return {JAVA_OPTIONS: f'"-XX:SharedArchiveFile={found}" {_QUIET} {self._java_options}'.rstrip()}
 
     def prepare_next_start(self) -> None:
-        """Have the class archive created in the background if it does not exist. Call it after Spark has worked without
-        errors.
+        """Have the class archive created in the background if it does not exist.
+
+        Call this after Spark has worked without errors.
         """
         if self._archive is not None:
             self._archive.create_in_background(self._class_path)
