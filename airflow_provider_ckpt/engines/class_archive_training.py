@@ -1,8 +1,8 @@
 """Create the archive of the classes that Spark's JVM loads, by running a small pipeline.
 
 The JVM writes the archive when this pipeline has ended. Runs start this program in the background; it does its work
-only while no run is in progress. To create an archive by
-hand, for a container image for example, run ``python -m airflow_provider_ckpt.engines.class_archive_training``.
+only while no run is in progress. To create an archive by hand, for a container image for example, run ``python -m
+airflow_provider_ckpt.engines.class_archive_training``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def create_archive(class_path: str = "") -> Path | None:
 
 @contextmanager
 def _giving_way() -> Iterator[None]:
-    """Wait until no other run is in progress; inside the ``with`` block, pause Spark while one is.
+    """Wait until no other run is in progress; inside the ``with`` block, pause this process's Spark during other runs.
 
     :raises TimeoutError: if other runs are in progress for an hour
     """

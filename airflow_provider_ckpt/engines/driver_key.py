@@ -1,6 +1,6 @@
-"""Key of a standing driver: a digest of everything that a running Spark cannot change.
+"""Key of a standing driver: a digest of the software, environment and Spark properties that its runs must share.
 
-Runs with the same key can share a driver.
+A running Spark cannot change these. Runs with the same key can use the same driver.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class DriverState:
     """State of one standing driver.
 
     :param key: key of the driver
-    :param told: status that the driver itself reports, such as its pid, runs and idle time; None if it does not answer in
-        time
+    :param told: status that the driver itself reports, such as its pid, runs and idle time; None if it does not answer
+        in time
     """
 
     key: str

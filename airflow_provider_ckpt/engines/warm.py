@@ -42,6 +42,8 @@ _TRIES = 3
 class WarmEngine:
     """Engine that runs waves on a standing driver, or on a Spark of this run's own if that fails.
 
+    It implements :class:`~.engine_protocol.Engine`.
+
     :param pipeline: the pipeline's declaration; its Spark properties decide which driver can serve it
     :param on_ready: called with the properties of Spark once Spark has started or the driver was found
     """

@@ -116,7 +116,7 @@ class Dialect:
     def value(self, column: Column) -> str:
         """Return the SQL expression that selects a column.
 
-        In PostgreSQL and H2 it casts a column to text that can only be read as text.
+        In PostgreSQL and H2, a column whose type can only be read as text is cast to text.
         """
         name = self.quote(column.name)
         return (

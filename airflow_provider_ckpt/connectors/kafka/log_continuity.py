@@ -123,7 +123,7 @@ class LogContinuity:
 
         :param ends: offset after the last planned one, of each partition
         :param offsets: offsets of each partition, as read before planning
-        :param known: previous snapshots; that of a partition whose planned offsets did not change is returned
+        :param known: previous snapshots; one whose partition's planned offsets did not change is returned as it is
         """
         moved = {
             number: end

@@ -62,6 +62,7 @@ class TransactionalProducer:
     :param identity: the transactional id
     :param topic: a topic that will be written
     :param batch_bytes: maximum size in bytes of a producer batch of several records
+    :ivar producer: confluent-kafka's producer, with which the caller begins transactions and sends messages
     :raises KafkaProducerError: if the transactional id cannot be initialised
     """
 

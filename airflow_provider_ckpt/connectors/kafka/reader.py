@@ -54,7 +54,9 @@ _FETCH_SETTINGS = {
 
 
 class KafkaReader:
-    """Reader of one lane; its consumer keeps its assignment if the next range begins where the last one ended.
+    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
+
+    If a range begins where the last one ended, its consumer keeps its assignment and the messages that it has fetched.
 
     :param pipeline: ``source.topic`` names the topic
     :param connection: connection to the topic's cluster

@@ -148,6 +148,8 @@ def _encode(data: object) -> bytes:
 class ReceiptsTopicState:
     """Content of a receipts topic: the epochs of all ledgers, and all other records of one ledger.
 
+    It is empty at first; :meth:`apply` adds one record after another, in the order of the topic.
+
     :param ledger: id of the ledger whose records to keep
     :param partition: source partition whose receipts to keep; None for all
     :param epochs: epochs of each ledger

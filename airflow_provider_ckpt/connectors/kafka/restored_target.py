@@ -2,8 +2,8 @@
 
 Each fence writes to the receipts topic which offsets each partition of the target holds, and so does the end of each
 run that delivered something. The next run compares the target with this record. So the loss of rows that were delivered
-before the newest record is detected. The loss of rows that a killed run delivered after its fence is not, unless their
-receipts were lost too, which the ledger detects.
+before the newest record is detected. The loss of rows that a killed run delivered after its fence is not detected,
+unless their receipts were lost as well: the ledger then misses these.
 """
 
 from __future__ import annotations

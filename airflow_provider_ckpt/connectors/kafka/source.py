@@ -88,7 +88,9 @@ class KafkaSource:
         return [SourcePartition(topic.partition_id(number), f"{topic.id}/{number}") for number in topic.partitions]
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """Return a given offset, the log's first offset for ``earliest``, or its last stable one for ``latest``.
+        """Return the offset at which a partition is first read; see :meth:`Source.start`.
+
+        It is the given offset, the first offset in the log for ``earliest``, or the last stable offset for ``latest``.
 
         :raises ConfigError: if the offset is negative
         """
@@ -108,7 +110,10 @@ class KafkaSource:
         return RecordShape(True, COLUMNS)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Split the requested ranges into batches, taking a batch of each partition in turn, so that all progress.
+        """Split the requested ranges into batches; see :meth:`Source.plan`.
+
+        Batches are taken from each partition in turn, so that all partitions progress if the number of records is
+        limited.
 
         :raises SourceError: if a log lost records that were planned before
         """
@@ -154,7 +159,7 @@ class KafkaSource:
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """Add the number of the partition and the topic id to each task.
+        """Return the same tasks with partition number and topic id in ``detail``; see :meth:`Source.locate`.
 
         :raises SourceError: if the log no longer contains all of a task's range; a task with the instruction ``void``
             reads nothing and is not checked

@@ -1,8 +1,9 @@
 """Find the closed bound: the position below which no new rows can appear in a table.
 
 First a candidate is read, one past the greatest cursor value, and then the list of running transactions. A transaction
-that has taken a smaller cursor value was running at that time; once all of them have ended, nothing can appear below
-the candidate. A candidate that did not close in time is stored for the next planning, as JSON.
+that has taken a smaller cursor value was running at that time; once all listed transactions have ended, nothing can
+appear below the candidate. A candidate that does not close in time is stored in the state of the partition, as JSON,
+and the next planning continues to wait for it.
 """
 
 from __future__ import annotations

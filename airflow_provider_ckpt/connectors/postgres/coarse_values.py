@@ -120,9 +120,10 @@ def _granularity(text: str, *, entire: bool = True) -> int:
 
 
 def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
-    """Return whether a default rounds more than its column, judged by a few evaluations.
+    """Return whether a default rounds more than its column, judged by up to four evaluations.
 
-    If it cannot be evaluated, it is judged by its text.
+    After each evaluation, the function sleeps for a little longer than the column's resolution. If the default cannot
+    be evaluated, it is judged by its text.
 
     :param fetch: runs a query on the source database and returns its rows
     :param text: SQL expression of the default

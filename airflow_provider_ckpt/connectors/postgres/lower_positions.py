@@ -48,8 +48,8 @@ class Watch:
         sequence that advanced in between does not seem to be behind the table
     :param sequences: current state of the sequences that fill the cursor
     :param origins: the relations from which the table's rows come: itself, partitions, children, relations below a view
-    :param columns: for a view, the name of the column in each of these relations that the cursor shows, by the
-        relation's oid
+    :param columns: for a view: by oid of these relations, the name of the column whose values the view shows as the
+        cursor; empty for a table
     """
 
     def __init__(

@@ -76,9 +76,10 @@ def sequence_states(fetch: Fetch, oids: frozenset[int]) -> Sequence[SequenceStat
 
 
 def find_sequences(fetch: Fetch, names: Iterable[str]) -> frozenset[int]:
-    """Return the oids of the sequences with the given names, which are written as in SQL.
+    """Return the oids of the sequences with the given names; a name that no sequence has is ignored.
 
-    A name that no sequence has is ignored.
+    :param fetch: runs a query and returns its rows
+    :param names: names of the sequences, written as in SQL
     """
     wanted = sorted(set(names))
     return frozenset(row[0] for row in fetch(_SEQUENCES_BY_NAME, [array_text(wanted)])) if wanted else frozenset()

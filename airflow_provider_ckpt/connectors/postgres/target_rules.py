@@ -63,7 +63,10 @@ class TargetDescription:
     key: Sequence[KeyColumn]
 
     def row_count(self, *, upsert: bool) -> RowCounter:
-        """Return SQL that counts the rows that a transaction adds to the target, with replaced ones for an upsert."""
+        """Return the generator of the SQL that counts the rows that a transaction adds to the target.
+
+        :param upsert: whether replaced rows count as well
+        """
         return RowCounter(self.table.oid, updates=upsert)
 
 
