@@ -1,7 +1,8 @@
 """Open a pipeline's session on a Spark Connect server. All runs share it, so that its Python workers stay warm.
 
 The session's id is derived from the ledger, the pipeline, this package's code, PySpark's version and the Spark
-properties. So a session that a run finds under this id was set up for exactly these, and can be used as it is.
+properties. So a session that a run finds under this id is for exactly these, and a property of the session shows
+whether an earlier run has set it up completely.
 """
 
 from __future__ import annotations

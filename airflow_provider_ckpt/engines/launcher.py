@@ -62,7 +62,7 @@ _LOCAL = {
 
 
 class Launcher(SparkSubmitHook):
-    """Hook that runs ``spark-submit`` in client mode, and kills it if the calling process ends before.
+    """Hook that runs ``spark-submit`` in client mode, with the Spark connection and the properties of a pipeline.
 
     Without a Spark connection the master is local, whereas the provider's hook would use YARN.
 
