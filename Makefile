@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger ui docs package lock clean
+.PHONY: help setup java postgres kafka redis jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-many ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -26,6 +26,9 @@ postgres:
 kafka: java
 	@tests/services/jars.sh kafka
 
+redis:
+	@tests/services/packages.sh redis
+
 jdbc: java
 	@tests/services/jars.sh jdbc
 
@@ -36,7 +39,7 @@ browser: setup
 demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
 	@$(PY) -m tests.system.demo
 
-test: lint postgres java kafka jdbc browser ## Lint, then every test: unit, integration, real Airflow, crashes
+test: lint postgres java kafka redis jdbc browser ## Lint, then every test: unit, integration, real Airflow, crashes
 	@$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-fast: lint postgres java kafka jdbc ## Lint, unit tests, each connector once, a run by command and one by DAG: under 5 minutes
@@ -48,7 +51,7 @@ test-unit: setup ## Pure tests, in seconds
 test-integration: setup postgres java kafka jdbc ## Tests against real PostgreSQL, Kafka, Spark and Delta
 	@$(PYTEST) tests/integration
 
-test-system: setup postgres java browser ## Tests under a real Airflow, crashes included
+test-system: setup postgres java redis browser ## Tests under a real Airflow, crashes included
 	@$(PYTEST) tests/system
 
 test-airflow: setup postgres java browser ## What a person does in Airflow, deaths and restarts, recovery in a real browser
@@ -83,7 +86,7 @@ ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on on
 compat: setup postgres java jdbc ## Part of the suite on other versions of Airflow, PySpark and Python; ENVIRONMENTS="oldest newest" chooses; writes build/compat/summary.json
 	@$(PY) -m tests.compat $(ENVIRONMENTS)
 
-try: setup postgres java kafka ## Proofs, storms and benchmarks in small, so that none stops working unseen
+try: setup postgres java kafka redis ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka
 	@$(PY) -m tests.small
 
@@ -105,6 +108,9 @@ bench-peers: setup postgres java ## Whole loads by this package, Sling and dlt; 
 
 bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000 receipts behind them; writes build/bench/ledger.json
 	@$(PY) -m tests.benchmarks.ledger
+
+bench-many: setup postgres java redis ## 300 files in a folder, 50 pipelines at once on each executor, 50 runs on one ledger; writes build/bench/many.json
+	@$(PY) -m tests.benchmarks.many
 
 bench-isolation: setup postgres java ## A million clean rows with and without isolation of bad ones; writes build/bench/isolation.json
 	@$(PY) -m tests.benchmarks.isolation

@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from airflow_provider_ckpt import __version__
-from tests import assurance
+from tests import assurance, capacity_figures
 
 # Furo imports code styles (accessible-pygments) that make the root logger print what Airflow logs at INFO, unless it
 # has a handler; this one prints warnings, as Python does without any.
@@ -44,12 +44,14 @@ copybutton_here_doc_delimiter = "EOF"
 
 
 def setup(app: Sphinx) -> None:
-    """Replace ``|records|`` in assurance.rst and ``|peers|`` in comparison.rst by tables of recorded figures."""
+    """Replace ``|records|`` and the like in assurance.rst, comparison.rst and capacity.rst by recorded figures."""
 
     def insert(_: Sphinx, page: str, source: list[str]) -> None:
         if page == "assurance":
             source[0] = source[0].replace("|records|", assurance.table())
         if page == "comparison":
             source[0] = source[0].replace("|peers|", assurance.comparison())
+        if page == "capacity":
+            source[0] = capacity_figures.insert(source[0])
 
     app.connect("source-read", insert)

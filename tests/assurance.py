@@ -30,6 +30,7 @@ TARGETS = (
     "bench-airflow",
     "bench-peers",
     "bench-ledger",
+    "bench-many",
 )
 """The make targets that leave a record."""
 

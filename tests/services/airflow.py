@@ -1,4 +1,4 @@
-"""A real Airflow of the tests' own: API server, scheduler with the local executor, DAG processor, perhaps a triggerer.
+"""A real Airflow of the tests' own: API server, scheduler with its executors, DAG processor, perhaps others.
 
 Each is a process in a session of its own, logging to a file in AIRFLOW_HOME; ``stop`` ends them all.
 """
@@ -24,7 +24,12 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+from tests.services.processes import in_session
+
 _SERVICES = ("api-server", "scheduler", "dag-processor")
+_ARGUMENTS = {"worker": ("celery", "worker", "--skip-serve-logs")}
+"""The commands of those services that have another name here."""
+
 _ENDED = frozenset({"success", "failed"})
 _SETTINGS = {
     "API__HOST": "127.0.0.1",
@@ -52,6 +57,7 @@ class AirflowServices:
     :param triggerer: also start a triggerer, for deferrable tasks
     :param pages_only: start the API server alone, without what runs DAGs
     :param metadata: the metadata database as an SQLAlchemy URL; a SQLite file in AIRFLOW_HOME without one
+    :param broker: the address of Celery's broker; with one, also start a Celery worker
     :param users: roles by user name, the administrator's first; without any, everybody is an administrator
     """
 
@@ -64,6 +70,7 @@ class AirflowServices:
         triggerer: bool = False,
         pages_only: bool = False,
         metadata: str | None = None,
+        broker: str | None = None,
         users: Mapping[str, str] | None = None,
     ) -> None:
         self.home = home
@@ -81,6 +88,9 @@ class AirflowServices:
         }
         if version("apache-airflow").startswith("3.1."):  # later ones know it from the provider
             settings["DATABASE__EXTERNAL_DB_MANAGERS"] = "airflow_provider_ckpt.db_manager.CkptDBManager"
+        if broker:
+            settings["CELERY__BROKER_URL"] = broker
+            settings["CELERY__RESULT_BACKEND"] = f"db+{metadata}"
         self.passwords = {name: secrets.token_hex(8) for name in users or {}}
         if users:
             settings["CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS"] = "False"
@@ -95,7 +105,8 @@ class AirflowServices:
             "PYTHONUNBUFFERED": "1",
             **(env or {}),
         }
-        self._names = _SERVICES[:1] if pages_only else (*_SERVICES, *["triggerer"] * triggerer)
+        others = (*["triggerer"] * triggerer, *["worker"] * bool(broker))
+        self._names = _SERVICES[:1] if pages_only else (*_SERVICES, *others)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._sessions: set[int] = set()
         self._tokens: dict[str, str] = {}
@@ -118,11 +129,11 @@ class AirflowServices:
     def launch(self, name: str) -> None:
         """Start one service (again).
 
-        :param name: as ``airflow`` knows it: ``scheduler``, say
+        :param name: as ``airflow`` knows it: ``scheduler``, say; ``worker`` for Celery's
         """
         with (self.home / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "airflow", name],
+                [sys.executable, "-m", "airflow", *_ARGUMENTS.get(name, (name,))],
                 env=self.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -142,11 +153,23 @@ class AirflowServices:
         process.kill()
         process.wait()
 
+    @property
+    def services(self) -> list[str]:
+        """The services that run."""
+        return list(self._processes)
+
+    def end(self, name: str) -> subprocess.Popen[bytes]:
+        """Ask one service to end by SIGTERM, and return its process; from now on it need not live."""
+        process = self._processes.pop(name)
+        process.terminate()
+        return process
+
     def stop(self) -> None:
         """Kill every service and all that it has started."""
         for session in self._sessions:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(session, signal.SIGKILL)
+            for pid in in_session(session):  # a task is a process group of its own
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
@@ -227,7 +250,7 @@ class AirflowServices:
         """
         headers = {"Authorization": f"Bearer {self.token(user)}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        with urlopen(Request(f"{self.url}/api/v2{path}", data, headers, method=method), timeout=30) as answer:
+        with urlopen(Request(f"{self.url}/api/v2{path}", data, headers, method=method), timeout=120) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 
@@ -240,6 +263,10 @@ class AirflowServices:
         if name not in self._tokens:
             self._tokens[name] = self._log_in(name)
         return self._tokens[name]
+
+    def log(self, name: str) -> str:
+        """Everything that a service has written."""
+        return (self.home / f"{name}.log").read_text(errors="replace")
 
     def import_errors(self) -> str:
         """Return the import errors of DAG files; empty if there are none."""
@@ -289,7 +316,7 @@ class AirflowServices:
             time.sleep(0.25)
 
     def _tail(self, name: str, lines: int = 15) -> str:
-        return "\n".join((self.home / f"{name}.log").read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(self.log(name).splitlines()[-lines:])
 
 
 def _free_port() -> int:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees to a system package: packages.sh chromium | java | maven | postgres | venv PYTHON. Installs it on Debian as root, else says what to do.
+# Sees to a system package: packages.sh chromium | java | maven | postgres | redis | venv PYTHON. Installs it on Debian as root, else says what to do.
 set -euo pipefail
 
 java_new_enough() {
@@ -58,12 +58,22 @@ case ${1:-} in
         fi
         install_or_tell 'PostgreSQL (server and psql)' postgresql
         ;;
+    redis)
+        command -v redis-server >/dev/null && exit 0
+        # The tests start servers of their own: keep the package from starting one.
+        if [ "$(id -u)" -eq 0 ] && [ ! -e /usr/sbin/policy-rc.d ]; then
+            printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+            chmod +x /usr/sbin/policy-rc.d
+            trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        fi
+        install_or_tell "Redis (the broker of the tests' Celery)" redis-server
+        ;;
     venv)
         name=$(basename "$("$2" -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}")')")
         install_or_tell "The venv module of $2" "$name-venv" python3-venv
         ;;
     *)
-        echo "usage: $0 chromium | java | maven | postgres | venv PYTHON" >&2
+        echo "usage: $0 chromium | java | maven | postgres | redis | venv PYTHON" >&2
         exit 2
         ;;
 esac

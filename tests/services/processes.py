@@ -79,6 +79,17 @@ def below(pid: int) -> list[Process]:
     return [Process(i.pid, i.parent, i.command, _role(i, found)) for i in found.values() if i.pid in family - {pid}]
 
 
+def in_session(session: int) -> list[int]:
+    """The pids of the living processes of a session."""
+    found = []
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                state, _, _, owner = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                found += [int(entry.name)] if int(owner) == session and state not in "ZX" else []
+    return found
+
+
 def kill(processes: Iterable[Process], number: signal.Signals = signal.SIGKILL) -> list[int]:
     """Send a signal to each, in order; the pids that were still there."""
     reached = []

@@ -15,6 +15,7 @@ from typing import Any, Self
 import pytest
 
 from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
+from tests.services.processes import in_session
 
 _TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 
@@ -100,26 +101,24 @@ def train_class_archive(directory: Path) -> float:
 
 def session_of(pid: int) -> list[int]:
     """The living processes of the session to which a process belongs."""
-    session = os.getsid(pid)
-    return [found for found, (state, owner) in _all().items() if owner == session and state not in "ZX"]
+    return in_session(os.getsid(pid))
 
 
 def living(pids: list[int]) -> list[int]:
     """Those that still live, after some seconds if need be."""
     deadline = time.monotonic() + 15
-    while left := [pid for pid in pids if _all().get(pid, ("X", 0))[0] not in "ZX"]:
+    while left := [pid for pid in pids if _all().get(pid, "X") not in "ZX"]:
         if time.monotonic() > deadline:
             break
         time.sleep(0.05)
     return left
 
 
-def _all() -> dict[int, tuple[str, int]]:
-    """State and session of every process."""
+def _all() -> dict[int, str]:
+    """The state of every process."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                found[int(entry.name)] = (fields[0], int(fields[3]))
+                found[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()[0]
     return found
