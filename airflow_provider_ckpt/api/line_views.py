@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_provider_ckpt.api.models.fields import Span
-from airflow_provider_ckpt.api.models.lines import Blocked, Fate, LetterSpan, PartitionLine, Piece
+from airflow_provider_ckpt.api.models.lines import Blocked, DeadLetterSpan, Fate, PartitionLine, Piece
 from airflow_provider_ckpt.api.views import partition_kind
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
@@ -29,8 +29,8 @@ def partition_line(found: line.PartitionLine) -> PartitionLine:
         bucketed=found.grouped,
         pieces=sorted(pieces, key=lambda piece: (piece.start, piece.end)),
         gaps=[Span.of(gap) for gap in found.gaps],
-        letters=[
-            LetterSpan(
+        dead_letters=[
+            DeadLetterSpan(
                 start=item.range.start,
                 end=item.range.end,
                 records=item.records,
@@ -38,9 +38,9 @@ def partition_line(found: line.PartitionLine) -> PartitionLine:
                 state=item.state,
                 batch=str(item.key),
             )
-            for item in found.letters
+            for item in found.dead_letters
         ],
-        letters_left_out=found.letters_left_out,
+        dead_letters_left_out=found.dead_letters_left_out,
         blocked=None
         if blocked is None
         else Blocked(

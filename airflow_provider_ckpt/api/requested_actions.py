@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from airflow_provider_ckpt.api.models.actions import ActionName, ActionWish
-from airflow_provider_ckpt.api.models.dead_letters import LetterFilter
+from airflow_provider_ckpt.api.models.dead_letters import DeadLetterFilter
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.dead_letter_selection import Selection, select
@@ -33,8 +33,8 @@ _TAKEN: Mapping[ActionName, frozenset[str]] = {
     "resume": frozenset(),
     "rewind": frozenset({"partition", "to_position", "to_time"}),
     "replay": frozenset({"partition", "start", "end", "with_replayed"}),
-    "replay_dead_letters": frozenset({"letters", "stop_at"}),
-    "discard_dead_letters": frozenset({"letters", "stop_at"}),
+    "replay_dead_letters": frozenset({"dead_letters", "stop_at"}),
+    "discard_dead_letters": frozenset({"dead_letters", "stop_at"}),
     "recover": frozenset(),
     "force_stop": frozenset(),
     "resend_to_sink": frozenset({"partition", "to_position"}),
@@ -102,11 +102,11 @@ def _replay(context: ActionContext, wish: ActionWish) -> Action | None:
     return Action(ActionKind.REPLAY, ranges=ranges, with_replayed=wish.with_replayed)
 
 
-def _on_letters(context: ActionContext, wish: ActionWish) -> Action | None:
+def _on_dead_letters(context: ActionContext, wish: ActionWish) -> Action | None:
     """Return an action on the parked dead letters of a selection; None if none of them is parked."""
-    letters = wish.letters or LetterFilter()
-    keys = frozenset(parse_batch_keys(letters.batches))
-    chosen = Selection(frozenset(letters.types), keys, letters.since, letters.until, wish.stop_at)
+    dead_letters = wish.dead_letters or DeadLetterFilter()
+    keys = frozenset(parse_batch_keys(dead_letters.batches))
+    chosen = Selection(frozenset(dead_letters.types), keys, dead_letters.since, dead_letters.until, wish.stop_at)
     index = context.ledger.dead_letter_index(context.pipeline)
     check_batches(index, chosen, context.pipeline)
     found = tuple(select(index.entries, chosen, index.rereads))
@@ -131,6 +131,6 @@ _MAKERS: Mapping[ActionName, Callable[[ActionContext, ActionWish], Action | None
     "skip": _on_batches,
     "rewind": _rewind,
     "replay": _replay,
-    "replay_dead_letters": _on_letters,
-    "discard_dead_letters": _on_letters,
+    "replay_dead_letters": _on_dead_letters,
+    "discard_dead_letters": _on_dead_letters,
 }

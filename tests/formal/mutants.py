@@ -20,6 +20,7 @@ from tests.formal.mutants_of_core import OF_CORE
 from tests.formal.mutants_of_files_sink import OF_FILES_SINK
 from tests.formal.mutants_of_iceberg import OF_ICEBERG
 from tests.formal.mutants_of_ledger import OF_LEDGER
+from tests.formal.mutants_of_page import OF_PAGE
 from tests.formal.mutants_of_plain import OF_PLAIN
 from tests.formal.mutants_of_policy import OF_POLICY
 from tests.formal.mutants_of_sinks import OF_SINKS
@@ -32,6 +33,7 @@ _PARSING = Lock()
 
 MUTANTS: Sequence[Mutant] = (
     *OF_SINKS,
+    *OF_PAGE,
     *OF_ICEBERG,
     *OF_FILES_SINK,
     *OF_PLAIN,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_PARTS = ("airflow_provider_ckpt", "tests", "pyproject.toml")
+_PARTS = ("airflow_provider_ckpt", "tests", "docs", "pyproject.toml")
 _SECONDS = 240
 """Nothing that runs here takes longer, unless it hangs."""
 
@@ -22,14 +22,14 @@ class SandboxError(Exception):
 
 
 class Sandbox:
-    """One copy.
+    """One copy, with the documentation, whose tables tests read.
 
     :param place: an empty directory
     """
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        ignored = shutil.ignore_patterns("__pycache__", "_build")
+        ignored = shutil.ignore_patterns("__pycache__", "_build", "node_modules")
         for name in _PARTS:
             source = ROOT / name
             if source.is_dir():

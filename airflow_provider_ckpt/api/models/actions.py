@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from airflow_provider_ckpt.api.models.dead_letters import LetterFilter
+from airflow_provider_ckpt.api.models.dead_letters import DeadLetterFilter
 from airflow_provider_ckpt.api.models.fields import ApiModel, BatchName, Moment, Position, RunLink
 from airflow_provider_ckpt.api.models.lines import PartitionLine
 from airflow_provider_ckpt.api.models.pipelines import Lease
@@ -41,7 +41,7 @@ class ActionWish(ApiModel):
     :param start: for replay: first position to read again
     :param end: for replay: first position that is not read again
     :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
-    :param letters: for replay_dead_letters and discard_dead_letters: which dead letters; ``states`` is ignored
+    :param dead_letters: for replay_dead_letters and discard_dead_letters: which dead letters; ``states`` is ignored
     :param stop_at: for the same: maximum number of dead letters, oldest first
     """
 
@@ -53,7 +53,7 @@ class ActionWish(ApiModel):
     start: Position | None = None
     end: Position | None = None
     with_replayed: bool = False
-    letters: LetterFilter | None = None
+    dead_letters: DeadLetterFilter | None = None
     stop_at: int | None = Field(default=None, ge=1)
 
 

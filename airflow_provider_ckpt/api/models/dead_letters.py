@@ -8,10 +8,10 @@ from pydantic import Field
 
 from airflow_provider_ckpt.api.models.fields import ApiModel, BatchName, Failure, Moment, Position, Span
 
-LetterState = Literal["parked", "replaying", "replayed", "parked_again", "discarded"]
+DeadLetterStateName = Literal["parked", "replaying", "replayed", "parked_again", "discarded"]
 
 
-class LetterFilter(ApiModel):
+class DeadLetterFilter(ApiModel):
     """Selection of dead letters; an empty field restricts nothing.
 
     :param types: error types
@@ -23,12 +23,12 @@ class LetterFilter(ApiModel):
 
     types: list[str] = Field(default_factory=list, max_length=50)
     batches: list[BatchName] = Field(default_factory=list, max_length=1000)
-    states: list[LetterState] = Field(default_factory=list)
+    states: list[DeadLetterStateName] = Field(default_factory=list)
     since: Moment | None = None
     until: Moment | None = None
 
 
-class LetterGroup(ApiModel):
+class DeadLetterGroup(ApiModel):
     """Dead letters of one error type, state and hour.
 
     :param hour: begin of the hour
@@ -42,25 +42,25 @@ class LetterGroup(ApiModel):
 
     hour: Moment
     error_type: str
-    state: LetterState
+    state: DeadLetterStateName
     records: int
     batches: int
     first_at: Moment
     last_at: Moment
 
 
-class LetterGroups(ApiModel):
+class DeadLetterGroups(ApiModel):
     """Groups of dead letters, newest hour first, at most 1000; ``left_out`` says whether there are more.
 
     :param by_state: number of dead letters by state, of all groups
     """
 
-    items: list[LetterGroup]
+    items: list[DeadLetterGroup]
     left_out: bool
     by_state: dict[str, int]
 
 
-class LetterEntry(Span):
+class DeadLetterEntry(Span):
     """Entry of the index: consecutive dead letters of one batch, error type and state.
 
     :param batch: the batch
@@ -80,17 +80,17 @@ class LetterEntry(Span):
     error_type: str
     first: int
     records: int
-    state: LetterState
+    state: DeadLetterStateName
     at: Moment
     replays: int
     replay: str | None
     read_again: int | None
 
 
-class LetterPage(ApiModel):
+class DeadLetterPage(ApiModel):
     """Page of entries of the index, ordered by batch; ``next`` is the next page's cursor, None on the last one."""
 
-    items: list[LetterEntry]
+    items: list[DeadLetterEntry]
     next: str | None
 
 
@@ -104,7 +104,7 @@ class RecordsRequest(ApiModel):
     :param max_bytes: maximum number of bytes of each key and value
     """
 
-    filter: LetterFilter = LetterFilter()
+    filter: DeadLetterFilter = DeadLetterFilter()
     query: str | None = Field(default=None, min_length=1, max_length=1000)
     cursor: str | None = Field(default=None, max_length=2000)
     limit: int = Field(default=20, ge=1, le=100)
@@ -118,7 +118,7 @@ class ExportRequest(ApiModel):
     :param query: only those that contain this text in key, value, a header or the error
     """
 
-    filter: LetterFilter = LetterFilter()
+    filter: DeadLetterFilter = DeadLetterFilter()
     query: str | None = Field(default=None, min_length=1, max_length=1000)
 
 
@@ -144,7 +144,7 @@ class Header(ApiModel):
     value: Bytes | None
 
 
-class LetterRecord(ApiModel):
+class DeadLetterRecord(ApiModel):
     """Dead letter with its bytes.
 
     :param batch: its batch
@@ -162,7 +162,7 @@ class LetterRecord(ApiModel):
     batch: BatchName
     number: int
     position: Position
-    state: LetterState
+    state: DeadLetterStateName
     at: Moment
     error: Failure
     key: Bytes | None
@@ -180,6 +180,6 @@ class RecordPage(ApiModel):
         ``next`` is not None
     """
 
-    items: list[LetterRecord]
+    items: list[DeadLetterRecord]
     next: str | None
     searched: int

@@ -49,7 +49,7 @@ class Piece(Span):
     error_type: str | None
 
 
-class LetterSpan(Span):
+class DeadLetterSpan(Span):
     """Range of a partition in which records became dead letters.
 
     :param records: number of dead letters
@@ -94,8 +94,8 @@ class PartitionLine(ApiModel):
     :param bucketed: whether several batches of a fate were put together to one piece; ask for a smaller window
     :param pieces: pieces in order of their start; pieces of different fates may overlap if ``bucketed``
     :param gaps: planned or passed ranges without any batch or receipt; below the checkpoint, only if not ``bucketed``
-    :param letters: ranges with dead letters in any state, at most 500
-    :param letters_left_out: whether there are more
+    :param dead_letters: ranges with dead letters in any state, at most 500
+    :param dead_letters_left_out: whether there are more
     :param blocked: what blocks the checkpoint; None if nothing does
     """
 
@@ -111,8 +111,8 @@ class PartitionLine(ApiModel):
     bucketed: bool
     pieces: list[Piece]
     gaps: list[Span]
-    letters: list[LetterSpan]
-    letters_left_out: bool
+    dead_letters: list[DeadLetterSpan]
+    dead_letters_left_out: bool
     blocked: Blocked | None
 
 

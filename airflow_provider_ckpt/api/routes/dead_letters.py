@@ -15,17 +15,17 @@ from fastapi.responses import StreamingResponse
 
 from airflow_provider_ckpt.api import cursors
 from airflow_provider_ckpt.api.access import Access, AccessDep, Acted, Seen
+from airflow_provider_ckpt.api.dead_letter_records import MAX_SEARCHED, dead_letter_record, read
 from airflow_provider_ckpt.api.ledgers import OpenedLedger
-from airflow_provider_ckpt.api.letter_records import MAX_SEARCHED, letter_record, read
 from airflow_provider_ckpt.api.models import dead_letters as models
 from airflow_provider_ckpt.api.models.dead_letters import (
+    DeadLetterEntry,
+    DeadLetterGroup,
+    DeadLetterGroups,
+    DeadLetterPage,
+    DeadLetterRecord,
+    DeadLetterStateName,
     ExportRequest,
-    LetterEntry,
-    LetterGroup,
-    LetterGroups,
-    LetterPage,
-    LetterRecord,
-    LetterState,
     RecordPage,
     RecordsRequest,
 )
@@ -33,20 +33,20 @@ from airflow_provider_ckpt.api.models.fields import Moment
 from airflow_provider_ckpt.api.routes.parameters import Cursor, Limit, Texts, batch_key
 from airflow_provider_ckpt.core.dead_letters import UNDELIVERED, DeadLetterState, IndexEntry, newest_reread
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.queries.pages import LetterFilter
+from airflow_provider_ckpt.ledger.queries.pages import DeadLetterFilter
 from airflow_provider_ckpt.replication.actions.dead_letters import contains_text, export_document
 
 router = APIRouter(tags=["dead letters"])
 
 _GROUPS = 1000
 _EXPORTED = 100_000
-_States = Annotated[list[LetterState], Query(max_length=10)]
+_States = Annotated[list[DeadLetterStateName], Query(max_length=10)]
 
 
-def letter_filter(found: models.LetterFilter) -> LetterFilter:
-    """Return the selection that the ledger takes; without states, those of letters that are not delivered."""
+def dead_letter_filter(found: models.DeadLetterFilter) -> DeadLetterFilter:
+    """Return the selection that the ledger takes; without states, those that are not delivered."""
     states = [DeadLetterState(state) for state in found.states] or sorted(UNDELIVERED)
-    return LetterFilter(states, found.types, [batch_key(name) for name in found.batches], found.since, found.until)
+    return DeadLetterFilter(states, found.types, [batch_key(name) for name in found.batches], found.since, found.until)
 
 
 @router.get("/pipelines/{pipeline}/dead-letters/groups", operation_id="group_dead_letters")
@@ -57,7 +57,7 @@ def group_dead_letters(
     state: _States = [],  # noqa: B006
     since: Moment | None = None,
     until: Moment | None = None,
-) -> LetterGroups:
+) -> DeadLetterGroups:
     """Return the numbers of dead letters by hour, error type and state, newest hour first.
 
     :param found: the pipeline of the path
@@ -67,10 +67,10 @@ def group_dead_letters(
     :param since: only dead letters from this time on
     :param until: only dead letters before this time
     """
-    chosen = letter_filter(models.LetterFilter(types=error_type, states=state, since=since, until=until))
-    groups, totals = ledger.letter_groups(found.name, chosen, limit=_GROUPS + 1)
-    return LetterGroups(
-        items=[LetterGroup(**group) for group in groups[:_GROUPS]], left_out=len(groups) > _GROUPS, by_state=totals
+    chosen = dead_letter_filter(models.DeadLetterFilter(types=error_type, states=state, since=since, until=until))
+    groups, totals = ledger.dead_letter_groups(found.name, chosen, limit=_GROUPS + 1)
+    return DeadLetterGroups(
+        items=[DeadLetterGroup(**group) for group in groups[:_GROUPS]], left_out=len(groups) > _GROUPS, by_state=totals
     )
 
 
@@ -85,7 +85,7 @@ def list_dead_letters(
     until: Moment | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> LetterPage:
+) -> DeadLetterPage:
     """Return entries of the dead letter index, by batch, error type and number.
 
     :param found: the pipeline of the path
@@ -98,24 +98,26 @@ def list_dead_letters(
     :param limit: maximum number of items
     :param cursor: cursor of the page; None for the first
     """
-    chosen = letter_filter(models.LetterFilter(types=error_type, states=state, batches=batch, since=since, until=until))
+    chosen = dead_letter_filter(
+        models.DeadLetterFilter(types=error_type, states=state, batches=batch, since=since, until=until)
+    )
     after = cursors.decode(cursor, int, str, int, str, int)
-    entries, rereads = ledger.letter_page(found.name, chosen, after=after, limit=limit + 1)
+    entries, rereads = ledger.dead_letter_page(found.name, chosen, after=after, limit=limit + 1)
     page = entries[:limit]
     items = [_entry(entry, newest_reread(entry, rereads)) for entry in page]
-    return LetterPage(items=items, next=_after(page[-1]) if len(entries) > limit else None)
+    return DeadLetterPage(items=items, next=_after(page[-1]) if len(entries) > limit else None)
 
 
-def _entry(entry: IndexEntry, read_again: int | None) -> LetterEntry:
-    letters = entry.dead_letters
-    return LetterEntry(
+def _entry(entry: IndexEntry, read_again: int | None) -> DeadLetterEntry:
+    dead_letters = entry.dead_letters
+    return DeadLetterEntry(
         start=entry.range.start,
         end=entry.range.end,
-        batch=str(letters.key),
-        partition=letters.key.partition,
-        error_type=letters.error_type,
-        first=letters.first,
-        records=letters.records,
+        batch=str(dead_letters.key),
+        partition=dead_letters.key.partition,
+        error_type=dead_letters.error_type,
+        first=dead_letters.first,
+        records=dead_letters.records,
         state=entry.state.value,
         at=entry.at,
         replays=entry.replays,
@@ -125,9 +127,13 @@ def _entry(entry: IndexEntry, read_again: int | None) -> LetterEntry:
 
 
 def _after(entry: IndexEntry) -> str:
-    letters = entry.dead_letters
+    dead_letters = entry.dead_letters
     return cursors.encode(
-        letters.key.generation, letters.key.partition, letters.key.seq, letters.error_type, letters.first
+        dead_letters.key.generation,
+        dead_letters.key.partition,
+        dead_letters.key.seq,
+        dead_letters.error_type,
+        dead_letters.first,
     )
 
 
@@ -141,13 +147,13 @@ def read_dead_letters(found: Acted, ledger: OpenedLedger, access: AccessDep, wis
     :param wish: body of the request
     """
     after = cursors.decode(wish.cursor, int, str, int, str, int)
-    chosen = letter_filter(wish.filter)
+    chosen = dead_letter_filter(wish.filter)
     _record_look(ledger, found.name, "dead_letters_read", wish, access)
-    items: list[LetterRecord] = []
+    items: list[DeadLetterRecord] = []
     searched = 0
     for searched, item in enumerate(read(ledger, found.name, chosen, after), start=1):
         if wish.query is None or contains_text(item.stored, wish.query):
-            items.append(letter_record(item, wish.max_bytes))
+            items.append(dead_letter_record(item, wish.max_bytes))
         if len(items) == wish.limit or searched == MAX_SEARCHED:
             return RecordPage(items=items, next=cursors.encode(*item.key), searched=searched)
     return RecordPage(items=items, next=None, searched=searched)
@@ -171,11 +177,11 @@ def export_dead_letters(
     :param access: rights of the user
     :param wish: body of the request
     """
-    chosen = letter_filter(wish.filter)
+    chosen = dead_letter_filter(wish.filter)
     _record_look(ledger, found.name, "dead_letters_exported", wish, access)
     query = wish.query
-    letters = read(ledger, found.name, chosen, None)
-    wanted = (item for item in letters if query is None or contains_text(item.stored, query))
+    dead_letters = read(ledger, found.name, chosen, None)
+    wanted = (item for item in dead_letters if query is None or contains_text(item.stored, query))
     lines = (json.dumps(export_document(item.entry, item.stored)) + "\n" for item in islice(wanted, _EXPORTED))
     first = list(islice(lines, 1))  # an error of the first read is an answer of its own
     headers = {"Content-Disposition": f'attachment; filename="{found.name}-dead-letters.jsonl"'}

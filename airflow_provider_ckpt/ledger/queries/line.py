@@ -23,7 +23,7 @@ from airflow_provider_ckpt.ledger.store.receipts import from_row
 MAX_PIECES = 1000
 """Number of batches, and of range receipts, up to which each of them is a piece of its own."""
 
-MAX_LETTERS = 500
+MAX_DEAD_LETTERS = 500
 """Maximum number of entries of the dead letter index in an answer."""
 
 _MAX_GAPS = 100
@@ -55,7 +55,7 @@ class BatchPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterPiece:
+class DeadLetterPiece:
     """Entry of the dead letter index, without what only replays need."""
 
     key: BatchKey
@@ -99,8 +99,8 @@ class PartitionLine:
     :param sampled: if there were too many receipts, the ranges of all receipts that begin in one bucket, else empty
     :param gaps: ranges that were planned or passed, and that no batch or receipt covers; beyond the checkpoint only if
         receipts were sampled
-    :param letters: dead letters of this generation, at most :data:`MAX_LETTERS`
-    :param letters_left_out: whether there are more
+    :param dead_letters: dead letters of this generation, at most :data:`MAX_DEAD_LETTERS`
+    :param dead_letters_left_out: whether there are more
     :param blocked: the first unresolved batch with the resolved ones beyond it; None if all are resolved
     :param grouped: whether pieces stand for more than one batch
     """
@@ -118,8 +118,8 @@ class PartitionLine:
     receipts: list[RangeReceipt]
     sampled: list[Range] = field(default_factory=list)
     gaps: list[Range] = field(default_factory=list)
-    letters: list[LetterPiece] = field(default_factory=list)
-    letters_left_out: bool = False
+    dead_letters: list[DeadLetterPiece] = field(default_factory=list)
+    dead_letters_left_out: bool = False
     blocked: BlockedLine | None = None
     grouped: bool = False
 
@@ -161,7 +161,7 @@ def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: in
     if len(receipts) > MAX_PIECES:
         sampled = _sample(connection, row, window, width)
         receipts = _receipts(connection, row, window, exceptions=True)[:MAX_PIECES]
-    letters = _letters(connection, row, window)
+    dead_letters = _dead_letters(connection, row, window)
     return PartitionLine(
         row["partition"],
         row["generation"],
@@ -176,8 +176,8 @@ def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: in
         receipts,
         sampled,
         _gaps(connection, row, window, None if sampled else receipts),
-        letters[:MAX_LETTERS],
-        len(letters) > MAX_LETTERS,
+        dead_letters[:MAX_DEAD_LETTERS],
+        len(dead_letters) > MAX_DEAD_LETTERS,
         _blocked(connection, row),
         bool(sampled) or total > len(batches),
     )
@@ -305,15 +305,15 @@ def _sample(connection: Connection, row: sa.RowMapping, window: Range, width: in
     return sorted(Range(a, b) for a, b in rows if a is not None)
 
 
-def _letters(connection: Connection, row: sa.RowMapping, window: Range) -> list[LetterPiece]:
+def _dead_letters(connection: Connection, row: sa.RowMapping, window: Range) -> list[DeadLetterPiece]:
     query = (
         sa.select(_D.seq, _D.range_start, _D.range_end, _D.records, _D.error_type, _D.state)
         .where(_of(_D, row), _D.range_start < window.end, _D.range_end > window.start)
         .order_by(_D.seq, _D.error_type, _D.ordinal)
-        .limit(MAX_LETTERS + 1)
+        .limit(MAX_DEAD_LETTERS + 1)
     )
     return [
-        LetterPiece(
+        DeadLetterPiece(
             BatchKey(row["generation"], row["partition"], item.seq),
             Range(item.range_start, item.range_end),
             item.records,

@@ -148,16 +148,21 @@ def _only(query: sa.Select[Any], column: sa.ColumnElement[str], pipeline: str | 
 
 def _statement(pipeline: str | None, now: datetime) -> sa.Select[Any]:
     positions, batches = _positions(pipeline, now), _batches(pipeline)
-    blockers, letters, actions = _blockers(pipeline), _letters(pipeline), _stored_actions(pipeline)
+    blockers, dead_letters, actions = _blockers(pipeline), _dead_letters(pipeline), _stored_actions(pipeline)
     p, lease = tables.pipeline, tables.lease
     joined = p.outerjoin(lease, lease.c.pipeline == p.c.name)
-    for part in (positions, batches, letters, actions):
+    for part in (positions, batches, dead_letters, actions):
         joined = joined.outerjoin(part, part.c.pipeline == p.c.name)
     joined = joined.outerjoin(blockers, sa.and_(blockers.c.pipeline == p.c.name, blockers.c.place == 1))
     columns = [
         *(p.c[name] for name in ("name", "phase", "generation", "planned_at")),
         *(lease.c[name] for name in ("owner", "epoch", "expires_at")),
-        *(column for part in (positions, batches, letters, actions) for column in part.c if column.name != "pipeline"),
+        *(
+            column
+            for part in (positions, batches, dead_letters, actions)
+            for column in part.c
+            if column.name != "pipeline"
+        ),
         *(blockers.c[name].label(f"blocker_{name}") for name in ("generation", "partition", "seq", "error")),
     ]
     return _only(sa.select(*columns).select_from(joined), p.c.name, pipeline).order_by(p.c.name)
@@ -280,7 +285,7 @@ def _blockers(pipeline: str | None) -> sa.Subquery:
     return _only(query, _B.pipeline, pipeline).subquery("blockers")
 
 
-def _letters(pipeline: str | None) -> sa.Subquery:
+def _dead_letters(pipeline: str | None) -> sa.Subquery:
     """Count the dead letters of each pipeline that are neither replayed nor discarded."""
     is_replaying = _D.state == DeadLetterState.REPLAYING.value
     parked = sa.func.sum(sa.case((is_replaying, 0), else_=_D.records))
@@ -291,7 +296,7 @@ def _letters(pipeline: str | None) -> sa.Subquery:
         .where(sa.text(tables.UNDELIVERED))
         .group_by(_D.pipeline)
     )
-    return _only(query, _D.pipeline, pipeline).subquery("letters")
+    return _only(query, _D.pipeline, pipeline).subquery("dead_letters")
 
 
 def _stored_actions(pipeline: str | None) -> sa.Subquery:

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.ledger.queries import line, marks, overview, pages, s
 from airflow_provider_ckpt.ledger.queries.line import PartitionLine
 from airflow_provider_ckpt.ledger.queries.marks import Marks
 from airflow_provider_ckpt.ledger.queries.overview import LagPoint, Overview
-from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, LetterFilter
+from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, DeadLetterFilter
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import dead_letter_index
 
@@ -111,8 +111,8 @@ class PageQueries(Session):
         with self._reading() as connection:
             return pages.events(connection, pipeline, before=before, limit=limit, kinds=kinds, actor=actor, key=key)
 
-    def letter_page(
-        self, pipeline: str, chosen: LetterFilter, *, after: Sequence[Any] | None = None, limit: int = 50
+    def dead_letter_page(
+        self, pipeline: str, chosen: DeadLetterFilter, *, after: Sequence[Any] | None = None, limit: int = 50
     ) -> tuple[list[IndexEntry], list[RereadRange]]:
         """Return a page of the dead letter index, and the ranges of the source that were read again.
 
@@ -122,11 +122,11 @@ class PageQueries(Session):
         :param limit: maximum number of entries
         """
         with self._reading() as connection:
-            found = pages.letters(connection, pipeline, chosen, after=after, limit=limit)
+            found = pages.dead_letters(connection, pipeline, chosen, after=after, limit=limit)
             return found, dead_letter_index.load_rereads(connection, pipeline)
 
-    def letter_groups(
-        self, pipeline: str, chosen: LetterFilter, *, limit: int
+    def dead_letter_groups(
+        self, pipeline: str, chosen: DeadLetterFilter, *, limit: int
     ) -> tuple[list[dict[str, Any]], dict[str, int]]:
         """Return the numbers of dead letters by hour, error type and state, newest first, and by state alone.
 
@@ -135,8 +135,8 @@ class PageQueries(Session):
         :param limit: maximum number of groups
         """
         with self._reading() as connection:
-            groups = pages.letter_groups(connection, pipeline, chosen, limit=limit)
-            return groups, pages.letter_totals(connection, pipeline, chosen)
+            groups = pages.dead_letter_groups(connection, pipeline, chosen, limit=limit)
+            return groups, pages.dead_letter_totals(connection, pipeline, chosen)
 
     def proposal_page(self, pipeline: str, *, limit: int = 50) -> list[dict[str, Any]]:
         """Return the newest proposals of a pipeline, newest first, as rows.

@@ -124,7 +124,7 @@ def events(
 
 
 @dataclass(frozen=True, slots=True)
-class LetterFilter:
+class DeadLetterFilter:
     """Selection of entries of the dead letter index; an empty field restricts nothing.
 
     :param states: their states
@@ -156,8 +156,8 @@ class LetterFilter:
         return found
 
 
-def letters(
-    connection: Connection, pipeline: str, chosen: LetterFilter, *, after: Sequence[Any] | None, limit: int
+def dead_letters(
+    connection: Connection, pipeline: str, chosen: DeadLetterFilter, *, after: Sequence[Any] | None, limit: int
 ) -> list[IndexEntry]:
     """Return a page of the dead letter index, ordered by batch, error type and number.
 
@@ -175,7 +175,9 @@ def letters(
     return [dead_letter_index.entry_from_row(row) for row in connection.execute(query).mappings()]
 
 
-def letter_groups(connection: Connection, pipeline: str, chosen: LetterFilter, *, limit: int) -> list[dict[str, Any]]:
+def dead_letter_groups(
+    connection: Connection, pipeline: str, chosen: DeadLetterFilter, *, limit: int
+) -> list[dict[str, Any]]:
     """Return the numbers of dead letters by hour, error type and state, newest hour first.
 
     :param connection: connection on a snapshot
@@ -206,7 +208,7 @@ def letter_groups(connection: Connection, pipeline: str, chosen: LetterFilter, *
     return [dict(row) | {"records": int(row["records"])} for row in connection.execute(query).mappings()]
 
 
-def letter_totals(connection: Connection, pipeline: str, chosen: LetterFilter) -> dict[str, int]:
+def dead_letter_totals(connection: Connection, pipeline: str, chosen: DeadLetterFilter) -> dict[str, int]:
     """Return the numbers of dead letters by state.
 
     :param connection: connection on a snapshot

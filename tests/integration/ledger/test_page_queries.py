@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.ranges import START, Range
 from airflow_provider_ckpt.core.task_owners import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries import line
-from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, LetterFilter
+from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, DeadLetterFilter
 from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.ledger.ledger_driver import BAD_DATA, LedgerDriver, delivered, failed
 
@@ -87,7 +87,7 @@ def test_a_line_has_every_range_once(ledger: Ledger) -> None:
     assert pieces == [(110 - 10, "held"), (120, "delivered"), (130, "delivered"), (140, "planned"), (150, "in_flight")]
     assert shown.batches[3].error_type == "Sink"
     assert [(found.range, found.batches) for found in shown.receipts] == [(Range(0, 100), 10)]
-    assert [(found.range, found.records) for found in shown.letters] == [(Range(120, 130), 3)]
+    assert [(found.range, found.records) for found in shown.dead_letters] == [(Range(120, 130), 3)]
     assert shown.blocked is not None
     assert (shown.blocked.key.seq, shown.blocked.batches, shown.blocked.positions) == (10, 2, 20)
     assert (shown.gaps, shown.grouped) == ([], False)
@@ -176,16 +176,16 @@ def test_events_come_page_by_page(ledger: Ledger) -> None:
 
 def test_dead_letters_are_grouped_and_come_page_by_page(ledger: Ledger) -> None:
     a_blocked_pipeline(ledger)
-    groups, states = ledger.letter_groups("orders", LetterFilter(), limit=10)
+    groups, states = ledger.dead_letter_groups("orders", DeadLetterFilter(), limit=10)
     assert [(group["error_type"], group["state"], group["records"], group["batches"]) for group in groups] == [
         ("Sink", "parked", 3, 1)
     ]
     assert states == {"parked": 3}
-    (entry,), rereads = ledger.letter_page("orders", LetterFilter(batches=[BatchKey(1, "t", 11)]))
+    (entry,), rereads = ledger.dead_letter_page("orders", DeadLetterFilter(batches=[BatchKey(1, "t", 11)]))
     assert (entry.dead_letters.records, entry.range) == (3, Range(120, 130))
     assert len(rereads) == 2
-    assert ledger.letter_page("orders", LetterFilter(), after=(1, "t", 11, "Sink", 0))[0] == []
-    assert ledger.letter_page("orders", LetterFilter(states=[DeadLetterState.DISCARDED]))[0] == []
+    assert ledger.dead_letter_page("orders", DeadLetterFilter(), after=(1, "t", 11, "Sink", 0))[0] == []
+    assert ledger.dead_letter_page("orders", DeadLetterFilter(states=[DeadLetterState.DISCARDED]))[0] == []
 
 
 def test_a_dry_run_shows_the_line_before_and_after_and_changes_nothing(ledger: Ledger) -> None:

@@ -1,39 +1,113 @@
-"""A ledger whose pipelines are in all the states that a page shows."""
+"""A ledger whose pipelines are in all the states that a page shows, and dead letters in a sink."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.task_owners import of_task
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.ledger_driver import BAD_DATA, LedgerDriver, delivered, failed
 
 HOSTILE = "<script>alert(1)</script>\u202e'\""
 """Text that a page must show as text."""
 
+BAD_ROW = ErrorInfo(ErrorType.SINK, f"value too long {HOSTILE}", sqlstate="22001")
+NO_JSON = ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, "not JSON")
+DEAD_LETTERS: Sequence[DeadLetter] = (
+    DeadLetter(113, None, b"\xff\x00\xfe not text", NO_JSON, {"topic": "orders"}),
+    DeadLetter(
+        111,
+        HOSTILE.encode(),
+        json.dumps({"id": 7, "name": HOSTILE}).encode(),
+        BAD_ROW,
+        {"topic": HOSTILE},
+        ((HOSTILE, b"\x00\xff"), ("empty", None)),
+    ),
+    DeadLetter(112, None, b"<b>" + b"x" * 1_000_000, BAD_ROW, {"topic": "orders"}),
+)
+"""Binary, hostile, and of a megabyte; in the order of the dead letter index."""
 
-def fill(url: str) -> None:
-    """Make the pipelines.
 
-    - ``orders``, run by the DAG ``shop``: a held batch, two delivered ones behind it, dead letters, hostile texts
+def fill(url: str, directory: Path, *, is_hostile: bool = True) -> None:
+    """Make the pipelines, with what happened to them in the last hours.
+
+    - ``orders``, run by the DAG ``shop``: a held batch, two delivered ones behind it, dead letters
     - ``prices``, run by ``shop`` and ``store``
     - ``bare``, run by the command line
     - ``orphan``, run by a DAG that Airflow does not know
+
+    :param url: URL of a ledger that has the newest revision
+    :param directory: directory of the sinks
+    :param is_hostile: whether texts of ``orders`` hold markup and are long
     """
     with Ledger.open(url) as ledger:
-        orders = LedgerDriver(ledger, of_task("shop", "manual__1", "orders", "replicate")).start("t")
-        orders.deliver(*range(10, 110, 10))
-        held, *good = orders.send(120, 130, 140)
-        orders.settle(delivered(good[0], dead=3, dead_letters={"Sink": 3}), delivered(good[1]))
-        orders.settle(failed(held, BAD_DATA))
-        hold = Action(ActionKind.HOLD, (held.key,))
-        ledger.action("orders", hold, actor=f"airflow:{HOSTILE}", reason=HOSTILE * 40_000)
-        ledger.apply_stored_actions(orders.lease, now=orders.now)
-        ledger.release(orders.lease)
+        _orders(ledger, directory, HOSTILE if is_hostile else "ada", HOSTILE * 40_000 if is_hostile else "a full disk")
         for dag in ("shop", "store"):
-            prices = LedgerDriver(ledger, of_task(dag, "manual__1", "prices", "replicate"), "prices").start("t")
+            prices = _driver(ledger, of_task(dag, "manual__1", "prices", "replicate"), "prices")
             prices.plan(prices.partition().planned_end + 10)
             ledger.release(prices.lease)
         for owner, name in (("cli:host:1:2", "bare"), (of_task("gone", "manual__1", "orphan", "replicate"), "orphan")):
-            other = LedgerDriver(ledger, owner, name).start("t")
-            other.deliver(10)
+            other = _driver(ledger, owner, name)
+            other.settle(*(_delivered(other, batch) for batch in other.send(10)))
             ledger.release(other.lease)
+
+
+def _driver(ledger: Ledger, owner: str, pipeline: str = "orders", hours: float = 0) -> LedgerDriver:
+    """A run that began some hours ago."""
+    driver = LedgerDriver(ledger, owner, pipeline)
+    driver.now = datetime.now(UTC)
+    return driver.wait(hours=-hours).start("t")
+
+
+def _delivered(driver: LedgerDriver, batch: Batch, **more: Any) -> Outcome:
+    outcome = delivered(batch, **more)
+    assert outcome.receipt is not None
+    return replace(outcome, receipt=replace(outcome.receipt, at=driver.now))
+
+
+def _orders(ledger: Ledger, directory: Path, user: str, reason: str) -> None:
+    """Ten batches an hour ago and before; then one is held, the two behind it are delivered."""
+    orders = _driver(ledger, of_task("shop", "manual__1", "orders", "replicate"), hours=6)
+    ledger.declare(orders.lease, _declaration(directory))
+    for batch in orders.plan(*range(10, 110, 10)):
+        orders.wait(minutes=30)
+        orders.settle(*(_delivered(orders, sent) for sent in orders.begin([batch])))
+    held, *good = orders.send(120, 130, 140)
+    _store(ledger, directory, good[0], orders.lease.epoch)
+    types = {NO_JSON.type.value: 1, BAD_ROW.type.value: 2}
+    orders.settle(_delivered(orders, good[0], dead=3, dead_letters=types), _delivered(orders, good[1]))
+    orders.settle(failed(held, BAD_DATA))
+    ledger.action("orders", Action(ActionKind.HOLD, (held.key,)), actor=f"airflow:{user}", reason=reason)
+    ledger.apply_stored_actions(orders.lease, now=orders.now)
+    ledger.release(orders.lease)
+
+
+def _declaration(directory: Path) -> dict[str, Any]:
+    document = {
+        "name": "orders",
+        "source": {"type": "files", "path": str(directory / "in")},
+        "transform": {"decode": "json", "schema": "id bigint, name string"},
+        "sink": {"type": "files", "path": str(directory / "out"), "format": "jsonl"},
+    }
+    build(document, "a test")
+    return document
+
+
+def _store(ledger: Ledger, directory: Path, batch: Batch, epoch: int) -> None:
+    """Write the dead letters of a batch's newest attempt, as the sink does."""
+    name = ledger.sink_id("orders")
+    task = BatchTask(batch.key, batch.range, batch.attempts)
+    DeadLetterFiles(directory / "out", name, "orders").write(task, SinkContext(name, "orders", epoch), DEAD_LETTERS)

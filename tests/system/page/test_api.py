@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.page.ledger_states import HOSTILE
+from tests.system.page.ledger_states import DEAD_LETTERS, HOSTILE
 
 DOCS = Path(__file__).parents[3] / "docs" / "page.rst"
 WITH_DAG, WITHOUT_DAG = ("orders", "prices"), ("bare", "orphan")
@@ -52,8 +53,8 @@ def table(name: str) -> dict[str, dict[str, str]]:
 
 
 def outcome(status: int) -> str:
-    """Turn a status into a cell of the tables: ``yes``, or the status that refuses."""
-    return str(status) if status in (401, 403, 404, 405, 415) else "yes"
+    """Turn a status into a cell of the tables: ``yes``, or the status that refuses or fails."""
+    return "yes" if status == 200 else str(status)
 
 
 def kind(row: dict[str, Any]) -> str:
@@ -87,6 +88,19 @@ def test_every_route_answers_each_origin_as_the_docs_say(answers: dict[str, Any]
     assert {row["status"] for row in refused} <= {401, 403}
 
 
+def test_what_is_refused_changes_nothing_and_what_is_done_is_in_the_audit_log(answers: dict[str, Any]) -> None:
+    def granted(*routes: str) -> int:
+        rows = [row for row in answers["matrix"] if row["pipeline"] == "orders" and row["status"] == 200]
+        return sum(row["route"].endswith(routes) for row in rows)
+
+    story = answers["story"]
+    assert len(story["actions"]["content"]["items"]) == granted("/actions") > 0
+    looks = [event["kind"] for event in story["looks"]["content"]["items"]]
+    assert looks.count("dead_letters_read") == granted("/dead-letters/records") + 4
+    assert looks.count("dead_letters_exported") == granted("/dead-letters/export") + 1
+    assert {row["status"] for row in answers["matrix"]} == {200, 401, 403, 404}
+
+
 def test_an_unknown_pipeline_is_like_an_invisible_one(answers: dict[str, Any]) -> None:
     asked = [row for row in answers["matrix"] if row["pipeline"] == "unknown" and row["user"] != "anonymous"]
     assert {row["status"] for row in asked} == {404}
@@ -97,7 +111,8 @@ def test_no_answer_is_cached_or_taken_for_another_type(answers: dict[str, Any]) 
         headers = row["headers"]
         assert headers["cache-control"] == "no-store", row
         assert headers["x-content-type-options"] == "nosniff", row
-        wanted = "application/json" if row["status"] == 200 else "application/problem+json"
+        good = "application/x-ndjson" if row["route"].endswith("/export") else "application/json"
+        wanted = good if row["status"] == 200 else "application/problem+json"
         assert headers["content-type"] == wanted, row
 
 
@@ -134,6 +149,56 @@ def test_an_action_that_needs_the_sink_comes_with_the_form_of_the_recovery_dag(a
     assert form["dag_id"] == "ckpt_recovery"
     assert form["conf"] == {"pipeline": "orders", "action": "recover"}
     assert form["may_trigger"] is True
+
+
+def test_dead_letters_are_read_as_they_are_stored(answers: dict[str, Any]) -> None:
+    story = {name: step["content"] for name, step in answers["story"].items()}
+    records = story["records"]["items"]
+
+    assert [content_of(record["value"]) for record in records] == [
+        stored.value and stored.value[:16_384] for stored in DEAD_LETTERS
+    ]
+    assert [(record["value"]["kind"], record["value"]["size"], record["value"]["truncated"]) for record in records] == [
+        ("binary", 12, False),
+        ("json", len(DEAD_LETTERS[1].value or b""), False),
+        ("text", 1_000_003, True),
+    ]
+    assert [record["position"] for record in records] == ["113", "111", "112"]
+    assert content_of(records[1]["key"]) == HOSTILE.encode()
+    assert (records[1]["error"]["message"], records[1]["error"]["sqlstate"]) == (f"value too long {HOSTILE}", "22001")
+    assert records[1]["origin"] == {"topic": HOSTILE}
+    hostile, empty = records[1]["headers"]
+    assert (hostile["name"], content_of(hostile["value"]), empty["value"]) == (HOSTILE, b"\x00\xff", None)
+    assert {group["error_type"]: group["records"] for group in story["groups"]["items"]} == {
+        "Sink": 2,
+        "MessageDeserialization": 1,
+    }
+
+
+def test_records_are_read_page_by_page_and_searched(answers: dict[str, Any]) -> None:
+    story = {name: step["content"] for name, step in answers["story"].items()}
+    (first,), (second,) = story["first record"]["items"], story["second record"]["items"]
+
+    assert (first["position"], content_of(first["value"]), first["value"]["truncated"]) == (
+        "113",
+        b"\xff\x00\xfe ",
+        True,
+    )
+    assert second["position"] == "111"
+    assert [record["position"] for record in story["found records"]["items"]] == ["111", "112"]
+
+
+def test_the_export_has_every_byte(answers: dict[str, Any]) -> None:
+    exported = answers["story"]["export"]
+    lines = [json.loads(line) for line in exported["content"].splitlines()]
+
+    assert exported["headers"]["content-disposition"] == 'attachment; filename="orders-dead-letters.jsonl"'
+    assert [base64.b64decode(line["value_base64"]) for line in lines] == [stored.value for stored in DEAD_LETTERS]
+
+
+def content_of(shown: dict[str, Any]) -> bytes:
+    """Bytes of a record, as far as the answer has them."""
+    return base64.b64decode(shown["base64"])
 
 
 def test_hostile_text_stays_text_and_is_bounded(answers: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowService
     users = {"ada": "admin", "vera": "viewer"}
     services = AirflowServices(home / "airflow", home / "dags", users=users, pages_only=True)
     with services:
-        fill(ledger_of(services))
+        fill(ledger_of(services), home)
         yield services
 
 

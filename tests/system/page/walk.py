@@ -2,7 +2,7 @@
 
 ``python -m tests.system.page.walk simple|fab LEDGER_URL ANSWERS`` builds Airflow's API server in this process, with
 AIRFLOW_HOME and its settings from the environment, and writes the answers to a file as JSON. The routes are those of
-the app, so that no new one is left out.
+the app, so that no new one is left out. Every request is one that is answered with 200 if the user may send it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,14 @@ ORIGINS: Mapping[str, Mapping[str, str]] = {
 OTHERS = ("prices", "bare", "orphan", "unknown")
 """Pipelines of other states, of which one route to see and one to act is asked."""
 
-_REPRESENTATIVE = ("/api/pipelines/{pipeline}", "/api/pipelines/{pipeline}/actions/preview")
+_AT = "/api/pipelines/{pipeline}"
+_REPRESENTATIVE = (_AT, f"{_AT}/actions/preview")
+_BODIES: Mapping[str, Any] = {
+    f"{_AT}/actions/preview": {"kind": "rewind", "to_position": "0"},
+    f"{_AT}/dead-letters/records": {},
+    f"{_AT}/dead-letters/export": {},
+}
+"""Valid body by route; that of an order is made from the answer to a dry run."""
 _PASSWORD = "secret-of-a-test"
 
 
@@ -138,6 +145,17 @@ class Walker:
         content = None if method == "GET" else json.dumps({} if body is None else body)
         return self._client.request(method, f"/ckpt{path}", headers=headers, content=content)
 
+    def body(self, template: str, pipeline: str, user: str) -> Any:
+        """A body with which a request of a user who may send it is answered with 200, for the story as well."""
+        if template != f"{_AT}/actions":
+            return _BODIES.get(template)
+        kind = "drain" if self._phase(pipeline) == "running" else "resume"
+        preview = self.ask("POST", f"/api/pipelines/{pipeline}/actions/preview", user, body={"kind": kind})
+        return {"id": preview.json()["id"] if preview.status_code == 200 else "0" * 16}
+
+    def _phase(self, pipeline: str) -> str:
+        return str(self.ask("GET", f"/api/pipelines/{pipeline}", "admin").json()["phase"])
+
     def matrix(self, app: FastAPI) -> list[dict[str, Any]]:
         """Ask every route as every user from every origin."""
         found = []
@@ -149,7 +167,8 @@ class Walker:
                 )
                 for user in USERS:
                     for origin in ("same",) if pipeline in OTHERS else ORIGINS:
-                        answer = self.ask(method, path, user, origin)
+                        body = self.body(template, pipeline, user)
+                        answer = self.ask(method, path, user, origin, body)
                         row = {"method": method, "route": template, "pipeline": pipeline, "user": user}
                         row |= {"origin": origin, "status": answer.status_code, "headers": dict(answer.headers)}
                         found.append(row)
@@ -159,6 +178,7 @@ class Walker:
 def story(walker: Walker) -> dict[str, Any]:
     """From the list to an action: what each step answers."""
     at = "/api/pipelines/orders"
+    records = f"{at}/dead-letters/records"
     steps: dict[str, Any] = {}
 
     def step(name: str, method: str, path: str, body: Any = None, user: str = "user", **more: Any) -> Any:
@@ -172,12 +192,19 @@ def story(walker: Walker) -> dict[str, Any]:
     step("detail", "GET", at)
     step("line", "GET", f"{at}/line")
     step("accounted", "GET", f"{at}/accounted")
-    step("timeline", "GET", f"{at}/timeline?start=2025-12-31T00:00:00Z&end=2026-01-02T00:00:00Z")
+    step("timeline", "GET", f"{at}/timeline")
     step("batches", "GET", f"{at}/batches?state=held")
     step("batch", "GET", f"{at}/batch?name=t%2310")
     step("events", "GET", f"{at}/events?kind=hold")
     step("groups", "GET", f"{at}/dead-letters/groups")
-    step("letters", "GET", f"{at}/dead-letters")
+    step("dead letters", "GET", f"{at}/dead-letters")
+    step("records", "POST", records, {})
+    first = step("first record", "POST", records, {"limit": 1, "max_bytes": 4})
+    step("second record", "POST", records, {"limit": 1, "cursor": first["next"]})
+    step("found records", "POST", records, {"query": "script", "filter": {"types": ["Sink"]}})
+    step("export", "POST", f"{at}/dead-letters/export", {})
+    step("looks", "GET", f"{at}/events?kind=dead_letters_read&kind=dead_letters_exported&limit=200")
+    step("actions", "GET", f"{at}/events?kind=drain&kind=resume&limit=200")
     step("bad cursor", "GET", f"{at}/events?cursor=x")
     step("form", "POST", f"{at}/actions", content_type="text/plain")
     preview = step("preview", "POST", f"{at}/actions/preview", {"kind": "release"})
@@ -192,11 +219,10 @@ def story(walker: Walker) -> dict[str, Any]:
     step("older preview", "POST", f"{at}/actions", {"id": first["id"], "reason": "because"})
     step("rewind", "POST", f"{at}/actions/preview", {"kind": "rewind", "to_position": "50"})
     step("void", "POST", f"{at}/actions", {"id": second["id"], "reason": "because"})
-    letters = step("discard", "POST", f"{at}/actions/preview", {"kind": "discard_dead_letters", "letters": {}})
-    step("discarded", "POST", f"{at}/actions", {"id": letters["id"], "reason": "test data"})
+    given_up = step("discard", "POST", f"{at}/actions/preview", {"kind": "discard_dead_letters", "dead_letters": {}})
+    step("discarded", "POST", f"{at}/actions", {"id": given_up["id"], "reason": "test data"})
     step("useless field", "POST", f"{at}/actions/preview", {"kind": "drain", "batches": ["t#10"]})
     step("recover", "POST", f"{at}/actions/preview", {"kind": "recover"})
-    step("records", "POST", f"{at}/dead-letters/records", {})
     step("proposals", "GET", f"{at}/proposals")
     step("after", "GET", f"{at}/batch?name=t%2310")
     step("list of outsider", "GET", "/api/pipelines", user="outsider")
@@ -210,12 +236,12 @@ def main(manager: str, ledger_url: str, file: str) -> None:
 
     :param manager: ``simple`` or ``fab``
     :param ledger_url: URL of a ledger that has the newest revision
-    :param file: file for the answers
+    :param file: file for the answers; the sink is beside it
     """
     initdb()
     init_auth_manager()
     make_dags()
-    fill(ledger_url)
+    fill(ledger_url, Path(file).parent)
     tokens: Callable[[], dict[str, str]] = simple_tokens if manager == "simple" else fab_tokens
     app = create_app(apps="core")
     mounted = [route.app for route in app.routes if isinstance(route, Mount) and route.path == "/ckpt"]

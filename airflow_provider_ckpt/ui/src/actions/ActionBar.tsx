@@ -73,6 +73,13 @@ function choose(offers: readonly Offer[], kind: string, onWish: (wish: ActionWis
   }
 }
 
+function labelOfRelease(held: number): string {
+  if (held === 0) {
+    return "Release";
+  }
+  return held === 1 ? "Release the held batch" : `Release all ${count(held)}`;
+}
+
 /** The actions with what they would be done to: first those that are wanted most, then the others. */
 export function offers(
   detail: PipelineDetail,
@@ -93,10 +100,10 @@ export function offers(
       ? { wish: { kind: "release", batches }, label: `Release ${count(batches.length)}` }
       : {
           wish: { kind: "release", batches: [] },
-          label: detail.held === 0 ? "Release" : `Release all ${count(detail.held)} held`,
+          label: labelOfRelease(detail.held),
           not: detail.held === 0 ? "No batch is held." : undefined,
         };
-  const letters = detail.dead_letters;
+  const deadLetters = detail.dead_letters;
   const phase: Offer[] =
     detail.phase === "running"
       ? [plain("drain")]
@@ -107,8 +114,8 @@ export function offers(
       onBatches("skip"),
       {
         wish: { kind: "replay_dead_letters" },
-        label: letters === 0 ? "Replay dead letters" : `Replay ${count(letters)} dead letters`,
-        not: letters === 0 ? "There are no dead letters." : undefined,
+        label: deadLetters === 0 ? "Replay dead letters" : `Replay ${count(deadLetters)} dead letters`,
+        not: deadLetters === 0 ? "There are no dead letters." : undefined,
       },
       plain("rewind"),
       plain("recover"),
@@ -118,7 +125,7 @@ export function offers(
     more: [
       onBatches("hold"),
       plain("replay"),
-      plain("discard_dead_letters", letters === 0 ? "There are no dead letters." : undefined),
+      plain("discard_dead_letters", deadLetters === 0 ? "There are no dead letters." : undefined),
       ...(detail.phase === "running" ? [plain("stop", "Drain it first.")] : []),
       plain("resend_to_sink"),
       plain("keep_sink"),

@@ -74,9 +74,6 @@ export function ActionDialog({ detail, wish: asked, onClose, onDone }: ActionDia
                   <Failure error={preview.error} onRetry={tryOut} what="The dry run was refused" />
                 )}
                 {found === undefined ? null : <PreviewPicture preview={found} />}
-                {found === undefined ? null : (
-                  <Reason isRequired={found.needs_reason} onChange={setReason} reason={reason} />
-                )}
                 {found?.by === "dag" ? <RecoveryForms isLacking={lacksReason} preview={found} reason={reason} /> : null}
                 {carryOut.error === null ? null : (
                   <Failure error={carryOut.error} onRetry={tryOut} what="The ledger refused: nothing was changed" />
@@ -84,25 +81,30 @@ export function ActionDialog({ detail, wish: asked, onClose, onDone }: ActionDia
               </Stack>
             </Dialog.Body>
             <Dialog.Footer>
-              <HStack gap={3} width="100%" wrap="wrap">
-                <Box flex="1" fontSize="sm">
-                  {found === undefined ? null : <WhoDoesIt preview={found} />}
-                </Box>
-                <Button onClick={onClose} size="sm" variant="outline">
-                  Cancel
-                </Button>
-                {found === undefined || found.by === "dag" ? null : (
-                  <Button
-                    colorPalette={entry.isGrave ? "red" : "brand"}
-                    disabled={found.id === null || lacksReason}
-                    loading={carryOut.isPending}
-                    onClick={doIt}
-                    size="sm"
-                  >
-                    {entry.label}
-                  </Button>
+              <Stack gap={3} width="100%">
+                {found === undefined ? null : (
+                  <Reason isRequired={found.needs_reason} onChange={setReason} reason={reason} />
                 )}
-              </HStack>
+                <HStack gap={3} wrap="wrap">
+                  <Box flex="1" fontSize="sm">
+                    {found === undefined ? null : <WhoDoesIt preview={found} />}
+                  </Box>
+                  <Button onClick={onClose} size="sm" variant="outline">
+                    Cancel
+                  </Button>
+                  {found === undefined || found.by === "dag" ? null : (
+                    <Button
+                      colorPalette={entry.isGrave ? "red" : "brand"}
+                      disabled={found.id === null || lacksReason}
+                      loading={carryOut.isPending}
+                      onClick={doIt}
+                      size="sm"
+                    >
+                      {entry.label}
+                    </Button>
+                  )}
+                </HStack>
+              </Stack>
             </Dialog.Footer>
             <Dialog.CloseTrigger asChild>
               <CloseButton aria-label="Close" size="sm" />

@@ -59,8 +59,8 @@ function Fields({ detail, wish, onChange }: Omit<WishFormProps, "onTry">) {
           value={wish.to_position}
         />
       );
-    case "letters":
-      return <LetterFields onChange={onChange} wish={wish} />;
+    case "dead_letters":
+      return <DeadLetterFields onChange={onChange} wish={wish} />;
     default:
       return null;
   }
@@ -99,15 +99,15 @@ function RewindFields({ detail, wish, onChange }: Omit<WishFormProps, "onTry">) 
   );
 }
 
-function LetterFields({ wish, onChange }: Pick<WishFormProps, "wish" | "onChange">) {
-  const types = wish.letters?.types ?? [];
+function DeadLetterFields({ wish, onChange }: Pick<WishFormProps, "wish" | "onChange">) {
+  const types = wish.dead_letters?.types ?? [];
   return (
     <HStack align="flex-start" gap={3} wrap="wrap">
       <Labelled help="Empty for all." label="Error types">
         <Input
           onChange={(event) => {
             const words = event.target.value.split(/[\s,]+/).filter((word) => word !== "");
-            onChange({ ...wish, letters: { ...wish.letters, types: words } });
+            onChange({ ...wish, dead_letters: { ...wish.dead_letters, types: words } });
           }}
           placeholder="Sink, MessageDeserialization"
           size="sm"

@@ -7,7 +7,7 @@ export interface ActionEntry {
   /** What it does, in one sentence. */
   readonly text: string;
   /** What the user has to fill in before the dry run; undefined if nothing. */
-  readonly form?: "rewind" | "range" | "letters" | "position";
+  readonly form?: "rewind" | "range" | "dead_letters" | "position";
   /** Whether records are given up, sent again or interrupted. */
   readonly isGrave?: boolean;
 }
@@ -41,12 +41,12 @@ export const ACTIONS: Readonly<Record<ActionName, ActionEntry>> = {
   replay_dead_letters: {
     label: "Replay dead letters",
     text: "Sends dead letters once more, through the pipeline as it is declared then.",
-    form: "letters",
+    form: "dead_letters",
   },
   discard_dead_letters: {
     label: "Discard dead letters",
     text: "Gives dead letters up: they no longer wait for anybody.",
-    form: "letters",
+    form: "dead_letters",
     isGrave: true,
   },
   recover: { label: "Recover", text: "Searches source and receipts for records that were never read, and reads them." },
@@ -76,5 +76,5 @@ export const ACTIONS: Readonly<Record<ActionName, ActionEntry>> = {
 /** Whether an action can be tried as it is wished for, without a form. */
 export function isComplete(wish: ActionWish): boolean {
   const { form } = ACTIONS[wish.kind];
-  return form === undefined || (form === "letters" && wish.letters != null);
+  return form === undefined || (form === "dead_letters" && wish.dead_letters != null);
 }

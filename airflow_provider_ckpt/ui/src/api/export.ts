@@ -1,8 +1,8 @@
 import { client, contentOf } from "./client";
-import type { LetterFilter } from "./types";
+import type { DeadLetterFilter } from "./types";
 
 /** Saves dead letters as a file of JSON lines, by the browser's download. */
-export async function exportRecords(pipeline: string, filter: LetterFilter, query: string): Promise<void> {
+export async function exportRecords(pipeline: string, filter: DeadLetterFilter, query: string): Promise<void> {
   const content = await contentOf(
     client.POST("/api/pipelines/{pipeline}/dead-letters/export", {
       params: { path: { pipeline } },

@@ -4,7 +4,7 @@ import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClie
 
 import { useLive } from "../app/live";
 import { ApiError, client, contentOf } from "./client";
-import type { ActionWish, Health, LetterFilter } from "./types";
+import type { ActionWish, DeadLetterFilter, Health } from "./types";
 
 /** Time between two reads in milliseconds; the audit, which reads more, rests longer. */
 export const REFRESH = 5_000;
@@ -215,10 +215,10 @@ export function useDeclaration(pipeline: string) {
   });
 }
 
-export function useLetterGroups(pipeline: string, states: readonly string[]) {
+export function useDeadLetterGroups(pipeline: string, states: readonly string[]) {
   const { interval } = useLive();
   return useQuery({
-    queryKey: ["pipeline", pipeline, "letters", "groups", states],
+    queryKey: ["pipeline", pipeline, "dead-letters", "groups", states],
     queryFn: ({ signal }) =>
       contentOf(
         client.GET("/api/pipelines/{pipeline}/dead-letters/groups", {
@@ -232,9 +232,9 @@ export function useLetterGroups(pipeline: string, states: readonly string[]) {
 }
 
 /** Dead letters with their bytes. Each look is an event of the audit log, so they are read once and not again and again. */
-export function useRecords(pipeline: string, filter: LetterFilter, query: string) {
+export function useRecords(pipeline: string, filter: DeadLetterFilter, query: string) {
   return useInfiniteQuery({
-    queryKey: ["pipeline", pipeline, "letters", "records", filter, query],
+    queryKey: ["pipeline", pipeline, "dead-letters", "records", filter, query],
     queryFn: ({ pageParam, signal }) =>
       contentOf(
         client.POST("/api/pipelines/{pipeline}/dead-letters/records", {

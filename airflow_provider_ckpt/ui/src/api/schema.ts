@@ -469,12 +469,13 @@ export interface components {
          *     :param start: for replay: first position to read again
          *     :param end: for replay: first position that is not read again
          *     :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
-         *     :param letters: for replay_dead_letters and discard_dead_letters: which dead letters; ``states`` is ignored
+         *     :param dead_letters: for replay_dead_letters and discard_dead_letters: which dead letters; ``states`` is ignored
          *     :param stop_at: for the same: maximum number of dead letters, oldest first
          */
         ActionWish: {
             /** Batches */
             batches?: string[];
+            dead_letters?: components["schemas"]["DeadLetterFilter"] | null;
             /** End */
             end?: string | null;
             /**
@@ -482,7 +483,6 @@ export interface components {
              * @enum {string}
              */
             kind: "hold" | "release" | "skip" | "drain" | "stop" | "resume" | "rewind" | "replay" | "replay_dead_letters" | "discard_dead_letters" | "recover" | "force_stop" | "resend_to_sink" | "keep_sink" | "move";
-            letters?: components["schemas"]["LetterFilter"] | null;
             /** Partition */
             partition?: string | null;
             /** Start */
@@ -755,6 +755,221 @@ export interface components {
             read: number;
         };
         /**
+         * DeadLetterEntry
+         * @description Entry of the index: consecutive dead letters of one batch, error type and state.
+         *
+         *     :param batch: the batch
+         *     :param partition: its partition
+         *     :param error_type: the error type
+         *     :param first: number of the first among the batch's dead letters of this type, from 0
+         *     :param records: number of dead letters
+         *     :param state: the state
+         *     :param at: when the batch's receipt was claimed
+         *     :param replays: number of earlier replays in which these records failed again
+         *     :param replay: side partition that replays or has replayed them; None without one
+         *     :param read_again: generation that has read the records again, so that these dead letters are obsolete; None if none
+         */
+        DeadLetterEntry: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Batch */
+            batch: string;
+            /**
+             * End
+             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             */
+            end: string;
+            /** Error Type */
+            error_type: string;
+            /** First */
+            first: number;
+            /** Partition */
+            partition: string;
+            /** Read Again */
+            read_again: number | null;
+            /** Records */
+            records: number;
+            /** Replay */
+            replay: string | null;
+            /** Replays */
+            replays: number;
+            /**
+             * Start
+             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             */
+            start: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "parked" | "replaying" | "replayed" | "parked_again" | "discarded";
+        };
+        /**
+         * DeadLetterFilter
+         * @description Selection of dead letters; an empty field restricts nothing.
+         *
+         *     :param types: error types
+         *     :param batches: batches
+         *     :param states: states; by default those that are neither replayed nor discarded
+         *     :param since: only dead letters of batches whose receipt was claimed then or later
+         *     :param until: only dead letters of batches whose receipt was claimed before
+         */
+        DeadLetterFilter: {
+            /** Batches */
+            batches?: string[];
+            /** Since */
+            since?: string | null;
+            /** States */
+            states?: ("parked" | "replaying" | "replayed" | "parked_again" | "discarded")[];
+            /** Types */
+            types?: string[];
+            /** Until */
+            until?: string | null;
+        };
+        /**
+         * DeadLetterGroup
+         * @description Dead letters of one error type, state and hour.
+         *
+         *     :param hour: begin of the hour
+         *     :param error_type: the error type
+         *     :param state: the state
+         *     :param records: number of dead letters
+         *     :param batches: number of batches that they are from
+         *     :param first_at: time of the oldest
+         *     :param last_at: time of the newest
+         */
+        DeadLetterGroup: {
+            /** Batches */
+            batches: number;
+            /** Error Type */
+            error_type: string;
+            /**
+             * First At
+             * Format: date-time
+             */
+            first_at: string;
+            /**
+             * Hour
+             * Format: date-time
+             */
+            hour: string;
+            /**
+             * Last At
+             * Format: date-time
+             */
+            last_at: string;
+            /** Records */
+            records: number;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "parked" | "replaying" | "replayed" | "parked_again" | "discarded";
+        };
+        /**
+         * DeadLetterGroups
+         * @description Groups of dead letters, newest hour first, at most 1000; ``left_out`` says whether there are more.
+         *
+         *     :param by_state: number of dead letters by state, of all groups
+         */
+        DeadLetterGroups: {
+            /** By State */
+            by_state: {
+                [key: string]: number;
+            };
+            /** Items */
+            items: components["schemas"]["DeadLetterGroup"][];
+            /** Left Out */
+            left_out: boolean;
+        };
+        /**
+         * DeadLetterPage
+         * @description Page of entries of the index, ordered by batch; ``next`` is the next page's cursor, None on the last one.
+         */
+        DeadLetterPage: {
+            /** Items */
+            items: components["schemas"]["DeadLetterEntry"][];
+            /** Next */
+            next: string | null;
+        };
+        /**
+         * DeadLetterRecord
+         * @description Dead letter with its bytes.
+         *
+         *     :param batch: its batch
+         *     :param number: its number among the batch's dead letters of its error type, from 0
+         *     :param position: position of the record in the source
+         *     :param state: its state
+         *     :param at: when it was written
+         *     :param error: its error
+         *     :param key: bytes of the key; None without one
+         *     :param value: bytes of the value; None without one
+         *     :param origin: where the record comes from, such as its topic or file
+         *     :param headers: the record's own headers
+         */
+        DeadLetterRecord: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Batch */
+            batch: string;
+            error: components["schemas"]["Failure"];
+            /** Headers */
+            headers: components["schemas"]["Header"][];
+            key: components["schemas"]["Bytes"] | null;
+            /** Number */
+            number: number;
+            /** Origin */
+            origin: {
+                [key: string]: string;
+            };
+            /**
+             * Position
+             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             */
+            position: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "parked" | "replaying" | "replayed" | "parked_again" | "discarded";
+            value: components["schemas"]["Bytes"] | null;
+        };
+        /**
+         * DeadLetterSpan
+         * @description Range of a partition in which records became dead letters.
+         *
+         *     :param records: number of dead letters
+         *     :param error_type: their error type
+         *     :param state: their state
+         *     :param batch: their batch
+         */
+        DeadLetterSpan: {
+            /** Batch */
+            batch: string;
+            /**
+             * End
+             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             */
+            end: string;
+            /** Error Type */
+            error_type: string;
+            /** Records */
+            records: number;
+            /**
+             * Start
+             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             */
+            start: string;
+            /** State */
+            state: string;
+        };
+        /**
          * Declaration
          * @description Declaration of a pipeline that its newest run stored.
          *
@@ -839,7 +1054,7 @@ export interface components {
              *       "types": []
              *     }
              */
-            filter?: components["schemas"]["LetterFilter"];
+            filter?: components["schemas"]["DeadLetterFilter"];
             /** Query */
             query?: string | null;
         };
@@ -968,221 +1183,6 @@ export interface components {
             seconds_left: number;
         };
         /**
-         * LetterEntry
-         * @description Entry of the index: consecutive dead letters of one batch, error type and state.
-         *
-         *     :param batch: the batch
-         *     :param partition: its partition
-         *     :param error_type: the error type
-         *     :param first: number of the first among the batch's dead letters of this type, from 0
-         *     :param records: number of dead letters
-         *     :param state: the state
-         *     :param at: when the batch's receipt was claimed
-         *     :param replays: number of earlier replays in which these records failed again
-         *     :param replay: side partition that replays or has replayed them; None without one
-         *     :param read_again: generation that has read the records again, so that these dead letters are obsolete; None if none
-         */
-        LetterEntry: {
-            /**
-             * At
-             * Format: date-time
-             */
-            at: string;
-            /** Batch */
-            batch: string;
-            /**
-             * End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
-             */
-            end: string;
-            /** Error Type */
-            error_type: string;
-            /** First */
-            first: number;
-            /** Partition */
-            partition: string;
-            /** Read Again */
-            read_again: number | null;
-            /** Records */
-            records: number;
-            /** Replay */
-            replay: string | null;
-            /** Replays */
-            replays: number;
-            /**
-             * Start
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
-             */
-            start: string;
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "parked" | "replaying" | "replayed" | "parked_again" | "discarded";
-        };
-        /**
-         * LetterFilter
-         * @description Selection of dead letters; an empty field restricts nothing.
-         *
-         *     :param types: error types
-         *     :param batches: batches
-         *     :param states: states; by default those that are neither replayed nor discarded
-         *     :param since: only dead letters of batches whose receipt was claimed then or later
-         *     :param until: only dead letters of batches whose receipt was claimed before
-         */
-        LetterFilter: {
-            /** Batches */
-            batches?: string[];
-            /** Since */
-            since?: string | null;
-            /** States */
-            states?: ("parked" | "replaying" | "replayed" | "parked_again" | "discarded")[];
-            /** Types */
-            types?: string[];
-            /** Until */
-            until?: string | null;
-        };
-        /**
-         * LetterGroup
-         * @description Dead letters of one error type, state and hour.
-         *
-         *     :param hour: begin of the hour
-         *     :param error_type: the error type
-         *     :param state: the state
-         *     :param records: number of dead letters
-         *     :param batches: number of batches that they are from
-         *     :param first_at: time of the oldest
-         *     :param last_at: time of the newest
-         */
-        LetterGroup: {
-            /** Batches */
-            batches: number;
-            /** Error Type */
-            error_type: string;
-            /**
-             * First At
-             * Format: date-time
-             */
-            first_at: string;
-            /**
-             * Hour
-             * Format: date-time
-             */
-            hour: string;
-            /**
-             * Last At
-             * Format: date-time
-             */
-            last_at: string;
-            /** Records */
-            records: number;
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "parked" | "replaying" | "replayed" | "parked_again" | "discarded";
-        };
-        /**
-         * LetterGroups
-         * @description Groups of dead letters, newest hour first, at most 1000; ``left_out`` says whether there are more.
-         *
-         *     :param by_state: number of dead letters by state, of all groups
-         */
-        LetterGroups: {
-            /** By State */
-            by_state: {
-                [key: string]: number;
-            };
-            /** Items */
-            items: components["schemas"]["LetterGroup"][];
-            /** Left Out */
-            left_out: boolean;
-        };
-        /**
-         * LetterPage
-         * @description Page of entries of the index, ordered by batch; ``next`` is the next page's cursor, None on the last one.
-         */
-        LetterPage: {
-            /** Items */
-            items: components["schemas"]["LetterEntry"][];
-            /** Next */
-            next: string | null;
-        };
-        /**
-         * LetterRecord
-         * @description Dead letter with its bytes.
-         *
-         *     :param batch: its batch
-         *     :param number: its number among the batch's dead letters of its error type, from 0
-         *     :param position: position of the record in the source
-         *     :param state: its state
-         *     :param at: when it was written
-         *     :param error: its error
-         *     :param key: bytes of the key; None without one
-         *     :param value: bytes of the value; None without one
-         *     :param origin: where the record comes from, such as its topic or file
-         *     :param headers: the record's own headers
-         */
-        LetterRecord: {
-            /**
-             * At
-             * Format: date-time
-             */
-            at: string;
-            /** Batch */
-            batch: string;
-            error: components["schemas"]["Failure"];
-            /** Headers */
-            headers: components["schemas"]["Header"][];
-            key: components["schemas"]["Bytes"] | null;
-            /** Number */
-            number: number;
-            /** Origin */
-            origin: {
-                [key: string]: string;
-            };
-            /**
-             * Position
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
-             */
-            position: string;
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "parked" | "replaying" | "replayed" | "parked_again" | "discarded";
-            value: components["schemas"]["Bytes"] | null;
-        };
-        /**
-         * LetterSpan
-         * @description Range of a partition in which records became dead letters.
-         *
-         *     :param records: number of dead letters
-         *     :param error_type: their error type
-         *     :param state: their state
-         *     :param batch: their batch
-         */
-        LetterSpan: {
-            /** Batch */
-            batch: string;
-            /**
-             * End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
-             */
-            end: string;
-            /** Error Type */
-            error_type: string;
-            /** Records */
-            records: number;
-            /**
-             * Start
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
-             */
-            start: string;
-            /** State */
-            state: string;
-        };
-        /**
          * Line
          * @description Number lines of partitions; ``next`` is the cursor of further partitions, None if there are none.
          */
@@ -1233,8 +1233,8 @@ export interface components {
          *     :param bucketed: whether several batches of a fate were put together to one piece; ask for a smaller window
          *     :param pieces: pieces in order of their start; pieces of different fates may overlap if ``bucketed``
          *     :param gaps: planned or passed ranges without any batch or receipt; below the checkpoint, only if not ``bucketed``
-         *     :param letters: ranges with dead letters in any state, at most 500
-         *     :param letters_left_out: whether there are more
+         *     :param dead_letters: ranges with dead letters in any state, at most 500
+         *     :param dead_letters_left_out: whether there are more
          *     :param blocked: what blocks the checkpoint; None if nothing does
          */
         PartitionLine: {
@@ -1253,6 +1253,10 @@ export interface components {
              * @description A position of the source, a signed 64-bit integer in decimal digits.
              */
             committed: string;
+            /** Dead Letters */
+            dead_letters: components["schemas"]["DeadLetterSpan"][];
+            /** Dead Letters Left Out */
+            dead_letters_left_out: boolean;
             /** Gaps */
             gaps: components["schemas"]["Span"][];
             /** Generation */
@@ -1262,10 +1266,6 @@ export interface components {
              * @enum {string}
              */
             kind: "source" | "recovery" | "replay" | "dlq";
-            /** Letters */
-            letters: components["schemas"]["LetterSpan"][];
-            /** Letters Left Out */
-            letters_left_out: boolean;
             /**
              * Low
              * @description A position of the source, a signed 64-bit integer in decimal digits.
@@ -1719,7 +1719,7 @@ export interface components {
          */
         RecordPage: {
             /** Items */
-            items: components["schemas"]["LetterRecord"][];
+            items: components["schemas"]["DeadLetterRecord"][];
             /** Next */
             next: string | null;
             /** Searched */
@@ -1745,7 +1745,7 @@ export interface components {
              *       "types": []
              *     }
              */
-            filter?: components["schemas"]["LetterFilter"];
+            filter?: components["schemas"]["DeadLetterFilter"];
             /**
              * Limit
              * @default 20
@@ -2811,7 +2811,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["LetterPage"];
+                    "application/json": components["schemas"]["DeadLetterPage"];
                 };
             };
             /** @description Not logged in */
@@ -3024,7 +3024,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["LetterGroups"];
+                    "application/json": components["schemas"]["DeadLetterGroups"];
                 };
             };
             /** @description Not logged in */

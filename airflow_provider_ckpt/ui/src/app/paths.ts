@@ -4,7 +4,7 @@ import { useLocation } from "react-router-dom";
 
 import type { RunLink } from "../api/types";
 
-export const VIEWS = ["line", "timeline", "batches", "letters", "events", "declaration"] as const;
+export const VIEWS = ["line", "timeline", "batches", "dead-letters", "events", "declaration"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
 /** The path at which Airflow has put this app: in its navigation, or in a tab of a DAG, run or task instance. */

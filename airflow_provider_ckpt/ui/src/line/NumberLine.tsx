@@ -106,7 +106,7 @@ export function NumberLine(props: NumberLineProps) {
           width={width}
         >
           <Gaps stretches={model.gaps} width={width} x={x} />
-          <Feet stretches={model.letters} width={width} x={x} />
+          <Feet stretches={model.deadLetters} width={width} x={x} />
           {shownBoxes.map((box) => (
             <Outline box={box} key={box.index} stroke={paint("blue.solid")} />
           ))}

@@ -20,7 +20,7 @@ export interface Look {
 export const TILE = 8;
 
 export const LOOKS: Readonly<Record<Fate, Look>> = {
-  settled: { label: "settled", colour: "green.muted", motif: "", strokeWidth: 0, letter: "", weight: 0 },
+  settled: { label: "settled", colour: "blue.muted", motif: "", strokeWidth: 0, letter: "", weight: 0 },
   delivered: { label: "delivered", colour: "green.solid", motif: "", strokeWidth: 0, letter: "", weight: 1 },
   sent: {
     label: "sent, outcome unknown",

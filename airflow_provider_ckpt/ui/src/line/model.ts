@@ -19,7 +19,7 @@ export interface LineModel {
   readonly starts: Float64Array;
   readonly ends: Float64Array;
   readonly gaps: readonly Stretch[];
-  readonly letters: readonly Stretch[];
+  readonly deadLetters: readonly Stretch[];
   readonly committed: number;
   readonly low: number;
   readonly plannedEnd: number;
@@ -50,7 +50,7 @@ export function modelOf(line: PartitionLine, frame: Frame = frameOf([line])): Li
     starts: Float64Array.from(line.pieces, (piece) => at(piece.start)),
     ends: Float64Array.from(line.pieces, (piece) => at(piece.end)),
     gaps: line.gaps.map(stretch),
-    letters: line.letters.map(stretch),
+    deadLetters: line.dead_letters.map(stretch),
     committed: at(line.committed),
     low: at(line.low),
     plannedEnd: at(line.planned_end),

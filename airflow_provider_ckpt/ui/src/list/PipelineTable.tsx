@@ -77,7 +77,7 @@ function Row({ row, root }: { readonly row: PipelineRow; readonly root: string }
         {row.rate === null ? <Text color="fg.muted">–</Text> : rate(row.rate)}
       </Table.Cell>
       <Count root={root} row={row} value={row.held} view="batches" />
-      <Count root={root} row={row} value={row.dead_letters} view="letters" />
+      <Count root={root} row={row} value={row.dead_letters} view="dead-letters" />
       <Table.Cell>
         <Checkpoint row={row} />
       </Table.Cell>
@@ -89,7 +89,7 @@ interface CountProps {
   readonly row: PipelineRow;
   readonly root: string;
   readonly value: number;
-  readonly view: "batches" | "letters";
+  readonly view: "batches" | "dead-letters";
 }
 
 /** A number that leads to what it counts; 0 leads nowhere. */

@@ -156,7 +156,7 @@ function Facts({
   readonly row: BatchRow;
 }) {
   const root = useRoot();
-  const letters = Object.entries(found.dead_letters);
+  const deadLetters = Object.entries(found.dead_letters);
   return (
     <DataList.Root orientation="horizontal" size="sm">
       <Fact label="Records">{row.records === null ? "not known before it is read" : count(row.records)}</Fact>
@@ -175,10 +175,10 @@ function Facts({
         <Fact label="Blocks">{many(found.blocked_batches, "resolved batch", "resolved batches")}</Fact>
       )}
       {row.instruction === "deliver" ? null : <Fact label="Next attempt">{row.instruction}s it</Fact>}
-      {letters.length === 0 ? null : (
+      {deadLetters.length === 0 ? null : (
         <Fact label="Dead letters">
-          <TextLink to={pipelinePath(root, detail.name, "letters", { batch: found.batch })}>
-            {letters.map(([type, number]) => `${count(number)} ${type}`).join(", ")}
+          <TextLink to={pipelinePath(root, detail.name, "dead-letters", { batch: found.batch })}>
+            {deadLetters.map(([type, number]) => `${count(number)} ${type}`).join(", ")}
           </TextLink>
         </Fact>
       )}

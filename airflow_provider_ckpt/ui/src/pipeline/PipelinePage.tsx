@@ -9,13 +9,13 @@ import { usePipeline } from "../api/queries";
 import type { ActionOutcome, ActionWish, PipelineDetail } from "../api/types";
 import { LiveSwitch } from "../app/LiveSwitch";
 import { useRoot, VIEWS, type ViewName } from "../app/paths";
+import { DeadLetters } from "../deadLetters/DeadLetters";
 import { HealthMark } from "../elements/HealthMark";
 import { Failure, Loading } from "../elements/States";
 import { TextLink } from "../elements/TextLink";
 import { Since } from "../elements/Time";
 import { UserText } from "../elements/UserText";
 import { visible } from "../format/text";
-import { DeadLetters } from "../letters/DeadLetters";
 import { TimelineView } from "../timeline/TimelineView";
 import { AccountedBadge } from "./AccountedBadge";
 import { BatchesView } from "./BatchesView";
@@ -132,7 +132,7 @@ function Views({ view, ...props }: ViewProps & { readonly view: ViewName }) {
       return <TimelineView pipeline={props.detail.name} />;
     case "batches":
       return <BatchesView {...props} />;
-    case "letters":
+    case "dead-letters":
       return <DeadLetters {...props} />;
     case "events":
       return <EventsView pipeline={props.detail.name} />;

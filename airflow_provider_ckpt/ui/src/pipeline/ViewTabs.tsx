@@ -23,7 +23,7 @@ const LABELS: Readonly<Record<ViewName, string>> = {
   line: "Line",
   timeline: "Timeline",
   batches: "Batches",
-  letters: "Dead letters",
+  "dead-letters": "Dead letters",
   events: "Events",
   declaration: "Declaration",
 };
@@ -33,7 +33,7 @@ export function ViewTabs({ detail }: { readonly detail: PipelineDetail; readonly
   const root = useRoot();
   const counts: Partial<Record<ViewName, number>> = {
     batches: detail.planned + detail.in_flight + detail.held,
-    letters: detail.dead_letters,
+    "dead-letters": detail.dead_letters,
   };
   return (
     <HStack

@@ -1,8 +1,8 @@
-import type { LetterGroup } from "../api/types";
+import type { DeadLetterGroup } from "../api/types";
 
 /** The word and the colour of each state of dead letters. */
-export const LETTER_STATE: Readonly<
-  Record<LetterGroup["state"], { readonly label: string; readonly palette: string }>
+export const DEAD_LETTER_STATE: Readonly<
+  Record<DeadLetterGroup["state"], { readonly label: string; readonly palette: string }>
 > = {
   parked: { label: "parked", palette: "red" },
   parked_again: { label: "failed again", palette: "red" },
@@ -12,6 +12,6 @@ export const LETTER_STATE: Readonly<
 };
 
 /** Whether dead letters of this state can be replayed or discarded. */
-export function isParked(state: LetterGroup["state"]): boolean {
+export function isParked(state: DeadLetterGroup["state"]): boolean {
   return state === "parked" || state === "parked_again";
 }

@@ -1,18 +1,18 @@
 import { Badge, Box, Button, HStack, Table, Text } from "@chakra-ui/react";
 
-import type { ActionName, ActionWish, LetterFilter, LetterGroup, PipelineDetail } from "../api/types";
+import type { ActionName, ActionWish, DeadLetterFilter, DeadLetterGroup, PipelineDetail } from "../api/types";
 import { Moment } from "../elements/Time";
 import { compact, count, many } from "../format/numbers";
 import { visible } from "../format/text";
 import { moment } from "../format/times";
+import { DEAD_LETTER_STATE, isParked } from "./deadLetterState";
 import { type ErrorGroup, hourOf } from "./groups";
-import { isParked, LETTER_STATE } from "./letterState";
 
 interface GroupTableProps {
   readonly detail: PipelineDetail;
   readonly groups: readonly ErrorGroup[];
-  readonly chosen: LetterFilter | undefined;
-  readonly onChoose: (filter: LetterFilter | undefined) => void;
+  readonly chosen: DeadLetterFilter | undefined;
+  readonly onChoose: (filter: DeadLetterFilter | undefined) => void;
   readonly onWish: (wish: ActionWish) => void;
 }
 
@@ -35,7 +35,7 @@ export function GroupTable({ groups, chosen, onChoose, detail, onWish }: GroupTa
         </Table.Header>
         <Table.Body>
           {groups.map((group) => {
-            const filter: LetterFilter = { types: [group.type], states: [group.state] };
+            const filter: DeadLetterFilter = { types: [group.type], states: [group.state] };
             return (
               <Table.Row
                 data-error={group.type}
@@ -45,7 +45,9 @@ export function GroupTable({ groups, chosen, onChoose, detail, onWish }: GroupTa
               >
                 <Table.Cell fontWeight="semibold">{visible(group.type)}</Table.Cell>
                 <Table.Cell>
-                  <Badge colorPalette={LETTER_STATE[group.state].palette}>{LETTER_STATE[group.state].label}</Badge>
+                  <Badge colorPalette={DEAD_LETTER_STATE[group.state].palette}>
+                    {DEAD_LETTER_STATE[group.state].label}
+                  </Badge>
                 </Table.Cell>
                 <Table.Cell fontVariantNumeric="tabular-nums" textAlign="end">
                   {count(group.records)}
@@ -76,13 +78,13 @@ export function GroupTable({ groups, chosen, onChoose, detail, onWish }: GroupTa
 interface GroupActionsProps {
   readonly detail: PipelineDetail;
   readonly group: ErrorGroup;
-  readonly filter: LetterFilter;
-  readonly onChoose: (filter: LetterFilter) => void;
+  readonly filter: DeadLetterFilter;
+  readonly onChoose: (filter: DeadLetterFilter) => void;
   readonly onWish: (wish: ActionWish) => void;
 }
 
 function GroupActions({ detail, group, filter, onChoose, onWish }: GroupActionsProps) {
-  const act = (kind: ActionName) => onWish({ kind, letters: { types: [group.type] } });
+  const act = (kind: ActionName) => onWish({ kind, dead_letters: { types: [group.type] } });
   return (
     <HStack gap={2} justify="flex-end">
       <Button
@@ -123,8 +125,8 @@ const SHOWN = 24;
 
 interface HoursProps {
   readonly group: ErrorGroup;
-  readonly chosen: LetterFilter | undefined;
-  readonly onChoose: (filter: LetterFilter) => void;
+  readonly chosen: DeadLetterFilter | undefined;
+  readonly onChoose: (filter: DeadLetterFilter) => void;
 }
 
 /** A bar for each of the newest hours; pressing it shows the records of that hour. */
@@ -148,14 +150,14 @@ function Hours({ group, chosen, onChoose }: HoursProps) {
 }
 
 interface HourProps {
-  readonly hour: LetterGroup;
+  readonly hour: DeadLetterGroup;
   readonly most: number;
-  readonly chosen: LetterFilter | undefined;
-  readonly onChoose: (filter: LetterFilter) => void;
+  readonly chosen: DeadLetterFilter | undefined;
+  readonly onChoose: (filter: DeadLetterFilter) => void;
 }
 
 function Hour({ hour, most, chosen, onChoose }: HourProps) {
-  const filter: LetterFilter = { types: [hour.error_type], states: [hour.state], ...hourOf(hour) };
+  const filter: DeadLetterFilter = { types: [hour.error_type], states: [hour.state], ...hourOf(hour) };
   const isChosen = chosen?.since === filter.since && chosen?.types?.[0] === hour.error_type;
   const text = `${moment(hour.hour).slice(0, 16)}: ${many(hour.records, "record")} of ${many(hour.batches, "batch", "batches")}`;
   return (
@@ -174,7 +176,7 @@ function Hour({ hour, most, chosen, onChoose }: HourProps) {
         {hour.records >= most / 2 ? compact(hour.records) : ""}
       </Text>
       <Box
-        bg={isChosen ? "fg" : `${LETTER_STATE[hour.state].palette}.solid`}
+        bg={isChosen ? "fg" : `${DEAD_LETTER_STATE[hour.state].palette}.solid`}
         borderRadius="1px"
         height={`${Math.max(3, (hour.records / most) * 22)}px`}
         mx="1px"

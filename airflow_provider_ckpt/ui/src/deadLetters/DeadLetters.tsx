@@ -2,25 +2,26 @@ import { Box, Button, HStack, Text } from "@chakra-ui/react";
 import { useMemo } from "react";
 import { useSearchParams } from "react-router-dom";
 
-import { useLetterGroups } from "../api/queries";
-import type { LetterFilter, LetterGroup } from "../api/types";
+import { useDeadLetterGroups } from "../api/queries";
+import type { DeadLetterFilter, DeadLetterGroup } from "../api/types";
 import { Empty, Failure, Loading } from "../elements/States";
 import { count } from "../format/numbers";
 import type { ViewProps } from "../pipeline/PipelinePage";
+import { DEAD_LETTER_STATE } from "./deadLetterState";
 import { GroupTable } from "./GroupTable";
 import { byError } from "./groups";
-import { LETTER_STATE } from "./letterState";
 import { RecordsPanel } from "./RecordsPanel";
 
 /** Dead letters by error type and hour; then the records of the group that is chosen. */
 export function DeadLetters({ detail, onWish }: ViewProps) {
   const [params, setParams] = useSearchParams();
   const states = params.getAll("state");
-  const { data, error, isPending, refetch } = useLetterGroups(detail.name, states);
+  const { data, error, isPending, refetch } = useDeadLetterGroups(detail.name, states);
   const groups = useMemo(() => byError(data?.items ?? []), [data]);
   const key = params.toString();
   const chosen = useMemo(() => filterOf(new URLSearchParams(key)), [key]);
-  const choose = (filter: LetterFilter | undefined) => setParams((old) => addressOf(old, filter), { replace: true });
+  const choose = (filter: DeadLetterFilter | undefined) =>
+    setParams((old) => addressOf(old, filter), { replace: true });
   const toggle = (state: string) =>
     setParams(
       (old) => {
@@ -36,7 +37,7 @@ export function DeadLetters({ detail, onWish }: ViewProps) {
   return (
     <Box>
       <HStack aria-label="Filter dead letters by state" gap={2} mb={3} role="group" wrap="wrap">
-        {Object.entries(LETTER_STATE).map(([state, { label }]) => (
+        {Object.entries(DEAD_LETTER_STATE).map(([state, { label }]) => (
           <Button
             aria-pressed={states.includes(state)}
             borderRadius="full"
@@ -75,11 +76,11 @@ export function DeadLetters({ detail, onWish }: ViewProps) {
 }
 
 /** The dead letters that the address names; undefined if it names none. */
-function filterOf(params: URLSearchParams): LetterFilter | undefined {
+function filterOf(params: URLSearchParams): DeadLetterFilter | undefined {
   const types = params.getAll("type");
   const batches = params.getAll("batch");
   const [since, until] = [params.get("since"), params.get("until")];
-  const states = params.getAll("shown") as LetterGroup["state"][];
+  const states = params.getAll("shown") as DeadLetterGroup["state"][];
   if (types.length === 0 && batches.length === 0) {
     return undefined;
   }
@@ -92,7 +93,7 @@ function filterOf(params: URLSearchParams): LetterFilter | undefined {
   };
 }
 
-function addressOf(old: URLSearchParams, filter: LetterFilter | undefined): URLSearchParams {
+function addressOf(old: URLSearchParams, filter: DeadLetterFilter | undefined): URLSearchParams {
   const next = new URLSearchParams();
   for (const state of old.getAll("state")) {
     next.append("state", state);

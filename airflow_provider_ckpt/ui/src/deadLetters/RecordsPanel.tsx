@@ -3,7 +3,7 @@ import { type FormEvent, useState } from "react";
 
 import { exportRecords } from "../api/export";
 import { useRecords } from "../api/queries";
-import type { ActionName, ActionWish, LetterFilter, PipelineDetail } from "../api/types";
+import type { ActionName, ActionWish, DeadLetterFilter, PipelineDetail } from "../api/types";
 import { Empty, Failure, Loading } from "../elements/States";
 import { count } from "../format/numbers";
 import { visible } from "../format/text";
@@ -12,7 +12,7 @@ import { RecordCard } from "./RecordCard";
 
 interface RecordsPanelProps {
   readonly detail: PipelineDetail;
-  readonly filter: LetterFilter;
+  readonly filter: DeadLetterFilter;
   readonly onClose: () => void;
   readonly onWish: (wish: ActionWish) => void;
 }
@@ -33,8 +33,8 @@ export function RecordsPanel({ detail, filter, onClose, onWish }: RecordsPanelPr
     setQuery(typed.trim());
   };
   const act = (kind: ActionName) => {
-    const { states: _, ...letters } = filter;
-    onWish({ kind, letters });
+    const { states: _, ...dead_letters } = filter;
+    onWish({ kind, dead_letters });
   };
   return (
     <Box
@@ -108,7 +108,7 @@ export function RecordsPanel({ detail, filter, onClose, onWish }: RecordsPanelPr
   );
 }
 
-function titleOf(filter: LetterFilter): string {
+function titleOf(filter: DeadLetterFilter): string {
   const parts = [...(filter.types ?? []), ...(filter.batches ?? [])].map(visible);
   const hour = filter.since == null || filter.until == null ? "" : `, ${clock(filter.since)} to ${clock(filter.until)}`;
   return `Dead letters: ${parts.join(", ")}${hour}`;
@@ -116,7 +116,7 @@ function titleOf(filter: LetterFilter): string {
 
 interface ExportButtonProps {
   readonly pipeline: string;
-  readonly filter: LetterFilter;
+  readonly filter: DeadLetterFilter;
   readonly query: string;
 }
 

@@ -1,16 +1,16 @@
 import { Badge, Box, chakra, Flex, HStack, SegmentGroup, Text } from "@chakra-ui/react";
 import { useMemo, useState } from "react";
 
-import type { Bytes, LetterRecord } from "../api/types";
+import type { Bytes, DeadLetterRecord } from "../api/types";
 import { UserText } from "../elements/UserText";
 import { asHex, asText, decode, indented } from "../format/content";
 import { bytes, count, position } from "../format/numbers";
 import { visible } from "../format/text";
 import { moment } from "../format/times";
-import { LETTER_STATE } from "./letterState";
+import { DEAD_LETTER_STATE } from "./deadLetterState";
 
 /** One dead letter: where it is from, why it was rejected, and its bytes. */
-export function RecordCard({ record }: { readonly record: LetterRecord }) {
+export function RecordCard({ record }: { readonly record: DeadLetterRecord }) {
   const origin = Object.entries(record.origin).map(([name, value]) => `${name} ${value}`);
   return (
     <Box as="article" bg="bg" borderColor="border" borderRadius="md" borderWidth="1px" data-testid="ckpt-record" p={3}>
@@ -19,7 +19,7 @@ export function RecordCard({ record }: { readonly record: LetterRecord }) {
           position {position(BigInt(record.position))}
         </Text>
         <UserText>{record.batch}</UserText>
-        <Badge colorPalette={LETTER_STATE[record.state].palette}>{LETTER_STATE[record.state].label}</Badge>
+        <Badge colorPalette={DEAD_LETTER_STATE[record.state].palette}>{DEAD_LETTER_STATE[record.state].label}</Badge>
         <Text as="span" color="fg.muted">
           {moment(record.at)}
         </Text>

@@ -9,13 +9,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from airflow_provider_ckpt.api.models.dead_letters import Bytes, Header, LetterRecord
+from airflow_provider_ckpt.api.models.dead_letters import Bytes, DeadLetterRecord, Header
 from airflow_provider_ckpt.api.models.fields import Failure, shorten
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_lookup import read_dead_letters
 from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, IndexEntry
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.queries.pages import LetterFilter
+from airflow_provider_ckpt.ledger.queries.pages import DeadLetterFilter
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index
 from airflow_provider_ckpt.replication.lease_owner import of_this_process
@@ -30,7 +30,7 @@ _HEADERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLetter:
+class ReadDeadLetter:
     """Dead letter that was read.
 
     :param entry: its entry of the index
@@ -49,7 +49,9 @@ class ReadLetter:
         return key.generation, key.partition, key.seq, self.entry.dead_letters.error_type, self.number
 
 
-def read(ledger: Ledger, pipeline: str, chosen: LetterFilter, after: Sequence[Any] | None) -> Iterator[ReadLetter]:
+def read(
+    ledger: Ledger, pipeline: str, chosen: DeadLetterFilter, after: Sequence[Any] | None
+) -> Iterator[ReadDeadLetter]:
     """Yield the chosen dead letters with their content, in the order of the index.
 
     :param ledger: the ledger
@@ -63,14 +65,16 @@ def read(ledger: Ledger, pipeline: str, chosen: LetterFilter, after: Sequence[An
     )
     with closing(setup.open_sink()) as sink:
         for entries in _entries(setup, chosen, after):
-            by_letters = {entry.dead_letters: entry for entry in entries}
-            wanted = sorted(by_letters, key=lambda item: (item.source, item))
-            for letters, found in read_dead_letters(sink, wanted):
-                for number, stored in enumerate(found, start=letters.first):
-                    yield ReadLetter(by_letters[letters], number, stored)
+            by_dead_letters = {entry.dead_letters: entry for entry in entries}
+            wanted = sorted(by_dead_letters, key=lambda item: (item.source, item))
+            for dead_letters, found in read_dead_letters(sink, wanted):
+                for number, stored in enumerate(found, start=dead_letters.first):
+                    yield ReadDeadLetter(by_dead_letters[dead_letters], number, stored)
 
 
-def _entries(setup: PipelineContext, chosen: LetterFilter, after: Sequence[Any] | None) -> Iterator[list[IndexEntry]]:
+def _entries(
+    setup: PipelineContext, chosen: DeadLetterFilter, after: Sequence[Any] | None
+) -> Iterator[list[IndexEntry]]:
     """Yield the chosen entries of the index in groups; what was read before is left out.
 
     :param setup: the pipeline
@@ -80,10 +84,10 @@ def _entries(setup: PipelineContext, chosen: LetterFilter, after: Sequence[Any] 
     ledger, pipeline = setup.ledger, setup.pipeline.name
     place = None if after is None else (*after[:4], -1)
     while True:
-        entries, _ = ledger.letter_page(pipeline, chosen, after=place, limit=_ENTRIES)
+        entries, _ = ledger.dead_letter_page(pipeline, chosen, after=place, limit=_ENTRIES)
         if any(entry.dead_letters.error_type == UNKNOWN_TYPE for entry in entries):
             load_index(setup)
-            entries, _ = ledger.letter_page(pipeline, chosen, after=place, limit=_ENTRIES)
+            entries, _ = ledger.dead_letter_page(pipeline, chosen, after=place, limit=_ENTRIES)
         if not entries:
             return
         last = entries[-1].dead_letters
@@ -94,34 +98,34 @@ def _entries(setup: PipelineContext, chosen: LetterFilter, after: Sequence[Any] 
 
 def _unread(entry: IndexEntry, after: Sequence[Any] | None) -> IndexEntry | None:
     """Return the part of an entry that follows the dead letter that was read last; None if nothing follows."""
-    letters = entry.dead_letters
-    place = (letters.key.generation, letters.key.partition, letters.key.seq, letters.error_type)
-    if after is None or place != tuple(after[:4]) or letters.first > after[4]:
+    dead_letters = entry.dead_letters
+    place = (dead_letters.key.generation, dead_letters.key.partition, dead_letters.key.seq, dead_letters.error_type)
+    if after is None or place != tuple(after[:4]) or dead_letters.first > after[4]:
         return entry
     first = after[4] + 1
-    return replace(entry, dead_letters=letters.part(first, letters.end)) if first < letters.end else None
+    return replace(entry, dead_letters=dead_letters.part(first, dead_letters.end)) if first < dead_letters.end else None
 
 
-def letter_record(found: ReadLetter, max_bytes: int) -> LetterRecord:
+def dead_letter_record(found: ReadDeadLetter, max_bytes: int) -> DeadLetterRecord:
     """Return the model of a dead letter.
 
     :param found: the dead letter
     :param max_bytes: maximum number of bytes of key and value
     """
-    letter = found.stored.dead_letter
-    return LetterRecord(
+    dead_letter = found.stored.dead_letter
+    return DeadLetterRecord(
         batch=str(found.stored.source.key),
         number=found.number,
-        position=letter.position,
+        position=dead_letter.position,
         state=found.entry.state.value,
         at=found.stored.at,
-        error=Failure.of(letter.error, limit=20_000),
-        key=_bytes(letter.key, max_bytes),
-        value=_bytes(letter.value, max_bytes),
-        origin={name: shorten(value, _HEADER_BYTES) for name, value in letter.headers.items()},
+        error=Failure.of(dead_letter.error, limit=20_000),
+        key=_bytes(dead_letter.key, max_bytes),
+        value=_bytes(dead_letter.value, max_bytes),
+        origin={name: shorten(value, _HEADER_BYTES) for name, value in dead_letter.headers.items()},
         headers=[
             Header(name=shorten(name, _HEADER_BYTES), value=_bytes(value, _HEADER_BYTES))
-            for name, value in letter.original_headers[:_HEADERS]
+            for name, value in dead_letter.original_headers[:_HEADERS]
         ],
     )
 

@@ -1,0 +1,55 @@
+"""Defects in the rights of the page's API; each is caught by asking every route as every user from every origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.formal.mutant import Mutant
+
+_API = "tests/system/page/test_api.py"
+_USERS = f"{_API}::test_every_route_answers_each_user_as_the_docs_say[simple]"
+_ORIGINS = f"{_API}::test_every_route_answers_each_origin_as_the_docs_say[simple]"
+_LOOKS = f"{_API}::test_what_is_refused_changes_nothing_and_what_is_done_is_in_the_audit_log[simple]"
+
+OF_PAGE: Sequence[Mutant] = (
+    Mutant(
+        "who may see a pipeline may export its dead letters",
+        "api/routes/dead_letters.py",
+        "export_dead_letters",
+        "Acted",
+        "Seen",
+        test=_USERS,
+    ),
+    Mutant(
+        "who may see a pipeline may have dry runs of actions on it",
+        "api/routes/actions.py",
+        "preview_action",
+        "Acted",
+        "Seen",
+        test=_USERS,
+    ),
+    Mutant(
+        "everybody sees a pipeline that no DAG has run",
+        "api/access.py",
+        "Access.may_see",
+        "self.is_administrator",
+        "True",
+        test=_USERS,
+    ),
+    Mutant(
+        "requests that other sites cause are carried out",
+        "api/guard.py",
+        "same_origin",
+        "_require_own_site(request)",
+        "",
+        test=_ORIGINS,
+    ),
+    Mutant(
+        "a look at dead letters leaves no trace",
+        "api/routes/dead_letters.py",
+        "read_dead_letters",
+        '_record_look(ledger, found.name, "dead_letters_read", wish, access)',
+        "",
+        test=_LOOKS,
+    ),
+)
