@@ -49,6 +49,10 @@ _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _RETRIES, _LONGEST_MS = 5, 2_000
 """Number of retries, and longest pause in ms: about 5 s in total. By default Spark's client retries for ten minutes."""
 
+_CHANNEL = [("grpc.use_local_subchannel_pool", 1)]
+"""Options of gRPC. By default, the channels of a process share their connections and the pauses between attempts: while a
+server restarts, the pauses of the lost session's channel grow to two minutes, and would hold up the new session, too."""
+
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
 """Random key, used to derive session ids if Airflow has no Fernet key; no other process then finds the same session."""
 
@@ -134,10 +138,11 @@ def _attach(url: str, session_id: str) -> SparkSession | None:
     :param session_id: id of the session
     """
     from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
-    session = SparkSession(f"{url};session_id={session_id}")
+    session = SparkSession(DefaultChannelBuilder(f"{url};session_id={session_id}", _CHANNEL))
     session.client.set_retry_policies([DefaultPolicy(_RETRIES, max_backoff=_LONGEST_MS)])
     try:
         session.interruptAll()

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
+from tests.services.processes import pause
 from tests.services.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class KafkaBroker:
 
     def pause(self) -> None:
         """Let the broker hold still: its connections stay open, and nothing is answered."""
-        os.kill(self.pid, signal.SIGSTOP)
+        pause(self.pid)
 
     def resume(self) -> None:
         """Let a paused broker go on."""
@@ -195,8 +196,8 @@ class KafkaBroker:
         admin = self.admin()
         topic = NewTopic(name, partitions, 1, config=dict(config or {}))
         _until(lambda: _create(admin, topic), f"topic {name} could not be created: the broker stayed fenced", 60)
-        # Made is not yet known everywhere: a client may still be told that there is no such topic.
-        _until(lambda: name in admin.list_topics(timeout=_STALL_SECONDS).topics, f"topic {name} did not appear")
+        # Made is not yet known everywhere: a client may still be told that there is no such topic, or no leader.
+        _until(lambda: _has_leaders(admin, name), f"topic {name} did not appear")
         return name
 
     def delete_topic(self, name: str) -> None:
@@ -296,6 +297,11 @@ class KafkaBroker:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"Kafka did not start:\n{self.log}")
             time.sleep(0.05)
+
+
+def _has_leaders(admin: AdminClient, topic: str) -> bool:
+    found = admin.list_topics(timeout=_STALL_SECONDS).topics.get(topic)
+    return found is not None and all(partition.leader >= 0 for partition in found.partitions.values())
 
 
 def _create(admin: AdminClient, topic: NewTopic) -> bool:

@@ -91,13 +91,30 @@ def in_session(session: int) -> list[int]:
 
 
 def kill(processes: Iterable[Process], number: signal.Signals = signal.SIGKILL) -> list[int]:
-    """Send a signal to each, in order; the pids that were still there."""
+    """Send a signal to each, in order, and after SIGSTOP wait until it has stopped; the pids that were still there."""
     reached = []
     for process in processes:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, number)
+        with suppress(ProcessLookupError, FileNotFoundError):
+            if number is signal.SIGSTOP:
+                pause(process.pid)
+            else:
+                os.kill(process.pid, number)
             reached.append(process.pid)
     return reached
+
+
+def pause(pid: int, seconds: float = 30.0) -> None:
+    """Stop a process with SIGSTOP, and wait until each of its threads has stopped: on a busy machine that takes a while,
+    in which the others still answer.
+
+    :param pid: the process
+    :param seconds: the longest wait
+    """
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + seconds
+    while any(_state(thread) not in "TXZ" for thread in (_PROC / str(pid) / "task").iterdir()):
+        assert time.monotonic() < deadline, f"process {pid} did not stop"
+        time.sleep(0.005)
 
 
 def alive(processes: Iterable[Process]) -> list[Process]:
@@ -137,6 +154,13 @@ def _look(entry: Path, wanted: bytes | None = None) -> Process | None:
     except OSError:
         return None
     return None if state in "ZX" else Process(int(entry.name), int(parent), command)
+
+
+def _state(thread: Path) -> str:
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 def _role(process: Process, others: dict[int, Process]) -> Role:

@@ -27,9 +27,12 @@ NOT_STANDING = pytest.mark.parametrize("engine_setup", [Kind.SUBMIT, Kind.CONNEC
 
 
 def kill_spark(engine_setup: EngineSetup, server: SparkConnectServer) -> None:
-    """End the Java process that runs the lanes, and its Python workers; a server is started again."""
+    """End the Java process that runs the lanes, and its Python workers; a server is started again after a while, in
+    which gRPC's pauses between attempts to connect have grown beyond the time for which a new session is tried.
+    """
     if engine_setup.kind is Kind.CONNECT:
         server.kill()
+        time.sleep(6)
         server.start()
     else:
         ours = [process for process in below(os.getpid()) if any("ckpt-run-" in part for part in process.command)]
