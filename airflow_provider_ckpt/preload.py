@@ -28,7 +28,7 @@ _MODULES = (
     "engines.warm",
     "ledger.ledger",
     "operators.replicate",
-    "replication.lease_owner",
+    "replication.process_lease_owner",
     "replication.run.replicate",
     "stats",
 )

@@ -11,6 +11,8 @@ import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerUnavailableError
+
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
@@ -18,34 +20,43 @@ log = logging.getLogger(__name__)
 
 
 def find_connection(connection_id: str) -> Connection | None:
-    """Return an Airflow connection, or None if it is not defined or its definition is invalid.
+    """Return an Airflow connection, or None if it is not defined or the environment variable of its id is invalid.
 
     :param connection_id: id of the connection
     :raises AirflowNotFoundException: if a secrets backend or teams are configured, and Airflow does not find it
+    :raises LedgerUnavailableError: if the metadata database cannot be queried. A connection that may exist never counts
+        as undefined: for the ledger's connection, another ledger would be used instead
+    :raises ConfigError: if the stored connection cannot be decrypted
     """
     from airflow.configuration import conf
-    from airflow.sdk import Connection
 
     if conf.get("secrets", "backend", fallback="") or conf.getboolean("core", "multi_team", fallback=False):
         from airflow.models.connection import Connection as AirflowCoreConnection
 
         found: Connection = AirflowCoreConnection.get_connection_from_secrets(connection_id)
         return found
+    connection: Connection | None
+    if text := os.environ.get(f"AIRFLOW_CONN_{connection_id.upper()}", "").strip():
+        connection = _from_text(connection_id, text)
+    else:
+        row = _stored_row(connection_id)
+        connection = None if row is None else _from_row(row)
+    if connection is not None:
+        _mask(connection)
+    return connection
+
+
+def _from_text(connection_id: str, text: str) -> Connection | None:
+    """Return the connection that an environment variable defines as JSON or URI; None if the text is invalid."""
+    from airflow.sdk import Connection
+
     try:
-        text = os.environ.get(f"AIRFLOW_CONN_{connection_id.upper()}", "").strip()
         if text.startswith("{"):
-            connection = Connection.from_json(text, conn_id=connection_id)
-        elif text:
-            connection = Connection.from_uri(text, conn_id=connection_id)
-        elif (row := _stored_row(connection_id)) is not None:
-            connection = _from_row(row)
-        else:
-            return None
+            return Connection.from_json(text, conn_id=connection_id)
+        return Connection.from_uri(text, conn_id=connection_id)
     except Exception:
         log.debug("The connection %s cannot be read", connection_id, exc_info=True)
         return None
-    _mask(connection)
-    return connection
 
 
 def _mask(connection: Connection) -> None:
@@ -60,29 +71,53 @@ def _mask(connection: Connection) -> None:
 
 
 def _stored_row(connection_id: str) -> dict[str, Any] | None:
-    """Return the connection's row in the metadata database as a dict; None if there is none."""
+    """Return the connection's row in the metadata database as a dict; None if there is none.
+
+    :raises LedgerUnavailableError: if the database cannot be queried
+    """
     import sqlalchemy as sa
     from airflow.utils.session import create_session
 
-    with create_session() as session:
-        rows = session.execute(sa.text("SELECT * FROM connection WHERE conn_id = :id"), {"id": connection_id})
-        row = rows.mappings().one_or_none()
-        return None if row is None or row.get("team_name") is not None else dict(row)
+    query = sa.text("SELECT * FROM connection WHERE conn_id = :id")
+    try:
+        with create_session() as session:
+            if not sa.inspect(session.connection()).has_table("connection"):
+                return None  # as before the first ``airflow db migrate``
+            row = session.execute(query, {"id": connection_id}).mappings().one_or_none()
+    except sa.exc.SQLAlchemyError as error:
+        raise LedgerUnavailableError(
+            f"the connection {connection_id!r} could not be looked up in Airflow's metadata database "
+            f"({type(error).__name__}).",
+            hint="Try again when the database answers; `airflow db check` tells whether it does.",
+        ) from error
+    return None if row is None or row.get("team_name") is not None else dict(row)
 
 
 def _from_row(row: dict[str, Any]) -> Connection:
-    """Return the connection of a row, with its password and its extra decrypted."""
-    from airflow.sdk import Connection
+    """Return the connection of a row, with its password and its extra decrypted.
 
+    :raises ConfigError: if Airflow's Fernet key is not the one with which they were encrypted
+    """
+    from airflow.sdk import Connection
+    from cryptography.fernet import InvalidToken
+
+    try:
+        password = _decrypted(row["password"], encrypted=row["is_encrypted"])
+        extra = _decrypted(row["extra"], encrypted=row["is_extra_encrypted"])
+    except InvalidToken:
+        raise ConfigError(
+            f"the connection {row['conn_id']!r} was encrypted with another key than [core] fernet_key.",
+            hint="Set the key with which Airflow's other components run.",
+        ) from None
     return Connection(
         conn_id=row["conn_id"],
         conn_type=row["conn_type"],
         host=row["host"],
         schema=row["schema"],
         login=row["login"],
-        password=_decrypted(row["password"], encrypted=row["is_encrypted"]),
+        password=password,
         port=row["port"],
-        extra=_decrypted(row["extra"], encrypted=row["is_extra_encrypted"]),
+        extra=extra,
     )
 
 

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.pages import DeadLetterFilter
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index
-from airflow_provider_ckpt.replication.lease_owner import of_this_process
+from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
 from airflow_provider_ckpt.replication.setup import PipelineContext, stored_pipeline
 
 MAX_SEARCHED = 10_000

@@ -20,10 +20,10 @@ from airflow_provider_ckpt.api.models.pipelines import (
 )
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind, side_kind
 from airflow_provider_ckpt.core.receipt import Counts as RecordCounts
-from airflow_provider_ckpt.core.task_owners import dag_run_of, task_of
+from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
 from airflow_provider_ckpt.ledger.queries import overview
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
-from airflow_provider_ckpt.replication.lease_owner import is_dead
+from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
 _DETAIL_LENGTH = 8_000
 _TEXT_LENGTH = 2_000

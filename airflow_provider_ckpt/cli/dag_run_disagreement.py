@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.task_owners import dag_run_of, task_of
-from airflow_provider_ckpt.replication.lease_owner import is_held
+from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
+from airflow_provider_ckpt.replication.process_lease_owner import is_held
 
 log = logging.getLogger(__name__)
 

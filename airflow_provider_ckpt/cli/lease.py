@@ -32,7 +32,7 @@ def lease(args: Namespace) -> dict[str, Any]:
     After ``--break`` the result contains the former holder and the new epoch.
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication.lease_owner import is_dead
+    from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
     reason = given_reason(args, required_by="lease --break" if args.break_lease else None)
     with open_ledger(args.ledger) as ledger:

@@ -44,7 +44,7 @@ def make_setup(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
     """
     from airflow_provider_ckpt.airflow_versions import initialize_stats
     from airflow_provider_ckpt.ledger_location import resolve_connection
-    from airflow_provider_ckpt.replication.lease_owner import of_this_process
+    from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
     from airflow_provider_ckpt.replication.setup import PipelineContext
     from airflow_provider_ckpt.stats import StatsMeter
 

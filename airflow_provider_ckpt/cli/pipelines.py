@@ -87,7 +87,7 @@ def delete(args: Namespace) -> dict[str, Any]:
     The sink is not changed.
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication.lease_owner import is_dead
+    from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
     reason = given_reason(args, required_by="pipeline delete")
     assert reason is not None

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.delivery import DeadLetterDestination
-from airflow_provider_ckpt.core.error_policy import always_halts
-from airflow_provider_ckpt.core.errors import ErrorAction
+from airflow_provider_ckpt.core.error_policy import refuse_dropping_overrides
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-
-_DROPS = (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG)
 
 
 def refuse_contradictions(pipeline: Pipeline) -> None:
@@ -28,7 +25,7 @@ def refuse_contradictions(pipeline: Pipeline) -> None:
         raise ValueError("run.engine: connect cannot read a jdbc source; write warm or submit")
     _check_order(pipeline)
     _check_dead_letter_store(pipeline)
-    _check_error_policy(pipeline)
+    refuse_dropping_overrides(pipeline.error_policy)
 
 
 def _check_file_format(pipeline: Pipeline) -> None:
@@ -74,16 +71,3 @@ def _check_dead_letter_store(pipeline: Pipeline) -> None:
     }.get(queue.sink)
     if wanting and queue.in_other_store and not queue.brokers and pipeline.dead_letter_connection is None:
         raise ValueError(f"dead_letter_queue.sink: {queue.sink} needs {wanting}")
-
-
-def _check_error_policy(pipeline: Pipeline) -> None:
-    """Refuse an override that would drop records after an error that must halt the run (semantics, section 7).
-
-    :raises ValueError: if ``error_policy`` contains such an override
-    """
-    for kind, action in pipeline.error_policy.items():
-        if action in _DROPS and always_halts(kind):
-            raise ValueError(
-                f"error_policy.{kind}: {action} would drop records after an error that always halts the run; "
-                "write halt or retry, or leave it out"
-            )

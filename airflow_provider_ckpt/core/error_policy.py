@@ -26,6 +26,8 @@ _ALWAYS_RETRIED = frozenset(
 _RETRIED_WHEN_RECOVERABLE = frozenset(
     {ErrorType.KAFKA_PRODUCER, ErrorType.KAFKA_CONSUMER, ErrorType.SINK, ErrorType.SOURCE}
 )
+_DROPS = (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG)
+"""Actions after which a record is not delivered."""
 
 
 def default_action(error: ErrorInfo) -> ErrorAction:
@@ -43,11 +45,22 @@ def default_action(error: ErrorInfo) -> ErrorAction:
 
 
 def always_halts(kind: ErrorType) -> bool:
-    """Return whether every error of a type halts the run by default, recoverable or not.
-
-    The check of a pipeline uses this to refuse an ``error_policy`` that would drop records after such an error.
-    """
+    """Return whether every error of a type halts the run by default, recoverable or not."""
     return kind not in _ALWAYS_RETRIED | _RETRIED_WHEN_RECOVERABLE | _DEAD_LETTERED
+
+
+def refuse_dropping_overrides(overrides: Mapping[ErrorType, ErrorAction]) -> None:
+    """Refuse an ``error_policy`` that would drop records after an error that must halt the run (semantics, section 7).
+
+    :param overrides: actions that replace the default ones, by error type
+    :raises ValueError: if one would skip or dead-letter records after an error that always halts
+    """
+    for kind, action in overrides.items():
+        if action in _DROPS and always_halts(kind):
+            raise ValueError(
+                f"error_policy.{kind}: {action} would drop records after an error that always halts the run; "
+                "write halt or retry, or leave it out"
+            )
 
 
 def choose_action(error: ErrorInfo, overrides: Mapping[ErrorType, ErrorAction], *, dead_letters: bool) -> ErrorAction:
@@ -62,7 +75,7 @@ def choose_action(error: ErrorInfo, overrides: Mapping[ErrorType, ErrorAction], 
     """
     default = default_action(error)
     chosen = overrides.get(error.type, default)
-    if default is ErrorAction.HALT and chosen in (ErrorAction.SKIP_AND_LOG, ErrorAction.DEAD_LETTER):
+    if default is ErrorAction.HALT and chosen in _DROPS:
         chosen = ErrorAction.HALT
     if chosen is ErrorAction.DEAD_LETTER and not dead_letters:
         return ErrorAction.HALT

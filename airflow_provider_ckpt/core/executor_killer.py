@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.hold_release import HoldingPartition
+from airflow_provider_ckpt.core.held_batches import HoldingPartition
 from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
 
 

@@ -49,14 +49,6 @@ TAKEOVERS = frozenset({LeaseGrantReason.EXPIRED, LeaseGrantReason.DEAD, LeaseGra
 """Reasons with which a lease passes from one owner to another; the metric ``lease.takeovers`` counts these."""
 
 
-def renewal_interval(ttl: timedelta) -> float:
-    """Return the seconds between two renewals of a lease: a third of its TTL, so that one renewal may fail.
-
-    :param ttl: TTL of the lease
-    """
-    return ttl.total_seconds() / 3
-
-
 def assume_alive(_owner: str) -> bool:
     """Return False for every owner: no owner is known to be dead.
 

@@ -1,6 +1,6 @@
 """The state machine of one partition: plan batches, and carry out what a policy or a user decides about them.
 
-The other transitions are in ``acknowledgements.py``, ``attempts.py``, ``hold_release.py`` and ``executor_killer.py``.
+The other transitions are in ``acknowledgements.py``, ``attempts.py``, ``held_batches.py`` and ``executor_killer.py``.
 Every transition returns the events that it caused, for the audit log. None does I/O, reads a clock or draws a random
 number. The table of transitions is in semantics, section 1.
 """

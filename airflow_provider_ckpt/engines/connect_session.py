@@ -50,8 +50,8 @@ _RETRIES, _LONGEST_MS = 5, 2_000
 """Number of retries, and longest pause in ms: about 5 s in total. By default Spark's client retries for ten minutes."""
 
 _CHANNEL = [("grpc.use_local_subchannel_pool", 1)]
-"""Options of gRPC. By default, the channels of a process share their connections and the pauses between attempts: while a
-server restarts, the pauses of the lost session's channel grow to two minutes, and would hold up the new session, too."""
+"""Options of gRPC. By default, the channels of a process share their connections and the pauses between attempts. While
+a server restarts, the pauses of the lost session's channel grow to two minutes, and would hold up a new session."""
 
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
 """Random key, used to derive session ids if Airflow has no Fernet key; no other process then finds the same session."""

@@ -1,9 +1,9 @@
 """Create a run's directory on this machine, and remove directories that killed runs left behind.
 
 A run and its driver exchange files in this directory. Its name contains host, pid and start time of the run's process
-(as in ``replication/lease_owner.py``). In addition the process locks the directory; the lock ends with the process. It
-is needed where the pid cannot show whether the process lives: in containers that share a temporary folder and a host
-name.
+(as in ``replication/process_lease_owner.py``). In addition the process locks the directory; the lock ends with the
+process. It is needed where the pid cannot show whether the process lives: in containers that share a temporary folder
+and a host name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_provider_ckpt.replication.lease_owner import is_dead, of_this_process
+from airflow_provider_ckpt.replication.process_lease_owner import is_dead, of_this_process
 
 _PREFIX = "ckpt-run-"
 _NAME = re.compile(_PREFIX + r"(?P<host>.+)-(?P<pid>\d+)-(?P<started>\d+)-\w+")

@@ -19,7 +19,7 @@ from typing import Any
 
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.engines import exit_reason
-from airflow_provider_ckpt.replication.lease_owner import of_process
+from airflow_provider_ckpt.replication.process_lease_owner import of_process
 from airflow_provider_ckpt.spark.driver import standing_protocol
 from airflow_provider_ckpt.spark.driver.standing_protocol import DRAINING, LOCK, LOG, SOCKET, STARTING, short_path
 

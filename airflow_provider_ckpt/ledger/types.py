@@ -22,7 +22,7 @@ class Lease:
     """Right to run a pipeline, as one run acquired it under an epoch.
 
     :param pipeline: name of the pipeline
-    :param owner: name of the task or process that holds it, see ``replication/lease_owner.py``
+    :param owner: name of the task or process that holds it, see ``replication/process_lease_owner.py``
     :param epoch: epoch of the lease
     :param ttl: time without renewal after which another owner may take the lease over
     :param expires_at: when the lease expires by the database's clock, unless it is renewed after this object was

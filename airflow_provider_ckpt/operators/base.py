@@ -200,7 +200,7 @@ class CkptOperator(BaseOperator):
         :param ledger: the open ledger
         :param pipeline: the pipeline to run or act on
         """
-        from airflow_provider_ckpt.core.task_owners import of_task
+        from airflow_provider_ckpt.core.task_lease_owner import of_task
         from airflow_provider_ckpt.replication.setup import PipelineContext
         from airflow_provider_ckpt.stats import StatsMeter
 

@@ -104,7 +104,7 @@ class CkptRetryOperator(CkptBranchOperator):
         :param setup: the pipeline's setup, with the owner of the lease
         :param state: state of the run, which :meth:`execute_complete` gets back
         """
-        from airflow_provider_ckpt.core.lease import renewal_interval
+        from airflow_provider_ckpt.replication.run.lease_renewal import renewal_interval
         from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
 
         self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))

@@ -11,9 +11,9 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.delivery_guarantee import refuse_unsupported_delivery
 from airflow_provider_ckpt.replication.metric_names import NO_METER, Meter
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
+from airflow_provider_ckpt.replication.refuse_unsupported_delivery import refuse_unsupported_delivery
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -28,7 +28,7 @@ class PipelineContext:
     :param pipeline: the pipeline
     :param ledger: the ledger, open
     :param connections: returns the connection of an id, or raises :class:`ConfigError`
-    :param owner: name of the lease's owner (see ``lease_owner.py``)
+    :param owner: name of the lease's owner (see ``process_lease_owner.py``)
     :param on_lease: called with each lease as soon as it is held, so that it can be released if the run is killed
     :param meter: destination of the run's metrics
     :param function: the transform's serialized Python function, if the task that runs the pipeline provides it

@@ -37,7 +37,7 @@ def call_with_ledger(
 
         def setup() -> PipelineContext:
             from airflow_provider_ckpt.config.load import build
-            from airflow_provider_ckpt.replication.lease_owner import of_this_process
+            from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
             from airflow_provider_ckpt.replication.setup import PipelineContext, stored_pipeline
 
             if declaration is None:

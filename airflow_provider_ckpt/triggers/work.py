@@ -178,8 +178,8 @@ class CkptWorkTrigger(BaseEventTrigger):
         :param ledger: the open ledger, which knows the newest run
         :param setup: function that returns the context of the pipeline, with which the lag is read from the source
         """
-        from airflow_provider_ckpt.replication.lease_owner import is_held
         from airflow_provider_ckpt.replication.observe.lag import lag
+        from airflow_provider_ckpt.replication.process_lease_owner import is_held
 
         context = setup()
         name = context.pipeline.name

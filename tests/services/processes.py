@@ -104,8 +104,8 @@ def kill(processes: Iterable[Process], number: signal.Signals = signal.SIGKILL) 
 
 
 def pause(pid: int, seconds: float = 30.0) -> None:
-    """Stop a process with SIGSTOP, and wait until each of its threads has stopped: on a busy machine that takes a while,
-    in which the others still answer.
+    """Stop a process with SIGSTOP, and wait until each of its threads has stopped: on a busy machine that takes a
+    while, in which the others still answer.
 
     :param pid: the process
     :param seconds: the longest wait

@@ -14,6 +14,7 @@ from cryptography.fernet import Fernet
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerUnavailableError
 from airflow_provider_ckpt.server_connections import find_connection
 
 _SHOWN = ("conn_id", "conn_type", "host", "schema", "login", "password", "port", "extra_dejson")
@@ -71,13 +72,34 @@ def test_a_secrets_backend_is_asked_by_airflow_itself(monkeypatch: pytest.Monkey
     assert str(find_connection("store")) == "connection store of the backend"
 
 
-def test_a_database_that_does_not_answer_has_no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_does_not_count_as_undefined_while_the_database_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def create_session() -> Any:
         raise sa.exc.OperationalError("SELECT", {}, Exception("down"))
 
     monkeypatch.setattr("airflow.utils.session.create_session", create_session)
 
+    with pytest.raises(LedgerUnavailableError, match="'store' could not be looked up in Airflow's metadata database"):
+        find_connection("store")
+
+
+def test_a_database_that_was_never_migrated_has_no_connections(database: Session) -> None:
+    database.execute(sa.text("DROP TABLE connection"))
+
     assert find_connection("store") is None
+
+
+def test_a_connection_of_another_key_is_an_error_that_names_the_key(
+    database: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.add(CoreConnection("store", "postgres", host="db", password="s3cret-pw"))
+    database.commit()
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", Fernet.generate_key().decode())
+    crypto.get_fernet.cache_clear()
+
+    with pytest.raises(ConfigError, match="'store' was encrypted with another key"):
+        find_connection("store")
 
 
 def test_the_secrets_of_a_connection_are_masked_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:

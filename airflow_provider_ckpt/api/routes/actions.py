@@ -38,7 +38,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_rows
-from airflow_provider_ckpt.replication.lease_owner import is_dead
+from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
 router = APIRouter(tags=["actions"])
 

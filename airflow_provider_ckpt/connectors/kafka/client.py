@@ -59,7 +59,7 @@ for its content: messages that may be refused have a delivery callback, so a ref
 _LEADER_ELECTION = """
     _NOENT FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE UNKNOWN_LEADER_EPOCH
 """
-"""Errors of a partition that has no leader at the moment. ``_NOENT`` is that of a request for offsets if no partition of
+"""Errors of a partition that has no leader at the moment. A request for offsets ends with ``_NOENT`` if no partition of
 the topic has one, as shortly after a broker did not answer for so long that the cluster gave it up."""
 _NOT_RETRIABLE = """
     _AUTHENTICATION _SSL _UNKNOWN_TOPIC _UNKNOWN_PARTITION _UNSUPPORTED_FEATURE CLUSTER_AUTHORIZATION_FAILED

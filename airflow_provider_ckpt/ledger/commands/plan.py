@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.low_watermark import EXPIRED
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.task_owners import dag_run_of, task_of
+from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 from airflow_provider_ckpt.ledger.store import events as event_store

@@ -27,7 +27,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.resend_lost import ResendPlan, find_lost
-from airflow_provider_ckpt.replication import lease_owner as owners
+from airflow_provider_ckpt.replication import process_lease_owner as owners
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.refuse_changed_sink import (
     compare_states,

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStat
 from airflow_provider_ckpt.core.ranges import START, position_text
 from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
-from airflow_provider_ckpt.replication.lease_owner import is_dead, is_held
+from airflow_provider_ckpt.replication.process_lease_owner import is_dead, is_held
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger

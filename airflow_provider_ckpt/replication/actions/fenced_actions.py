@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, not_covered
-from airflow_provider_ckpt.replication import lease_owner as owners
+from airflow_provider_ckpt.replication import process_lease_owner as owners
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.late_records import Receipts, unread_by
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext

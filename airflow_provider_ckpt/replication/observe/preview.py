@@ -16,8 +16,8 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.ledger.types import PartitionRecord
-from airflow_provider_ckpt.replication.delivery_guarantee import refuse_unsupported_delivery
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
+from airflow_provider_ckpt.replication.refuse_unsupported_delivery import refuse_unsupported_delivery
 from airflow_provider_ckpt.replication.run import refuse_changed_sink
 from airflow_provider_ckpt.replication.run.late_records import unread_by
 from airflow_provider_ckpt.replication.run.plan import Planner

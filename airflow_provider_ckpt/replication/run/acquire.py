@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.replication import lease_owner as owners
+from airflow_provider_ckpt.replication import process_lease_owner as owners
 from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import refuse_changed_sink

@@ -1,4 +1,4 @@
-"""Renew a lease in the background while a run works, and detect its loss."""
+"""Renew a lease in the background, three times within its TTL, while a run works, and detect its loss."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ import threading
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError, StaleEpochError
-from airflow_provider_ckpt.core.lease import renewal_interval
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.types import Lease
 
 log = logging.getLogger(__name__)
 
 
+def renewal_interval(ttl: timedelta) -> float:
+    """Return the seconds between two renewals of a lease: a third of its TTL, so that one renewal may fail.
+
+    :param ttl: TTL of the lease
+    """
+    return ttl.total_seconds() / 3
+
+
 class LeaseRenewal:
-    """Thread that renews a lease at the interval of :func:`~airflow_provider_ckpt.core.lease.renewal_interval`.
+    """Thread that renews a lease at the interval of :func:`renewal_interval`.
 
     An unreachable ledger only delays the renewal: after expiry the run still holds the lease until another owner takes
     it.

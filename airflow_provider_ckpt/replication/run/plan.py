@@ -67,7 +67,7 @@ class Planner:
         )
 
     def plan(self, files: Sequence[SourceFile]) -> Plan:
-        """Return a plan of new batches for as many records as the budget allows; bounded side partitions come first.
+        """Return a plan of new batches, of as many records as ``max_in_flight`` allows; bounded side partitions first.
 
         :param files: source files that the ledger knows
         """

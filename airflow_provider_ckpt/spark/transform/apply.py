@@ -16,8 +16,9 @@ from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.sql import cannot_raise, enclosed, literal, quote
 from airflow_provider_ckpt.spark.transform import determinism, original_columns, out_of_range_times
 from airflow_provider_ckpt.spark.transform.declared_columns import check_outputs, check_where
-from airflow_provider_ckpt.spark.transform.decode import RecordCheck, decode, has_short_decimals, parser_sql, raw_column
+from airflow_provider_ckpt.spark.transform.decode import decode, has_short_decimals, parser_sql, raw_column
 from airflow_provider_ckpt.spark.transform.projection import error_class, project, quoted
+from airflow_provider_ckpt.spark.transform.record_check import RecordCheck
 from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, try_columns
 
 if TYPE_CHECKING:

@@ -7,15 +7,17 @@ conditions in ``strict_parsing.py`` and ``lossless_parsing.py`` then find the re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.sql import literal, quote
 from airflow_provider_ckpt.spark.transform import lossless_parsing, slow_decimals, strict_parsing
+from airflow_provider_ckpt.spark.transform.missing_fields import missing_field_checks
 from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 from airflow_provider_ckpt.spark.transform.projection import parse_schema, project, quoted
+from airflow_provider_ckpt.spark.transform.record_check import RecordCheck
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,20 +30,6 @@ _TEXT = "__text"
 _PARSED, _RECORD, _FAULT = "__parsed", "record", "__fault"
 _DECODED = "__decoded"
 """Name of a lambda variable in SQL whose value is the record as Spark's parser returns it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordCheck:
-    """Check that a record must pass before any expression of the transform is evaluated for it.
-
-    :param failed: SQL condition that is true for a record that fails the check
-    :param verdict: verdict of a record that fails the check: ``filtered``, or an error type
-    :param message: error message of a record that fails the check
-    """
-
-    failed: str
-    verdict: str
-    message: str
 
 
 def flat_json_decoder(spark: SparkSession, pipeline: Pipeline) -> FlatJsonDecoder | None:
@@ -83,7 +71,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
         *_validity_checks(
             pipeline, lossless_parsing.is_lossy(fields, decoded, _TEXT, delimiter=_delimiter(pipeline)), decoded
         ),
-        *_missing_field_checks(pipeline, decoded),
+        *missing_field_checks(pipeline, _TEXT, decoded),
     ]
     faults = " ".join(f"WHEN {check.failed} THEN {number}" for number, check in enumerate(found))
     # A lambda keeps this out of the Java method that Spark generates for the steps after it: Java does not compile a
@@ -196,22 +184,6 @@ def _validity_checks(pipeline: Pipeline, altered: str, columns: Mapping[str, str
         RecordCheck(f"{parsed} AND {altered}", unfit, "a value that its column cannot hold as it is written"),
         RecordCheck(f"NOT ({complete})", unfit, f"not {what} that fits the schema"),
     ]
-
-
-def _missing_field_checks(pipeline: Pipeline, columns: Mapping[str, str]) -> list[RecordCheck]:
-    """Return a check that a JSON record has all fields of the schema; an empty list if missing fields count as null.
-
-    :param pipeline: the pipeline's declaration
-    :param columns: by field name, SQL expression of the parsed column
-    """
-    behavior = pipeline.error_handling.missing_field_behavior
-    if pipeline.transform.decode != "json" or behavior == "null":
-        return []
-    absent = " OR ".join(f"{column} IS NULL" for column in columns.values())
-    wanted = "array(" + ", ".join(map(literal, columns)) + ")"
-    lacking = f"size(array_except({wanted}, json_object_keys({_TEXT}))) > 0"
-    verdict = c.FILTERED if behavior == "skip" else str(ErrorType.JSON_PATH_NOT_FOUND)
-    return [RecordCheck(f"({absent}) AND {lacking}", verdict, "a field of the schema is missing")]
 
 
 def _delimiter(pipeline: Pipeline) -> str | None:

@@ -128,7 +128,7 @@ def _say(document: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run run specs until standard input ends."""
-    from airflow_provider_ckpt.replication.lease_owner import of_this_process
+    from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
     from tests.services.spark import local_session
 
     spark = local_session({"spark.driver.memory": "512m", **PRELOADED})

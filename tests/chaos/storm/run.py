@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord
-from airflow_provider_ckpt.replication import lease_owner as owners
+from airflow_provider_ckpt.replication import process_lease_owner as owners
 from tests.chaos.storm import users
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.journal import Answer, Expect

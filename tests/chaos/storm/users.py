@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.lease import assume_alive
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.replication import lease_owner as owners
+from airflow_provider_ckpt.replication import process_lease_owner as owners
 from tests.chaos.storm.commands import Commands
 
 _WEIGHTS: Mapping[ActionKind, float] = {

@@ -13,10 +13,10 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
-from airflow_provider_ckpt.core.task_owners import of_task
+from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import Lease
-from airflow_provider_ckpt.replication import lease_owner as owners
+from airflow_provider_ckpt.replication import process_lease_owner as owners
 from tests.chaos.storm import defects, users
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.journal import Is, Journal

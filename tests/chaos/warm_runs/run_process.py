@@ -76,7 +76,7 @@ def _run(order: Mapping[str, Any]) -> dict[str, Any]:
     from airflow_provider_ckpt.core.errors import CkptError
     from airflow_provider_ckpt.engines.factory import make_engine
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.lease_owner import of_this_process
+    from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
     from airflow_provider_ckpt.replication.run.replicate import replicate
 
     run_spec = RunSpec.from_json(order["run"])

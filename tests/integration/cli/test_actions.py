@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.lease_owner import of_this_process
+from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
 from tests.integration.airflow.ckpt import Ckpt
 from tests.integration.ledger.ledger_driver import LedgerDriver, delivered
 

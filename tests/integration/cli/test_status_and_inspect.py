@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
-from airflow_provider_ckpt.replication.lease_owner import of_this_process
+from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
 from tests.integration.airflow.ckpt import Ckpt, damage
 from tests.integration.ledger.ledger_driver import UNNAMED, LedgerDriver, delivered, failed
 

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.engines.factory import make_engine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.lease_owner import of_this_process
+from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary

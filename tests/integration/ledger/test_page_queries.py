@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.dead_letters import DeadLetterState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import START, Range
-from airflow_provider_ckpt.core.task_owners import of_task
+from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries import line
 from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, DeadLetterFilter

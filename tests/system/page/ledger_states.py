@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.actions import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.task_owners import of_task
+from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.ledger_driver import BAD_DATA, LedgerDriver, delivered, failed

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.cli.dag_run_disagreement import contradiction
-from airflow_provider_ckpt.core.task_owners import dag_run_of, of_task, task_of
-from airflow_provider_ckpt.replication.lease_owner import of_this_process
+from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, of_task, task_of
+from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
 
 
 def status(*, held: bool = False, lease: str | None = None, **batches: int) -> dict[str, Any]:

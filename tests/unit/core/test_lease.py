@@ -15,7 +15,6 @@ from airflow_provider_ckpt.core.lease import (
     assume_alive,
     grant,
     renew,
-    renewal_interval,
 )
 from airflow_provider_ckpt.core.stale_epoch import check_epoch
 from tests.unit.core.machines import NOW
@@ -111,7 +110,3 @@ class TestRenew:
     def test_a_lease_that_somebody_took_is_not_renewed(self) -> None:
         with pytest.raises(StaleEpochError):
             renew(HELD, 3, "dag/run-1", now=NOW)
-
-
-def test_a_lease_is_renewed_three_times_within_its_ttl() -> None:
-    assert renewal_interval(timedelta(seconds=60)) == 20

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.engines import failed_starts, standing_driver, standing_drivers
 from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
-from airflow_provider_ckpt.replication.lease_owner import of_process
+from airflow_provider_ckpt.replication.process_lease_owner import of_process
 from airflow_provider_ckpt.spark.driver.standing_protocol import DRAINING, LOCK, LOG, SOCKET, short_path
 
 _KEY = "0123456789abcdef"

@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from alembic import op
 
-from airflow_provider_ckpt.core.task_owners import dag_run_of, task_of
+from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
 
 revision = "0009"
 down_revision = "0008"

@@ -1,4 +1,4 @@
-"""Names of lease owners that are tasks of DAG runs; ``replication/lease_owner.py`` names processes."""
+"""Names of lease owners that are tasks of DAG runs; ``replication/process_lease_owner.py`` names processes."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from airflow_provider_ckpt.core.task_owners import of_task
-from airflow_provider_ckpt.replication import lease_owner as owner
+from airflow_provider_ckpt.core.task_lease_owner import of_task
+from airflow_provider_ckpt.replication import process_lease_owner as owner
 
 
 def test_a_living_process_is_not_dead() -> None:
@@ -14,7 +14,7 @@ def test_a_living_process_is_not_dead() -> None:
 
 
 def test_an_ended_process_of_this_machine_is_dead() -> None:
-    code = "from airflow_provider_ckpt.replication import lease_owner; print(lease_owner.of_this_process())"
+    code = f"from {owner.__name__} import of_this_process; print(of_this_process())"
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert owner.is_dead(printed.strip())
 

@@ -1,4 +1,4 @@
-"""Names of lease owners that are processes, whose death can be detected; ``core/task_owners.py`` names tasks."""
+"""Names of lease owners that are processes, whose death can be detected; ``core/task_lease_owner.py`` names tasks."""
 
 from __future__ import annotations
 
