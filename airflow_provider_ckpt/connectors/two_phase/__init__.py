@@ -1,1 +1,1 @@
-"""Sinks of table formats (Delta, Iceberg): lanes stage files, and one commit a wave adds them to the table."""
+"""Sinks of table formats (Delta, Iceberg): lanes stage files, and one commit for each wave adds them to the table."""

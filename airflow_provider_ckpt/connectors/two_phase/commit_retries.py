@@ -1,6 +1,7 @@
-"""Pause between commits while other writers commit first, within the run's time budget.
+"""Pauses between the tries of a commit, as long as other writers commit first and the run's time budget lasts.
 
-A lost race says nothing about the rows. It counts as an outage of the whole table, not as a failed attempt of a batch.
+That another writer committed first (a lost race) says nothing about the rows. Once the time budget is used up, it is an
+outage of the whole table, not a failed attempt of a batch.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class CommitRetries:
     def refuse_if_over(self) -> None:
         """Raise an error if the time budget is used up, or if the table reported success and does not show the commit.
 
-        The first try is always allowed.
+        Call this before each try, after the newest version of the table turned out not to contain the commit. The first
+        try is always allowed.
 
         :raises SinkError: about the table as a whole, not about a batch
         """

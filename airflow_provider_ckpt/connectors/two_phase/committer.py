@@ -1,8 +1,9 @@
-"""Second phase of a two-phase sink: commit what the lanes staged, one commit a wave, and report each batch's outcome.
+"""Second phase of a two-phase sink: commit the batches of a wave together, and return the outcome of each.
 
-Only the table itself is trusted. Each attempt opens a fresh version of the table, checks the receipts and the epoch in
-it, and commits the batches that have no receipt as the version right after it; the next iteration finds out whether
-that worked. So a lost race, a crash and an error after the commit are handled alike.
+Only the table itself is trusted. Each try opens the newest version of the table, checks the receipts and the epoch in
+it, and commits the batches that have no receipt as the version right after it. The next try finds out by the receipts
+whether that worked, so a commit that lost the race against another writer, one that failed, and one that succeeded with
+an error are handled alike.
 
 A staged file is removed only if no commit of this wave ever named it: a named file may be part of a snapshot that is no
 longer the newest, of a table that was renamed or dropped, or of a request that is still in transit. The table's own
@@ -39,7 +40,7 @@ class TableCommitter:
 
     :param pipeline: the pipeline
     :param context: ids of the ledger and the pipeline, and the epoch of the run
-    :param opener: opens fresh versions of the table
+    :param opener: opens the newest version of the table for each try
     """
 
     def __init__(self, pipeline: Pipeline, context: SinkContext, opener: TableOpener) -> None:
@@ -50,7 +51,10 @@ class TableCommitter:
         self._receipts: ReceiptChain | None = None
 
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Commit the staged batches, and return the final outcome of each in the order given."""
+        """Commit the staged batches, and return the final outcome of each in the order given.
+
+        See :meth:`.sink_protocol.Committer.commit`.
+        """
         with closing(self._opener):
             return self._commit(StagedWave(staged))
 
@@ -72,9 +76,11 @@ class TableCommitter:
         return wave.outcomes
 
     def _settle_committed(self, wave: StagedWave) -> TableVersion:
-        """Open a fresh version of the table, settle the batches that have a receipt in it, and return the version.
+        """Open the newest version of the table, record the outcomes of batches with a receipt in it, and return it.
 
-        :raises FencedError: if batches are still waiting and the version has a newer epoch
+        Batches without a receipt keep waiting for a commit (:attr:`.StagedWave.waiting`).
+
+        :raises FencedError: if batches are still waiting and the table's fence is at a newer epoch
         """
         version = self._opener.open(wave.schema)
         refuse_loss(version, self._chain(version))
@@ -118,9 +124,9 @@ class TableCommitter:
             wave.discard(index, staged, version.layout.table)
 
     def _attempt(self, wave: StagedWave, version: TableVersion) -> bool:
-        """Commit all waiting batches at once; return False if the commit may have failed.
+        """Commit all waiting batches in one commit; return False if another writer committed first, or may have.
 
-        The next version shows the result.
+        The batches keep waiting: their receipts in the newest version, which the caller opens next, show the result.
         """
         chosen: dict[BatchKey, int] = {}
         for index in wave.waiting:

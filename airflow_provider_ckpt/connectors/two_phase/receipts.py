@@ -10,9 +10,10 @@ new number the head, in the same atomic step that adds the data files. This has 
 - Every receipt can always be read back, and the bookkeeping in the table itself does not grow.
 - The receipts name single batches, not a position, so a batch that was skipped in the ledger leaves no gap.
 
-A node also has, per generation and partition, the batches that have a receipt in it or in any node before it, and their
-highest range end. So a search stops where older nodes cannot matter, and an old batch can be looked up without reading
-the chain that far back. Numbers grow: the count of commits in the upper 31 bits, random bits in the lower 32.
+A node also has a *summary*: for each generation and partition, the batches that have a receipt in this node or in any
+node before it, and their highest range end. With it a search ends at the first node before which no receipt of interest
+can be, and an old batch can be looked up without reading the chain back to that batch's own node. The numbers of nodes
+grow: they have the count of commits in the upper 31 bits, and random bits in the lower 32.
 
 A node whose file is missing or damaged breaks the chain, and all earlier nodes are lost with it. Once a user has
 accepted that, a new node states where the chain is cut, and nothing is searched beyond the cut.
@@ -36,7 +37,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 _FORMAT = 1
 _RANDOM_BITS = 32
 _MAX_RUNS = 100
-"""Maximum number of runs of receipted batches in a node for each partition; of more runs, the highest are stored."""
+"""Maximum number of ranges of seqs in a node's summary of one partition; if there are more, the highest are stored."""
 _MAX_NAMED = 3
 """Maximum number of partitions that an error names."""
 
@@ -57,11 +58,12 @@ class CommittedReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptedBatches:
-    """Batches of one generation and partition that have a receipt in a node or in any node before it.
+    """A node's summary of one generation and partition: batches with a receipt in the node or in any node before it.
 
     :param seq: highest seq of these batches
     :param end: highest range end of these batches
-    :param runs: seqs of these batches, as runs; batches outside of the runs may have a receipt, too
+    :param runs: seqs of these batches, as ranges of consecutive numbers; only the highest ranges are stored, so a batch
+        with a lower seq may have a receipt, too
     """
 
     seq: int
@@ -69,7 +71,7 @@ class ReceiptedBatches:
     runs: tuple[Range, ...]
 
     def with_receipt(self, seq: int, end: int) -> ReceiptedBatches:
-        """Return these batches and one more.
+        """Return a summary of these batches and one more.
 
         :param seq: seq of the additional batch
         :param end: its range end
@@ -78,7 +80,7 @@ class ReceiptedBatches:
         return ReceiptedBatches(max(self.seq, seq), max(self.end, end), tuple(runs[-_MAX_RUNS:]))
 
     def contains(self, seq: int) -> bool:
-        """Return whether the batch with this seq is known to have a receipt."""
+        """Return whether the stored ranges have this seq. True means a receipt; False does not exclude one."""
         return any(run.start <= seq < run.end for run in self.runs)
 
 
@@ -92,8 +94,10 @@ class ReceiptNode:
     :param previous: number of the node before this one; None if this is the first
     :param version: version of the table that the commit created, 0 if not recorded
     :param entries: receipts of the commit
-    :param receipted: batches with a receipt in this node or any before it, by generation and partition
-    :param cut: number of an older node at which the chain ends, because that node cannot be read; None if uncut
+    :param receipted: the node's summary: batches with a receipt in this node or any before it, by generation and
+        partition
+    :param cut: number of an older node that cannot be read: the chain ends at the node that follows it; None if no cut
+        is known
     """
 
     previous: int | None
@@ -103,11 +107,11 @@ class ReceiptNode:
     cut: int | None = None
 
     def may_contain(self, key: BatchKey) -> bool:
-        """Return whether a batch may have a receipt in this node or an earlier one; False is certain."""
+        """Return False if a batch certainly has no receipt in this node or an earlier one; True if it may have one."""
         return key.seq <= self.receipted.get((key.generation, key.partition), _NO_BATCHES).seq
 
     def contains(self, key: BatchKey) -> bool:
-        """Return whether a batch is known to have a receipt in this node or an earlier one; True is certain."""
+        """Return True if a batch certainly has a receipt in this node or an earlier one; False if it may have none."""
         return self.receipted.get((key.generation, key.partition), _NO_BATCHES).contains(key.seq)
 
 
@@ -184,10 +188,11 @@ class ReceiptChain:
                     yield entry
 
     def receipted(self, head: int | None, keys: Iterable[BatchKey]) -> set[BatchKey]:
-        """Return those of the given batches that have a receipt, as far as nodes can be read.
+        """Return those of the given batches that have a receipt.
 
-        Nodes of the newest epoch are read. Receipts of older nodes are taken from a node's summary, so that a batch of
-        an idle partition costs nothing more.
+        Of nodes of the newest epoch, only their own receipts count. From the first node of an older epoch on, a batch
+        in a node's summary counts, too, so the chain is not read back to the node that has its receipt. If a node is
+        missing or damaged, only the batches found before are returned.
 
         :param head: head of the chain, None if there are no receipts
         :param keys: the batches
@@ -212,7 +217,7 @@ class ReceiptChain:
         """Yield the receipts that the ledger does not know yet, in the order of their keys.
 
         :param head: head of the chain, None if there are no receipts
-        :param known: the receipts that the ledger knows, by partition
+        :param known: the receipts that the ledger knows, by partition; see :meth:`.Sink.receipts`
         :raises ReceiptsUnreadableError: if a node is missing or damaged, after the receipts in newer nodes
         """
 
@@ -249,8 +254,8 @@ class ReceiptChain:
         :param previous: number of the node that the chain continues with; None to end it here
         :param version: version of the table that the commit creates
         :param entries: receipts of the node
-        :param reach: batches with a receipt in this node or any before it, by generation and partition
-        :param cut: number of the unreadable node at which the chain ends
+        :param reach: the node's summary, by generation and partition; None for an empty one
+        :param cut: number of an older node that cannot be read, so that the chain ends at the node that follows it
         """
         document = {
             "format": _FORMAT,
@@ -281,7 +286,8 @@ class ReceiptChain:
         """Read a receipt node from its file; the newest node read is cached.
 
         :param number: number of the node
-        :param newer: the node after it, from which the error tells what is lost if this node cannot be read
+        :param newer: the node that names this one as previous; if this node cannot be read, the error tells from the
+            summary of ``newer`` which receipts are lost
         """
         if self._newest is not None and self._newest[0] == number:
             return self._newest[1]
@@ -334,7 +340,7 @@ def _parse_receipted(seq: int, end: int, runs: Sequence[Sequence[int]] | None = 
 
     :param seq: highest seq
     :param end: highest range end
-    :param runs: start and end of each run of seqs; None in an early format
+    :param runs: start and end of each range of consecutive seqs; None in an early format
     """
     found = [Range(seq, seq + 1)] if runs is None else [Range(int(start), int(after)) for start, after in runs]
     return ReceiptedBatches(int(seq), int(end), tuple(found))

@@ -37,7 +37,9 @@ class TableLoss:
 def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None:
     """Return evidence that a restore or rollback removed delivered rows, or that receipts are lost; None if nothing is.
 
-    :param version: the table
+    Of the receipt nodes, only the newest is read: damage of an older one is not found here.
+
+    :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table
     :raises IoError: if the file system fails
     """
@@ -58,9 +60,9 @@ def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None
 
 
 def refuse_loss(version: TableVersion, receipts: ReceiptChain) -> None:
-    """Raise an error if rows or receipts were lost since the run took the table over.
+    """Raise an error if rows or receipts were lost since the run raised the fence; see :func:`find_loss`.
 
-    :param version: the table
+    :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table
     :raises SinkChangedError: with the evidence
     """
@@ -69,14 +71,16 @@ def refuse_loss(version: TableVersion, receipts: ReceiptChain) -> None:
 
 
 def start_new_chain(version: TableVersion, receipts: ReceiptChain, *, accepting: bool) -> int | None:
-    """Start a new chain of receipts if the old one cannot be read; return the number of its head, None if not needed.
+    """Start a new chain of receipts if a user accepted a loss and a node of the old chain is missing or damaged.
 
-    A fence calls this. Readable nodes that are newer than the unreadable one become part of the new chain.
+    A fence calls this. Nodes that are newer than the unreadable one become part of the new chain.
 
-    :param version: the table
+    :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table
-    :param accepting: whether a user accepted a table that is not intact; only then the whole chain is read
-    :raises SinkChangedError: if the table is not intact and no user accepted it
+    :param accepting: whether a user accepted that rows or receipts are lost. If so, the whole chain is read, to find an
+        unreadable node; if not, a loss that :func:`find_loss` reports is an error, and the chain is left as it is
+    :return: number of the new chain's head, to be committed with the epoch; None if the chain is left as it is
+    :raises SinkChangedError: if rows or receipts are lost and no user accepted it
     :raises IoError: if the file system fails
     """
     found = find_loss(version, receipts)
@@ -96,7 +100,7 @@ def start_new_chain(version: TableVersion, receipts: ReceiptChain, *, accepting:
 def batches_without_rows(version: TableVersion, receipts: ReceiptChain, keys: Sequence[BatchKey]) -> list[BatchKey]:
     """Return those of the given batches that have no readable receipt, or whose rows a restore or rollback removed.
 
-    :param version: the table
+    :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table
     :param keys: batches whose receipt the ledger has seen
     """
@@ -116,6 +120,8 @@ def batches_without_rows(version: TableVersion, receipts: ReceiptChain, keys: Se
 
 def record_accepted(version: TableVersion) -> None:
     """Record durably that this version of the table is intact, or that a user accepted it.
+
+    :func:`find_loss` ignores restores and rollbacks that happened before it.
 
     :raises IoError: if the file system fails
     """

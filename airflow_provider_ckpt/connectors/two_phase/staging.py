@@ -18,11 +18,11 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A staged batch, as an outcome carries it from the lane to the committer.
+    """A batch whose files a lane has written, as the outcome ``staged`` carries it from the lane to the committer.
 
     :param range: positions of the batch
     :param bound: the source's closed bound, for the receipt
-    :param verdict: verdict to be claimed
+    :param verdict: the verdict that the commit claims for the batch
     :param counts: the batch's record counts
     :param name: unique name of the staged data files; None if the batch has no rows
     :param files: data files as the table format describes them; ``path`` is absolute or relative to the table
@@ -93,18 +93,20 @@ class StagedBatch:
 
 
 def remove_files(paths: Iterable[Path]) -> None:
-    """Remove files that no commit ever named; errors are ignored, since no reader uses the files."""
+    """Remove files that no commit ever contained; errors are ignored, since no reader uses the files."""
     for path in paths:
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
 
 class StagedWave:
-    """Outcomes of one wave: final outcomes, and batches that wait for their commit.
+    """Outcomes of one wave: those that are final, and those of batches that wait for their commit.
 
-    ``waiting`` has the staged batches by index in the wave, in the order of the batches' keys. ``attempted`` has the
-    indexes of batches that some commit of this wave named; such a commit may still take effect until the result is
-    known.
+    ``waiting`` has the staged batches without a final outcome, by index in the wave, in the order of the batches' keys.
+    ``attempted`` has the indexes of batches that some commit of this wave contained, even one that seemed to fail: such
+    a commit may still take effect, so their files must not be removed.
+
+    :param outcomes: outcomes that the lanes returned; those other than ``staged`` are final
     """
 
     def __init__(self, outcomes: Sequence[Outcome]) -> None:
@@ -137,7 +139,7 @@ class StagedWave:
 
         :param index: index of the batch in the wave
         :param receipt: the batch's receipt
-        :param own: whether this attempt wrote the receipt
+        :param own: whether the receipt is that of this attempt and of its staged files
         """
         self.waiting.pop(index)
         self._outcomes[index] = replace(
@@ -150,7 +152,7 @@ class StagedWave:
         )
 
     def discard(self, index: int, staged: StagedBatch, table: Path, *, dead_letters: bool = True) -> None:
-        """Remove the staged files of a batch, unless a commit of this wave named them.
+        """Remove the staged files of a batch, unless some commit of this wave contained them, even one that failed.
 
         :param index: index of the batch in the wave
         :param staged: the staged batch
@@ -168,7 +170,10 @@ class StagedWave:
         )
 
     def failed(self, index: int, error: CkptError) -> None:
-        """Record that a waiting batch failed; as far as known, it was not committed."""
+        """Record that a waiting batch failed.
+
+        If a commit that contained it takes effect after all, the next run finds its receipt.
+        """
         self.waiting.pop(index)
         self._outcomes[index] = replace(
             self._outcomes[index], outcome=AttemptOutcome.FAILED, error=error.info, dead_letters={}, staged=None

@@ -47,11 +47,12 @@ class TableVersion(ABC):
 
     @abstractmethod
     def restored_version(self, since: int) -> int | None:
-        """Return the older version whose content the table has again; None if it still has the content of ``since``.
+        """Return the number of the version before ``since`` to which a restore or rollback has set the table back.
 
         Changes by other writers (deletes, rewrites, additions) build on the older versions and are not reported.
 
         :param since: number of an older version, 0 for none
+        :return: None if the table still derives from the version ``since``
         """
 
     @abstractmethod
@@ -65,13 +66,14 @@ class TableVersion(ABC):
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
         """Commit staged batches, the epoch and the head together as the next version of the table, or nothing.
 
-        A fresh version shows whether the commit worked. No file is removed here.
+        The caller opens the newest version afterwards, whose receipts show whether the commit took effect. Staged files
+        are not removed, even if the commit fails.
 
         :param added: staged batches
         :param epoch: epoch of the run
         :param head: number of the new receipt node
-        :param note: commit metadata for users
-        :returns: False if another writer committed first, or may have
+        :param note: information for users, stored as metadata of the commit
+        :return: False if another writer committed first, or may have
         :raises CkptError: if the commit failed for another reason
         """
 
@@ -94,7 +96,7 @@ class TableVersion(ABC):
 
 
 class TableOpener(Protocol):
-    """Opens fresh versions of the table that waves are committed to."""
+    """Opens the newest version of the table to which a wave is committed, anew for each try."""
 
     @property
     def target(self) -> str:

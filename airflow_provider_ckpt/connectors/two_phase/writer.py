@@ -58,7 +58,7 @@ class TableWriter(ABC, Generic[V]):
 
     @abstractmethod
     def _open_version(self) -> V:
-        """Return the version of the table for which the next batch is staged."""
+        """Open the table; return the version whose receipts, epoch and columns the next batch is checked against."""
 
     @abstractmethod
     def _convert_rows(self, rows: pa.Table, version: V) -> pa.Table:
@@ -75,7 +75,7 @@ class TableWriter(ABC, Generic[V]):
 
     @abstractmethod
     def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> WrittenFiles:
-        """Write the rows of a batch durably as data files; if there are none, only the columns are described.
+        """Write the rows of a batch durably as data files; if there are no rows, only the columns are described.
 
         :param task: the batch and its attempt
         :param rows: rows without their numbers
