@@ -1,1 +1,1 @@
-"""Delta Lake as sink: lanes stage data files, and one commit a wave adds them and their receipts."""
+"""Delta Lake as sink: lanes stage data files, and one commit for each wave adds them and their receipts."""

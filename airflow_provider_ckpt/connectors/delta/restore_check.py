@@ -20,13 +20,15 @@ _BOUNDS = ("version", "datetime", "timestamp")
 
 
 def restored_version(table: DeltaTable, path: Path, since: int) -> int | None:
-    """Return the older version whose content the table has again; None if the table still has the content of ``since``.
+    """Return the number of the version before ``since`` to which RESTOREs have set the table back.
 
-    A restore of a restore is followed, so a restore that undoes another is not reported.
+    If a RESTORE brought back a version that another RESTORE had created, both are followed. So a RESTORE that undoes
+    another is not reported.
 
-    :param table: the table
+    :param table: the newest version of the table
     :param path: directory of the table
     :param since: number of an older version
+    :return: None if the table still derives from the version ``since``
     :raises SinkError: if the log has a restore whose version cannot be determined
     """
     at = table.version()

@@ -1,7 +1,8 @@
 """Control side of the delta sink: the state of this pipeline in the table, and the fence.
 
-A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that called Spark commits them
-once a wave (``two_phase/committer.py``). ``two_phase/`` and ``fence.py`` explain how this is exactly once.
+A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that started the Spark job
+commits the files of all lanes at the end of the wave (``two_phase/committer.py``). The docstrings in ``two_phase/`` and
+of ``fence.py`` explain why each batch takes effect exactly once.
 """
 
 from __future__ import annotations
@@ -129,13 +130,14 @@ class DeltaSink:
     def fence(self, epoch: int) -> None:
         """Shut out all older epochs; see ``fence.py``.
 
-        A loss that :meth:`claims` or :meth:`receipts` reported is accepted.
+        If :meth:`claims` or :meth:`receipts` of this object reported a loss of rows or receipts before, the caller
+        continues only because a user accepted that loss, so the fence accepts it, too.
         """
         contention = CommitRetries(self._pipeline, str(self._layout.table))
         fence(self._layout, epoch, contention, accepting=self._reported_loss)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts that the table's log refers to and the ledger does not know yet."""
+        """Yield the receipts in the table's chain that the ledger does not know yet; see :meth:`Sink.receipts`."""
         try:
             yield from self._receipts.unknown_to(self._version().head, known)
         except ReceiptsUnreadableError:

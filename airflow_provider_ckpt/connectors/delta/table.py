@@ -78,15 +78,16 @@ def commit(
     transactions: Mapping[str, int],
     note: Mapping[str, Any],
 ) -> None:
-    """Commit as the version right after the given one, or not at all.
+    """Commit data files and numbers as the version right after the given one, or not at all.
 
-    An error may come after a successful commit (from a failed checkpoint); open the table again to find out.
+    An error may be raised although the commit succeeded (if Delta's checkpoint of the log fails afterwards); open the
+    table again to find out.
 
-    :param table: the version to build on
+    :param table: the version that the commit builds on
     :param path: directory of the table
     :param actions: data files to add
     :param transactions: numbers to store in ``txn`` actions, by application id
-    :param note: commit metadata for users
+    :param note: information for users, stored as metadata of the commit
     :raises deltalake.exceptions.CommitFailedError: if another writer committed that version
     """
     table.create_write_transaction(
@@ -141,7 +142,7 @@ def refuse_unsupported(table: DeltaTable, path: Path) -> None:
 
 
 def delta_error(error: Exception, operation: str) -> CkptError:
-    """Convert an error of the Delta library to an outage of the whole table, since the library does not examine rows.
+    """Convert an error of the Delta library to an outage of the whole table, since no single batch can be its cause.
 
     :param error: the library's error
     :param operation: description of the failed operation, as in ``open the Delta table /data/t``
@@ -185,7 +186,10 @@ def has_newer_version(table: DeltaTable, path: Path) -> bool:
 
 
 def data_files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
-    """Yield path and recorded size in bytes of each data file of this version; not those of a shallow clone."""
+    """Yield path and recorded size in bytes of each local data file of this version.
+
+    Files of another table that are in an object store are left out; the log of a shallow clone may refer to such files.
+    """
     import pyarrow as pa
 
     root = table.table_uri.removeprefix("file://")

@@ -64,9 +64,10 @@ class DeltaTableOpener:
         return DeltaVersion(self._layout, table, adds_columns=self._pipeline.sink.adds_columns)
 
     def _with_new_columns(self, version: DeltaVersion, schema: str) -> DeltaVersion:
-        """Add the columns that the table gets from this wave, in a separate commit; after a lost race, try again.
+        """Add the columns that the rows have and the table lacks, in a separate commit; return the newest version.
 
-        A stale epoch can at worst leave empty columns behind.
+        If another writer commits first, this is tried again. A run that is fenced meanwhile can at worst leave empty
+        columns behind.
 
         :param version: the table as it is
         :param schema: columns of the staged rows

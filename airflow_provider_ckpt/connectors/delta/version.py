@@ -23,7 +23,7 @@ class DeltaVersion(TableVersion):
 
     :param layout: paths and application ids
     :param table: the table at this version, or None while there is no table
-    :param adds_columns: whether rows may lack some of the table's columns
+    :param adds_columns: whether the pipeline adds columns to the table, so that rows may lack nullable columns
     """
 
     layout: DeltaLayout
@@ -45,7 +45,10 @@ class DeltaVersion(TableVersion):
 
     @property
     def epoch(self) -> int:
-        """Highest epoch fenced so far, from the log and from the fence files, which are read only after the table."""
+        """Highest epoch fenced so far, from the table's log and from the fence files.
+
+        The files are read only now, after the table was opened; ``fence.py`` explains why the order matters.
+        """
         files = self.layout.fences.iterdir() if self.layout.fences.is_dir() else ()
         return max(self.committed_epoch, max((int(file.name) for file in files if file.name.isdecimal()), default=0))
 
@@ -82,7 +85,10 @@ class DeltaVersion(TableVersion):
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
     def lacks(self, schema: str) -> list[Field]:
-        """Return the columns of rows that the table does not have; nothing if the columns do not fit otherwise.
+        """Return the columns of rows that the table does not have, and that can be added to it.
+
+        If a column does not fit for another reason, such as its type, or if there is no table, the list is empty:
+        :meth:`refuse_misfit` reports this.
 
         :param schema: columns of the rows, as :func:`encode_schema` returns them
         """

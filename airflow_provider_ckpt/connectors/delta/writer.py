@@ -1,6 +1,7 @@
-"""Writing side of the delta sink: each batch's rows as one data file; see ``two_phase/writer.py``.
+"""Writing side of the delta sink: stage each batch as one data file in the table's directory.
 
-The table's next VACUUM removes files that were never committed.
+``two_phase/writer.py`` has all that does not depend on the format. A VACUUM of the table removes files that were never
+committed.
 """
 
 from __future__ import annotations

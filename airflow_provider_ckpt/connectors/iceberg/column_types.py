@@ -42,11 +42,10 @@ def to_iceberg(rows: pa.Table) -> pa.Table:
 
 
 def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, adds_columns: bool) -> Schema:
-    """Return the table's columns, followed by those that rows have and it lacks.
+    """Return the table's columns, followed by the columns of the rows that the table lacks; change nothing.
 
-    A table without columns gets all columns of the rows.
-
-    The same columns always get the same field ids, so that lanes can write files before the commit.
+    A table without columns gets all columns of the rows. New columns get the field ids that the commit will give them,
+    so that lanes can write files with these ids before the commit.
 
     :param table: the table
     :param schema: columns of the rows; None for no rows

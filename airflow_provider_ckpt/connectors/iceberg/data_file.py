@@ -58,9 +58,9 @@ def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> I
 
 
 def find_unpartitionable(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
-    """Yield column name and row number of each time that a partition transform cannot process.
+    """Yield column name and row number of each date or timestamp that a partition transform cannot process.
 
-    Python's transforms only process the years 1 to 9999.
+    The library's transforms only process the years 1 to 9999.
 
     :param rows: rows with their numbers
     :param spec: partitioning of the table
@@ -166,7 +166,7 @@ def _partition_types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]
 
 
 def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return Iceberg's statistics of a Parquet file; without bounds of times if Python cannot represent one of them.
+    """Return Iceberg's statistics of a Parquet file; without bounds of times if one is out of Python's range.
 
     :param footer: footer of the file
     :param schema: columns of the file

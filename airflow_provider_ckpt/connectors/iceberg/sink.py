@@ -1,7 +1,8 @@
 """Control side of the iceberg sink: the state of this pipeline in the table, and the fence.
 
-A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that called Spark commits them
-once a wave (``two_phase/committer.py``). ``two_phase/`` and ``version.py`` explain how this is exactly once.
+A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that started the Spark job
+commits the files of all lanes at the end of the wave (``two_phase/committer.py``). The docstrings in ``two_phase/`` and
+of ``version.py`` explain why each batch takes effect exactly once.
 """
 
 from __future__ import annotations
@@ -123,13 +124,14 @@ class IcebergSink:
     def fence(self, epoch: int) -> None:
         """Shut out all older epochs; see ``fence.py``.
 
-        A loss that :meth:`claims` or :meth:`receipts` reported is accepted.
+        If :meth:`claims` or :meth:`receipts` of this object reported a loss of rows or receipts before, the caller
+        continues only because a user accepted that loss, so the fence accepts it, too.
         """
         contention = CommitRetries(self._pipeline, f"the Iceberg table {self._address.name}")
         fence(self._address, epoch, contention, accepting=self._reported_loss)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts that the table's property refers to and the ledger does not know yet."""
+        """Yield the receipts in the table's chain that the ledger does not know yet; see :meth:`Sink.receipts`."""
         version = self._version()
         if version is None:
             return

@@ -1,10 +1,12 @@
-"""Writing side of the iceberg sink: each batch's rows as data files, one a partition; see ``two_phase/writer.py``.
+"""Writing side of the iceberg sink: stage each batch as one data file for each table partition that its rows are in.
+
+``two_phase/writer.py`` has all that does not depend on the format.
 
 A staged file that no commit names is left to the table's own maintenance (``remove_orphan_files``), since other tables,
 catalogs or older metadata may refer to it.
 
-A lane opens the table once, at its first batch. The lane lives for one wave. During a wave, only a takeover can change
-the receipts and the epoch that the lane read, and the commit of the wave detects that.
+A lane opens the table once, at its first batch, and ends with the wave. Until then only a newer run that raises the
+fence can change the receipts and the epoch that the lane has read, and the commit of the wave detects that.
 """
 
 from __future__ import annotations
