@@ -25,8 +25,9 @@ class Connection:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict of all fields. It contains the password: use it only in files of mode 0600 and on
-        Spark's own channels.
+        """Return a JSON-ready dict of all fields, including the password.
+
+        Write it only to files of mode 0600, and pass it to lanes only through Spark itself, never in a command line.
         """
         return {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
 

@@ -25,14 +25,14 @@ _DAYS_IN_400_YEARS = 146_097
 
 _ORDINAL_OF_1970 = date(1970, 1, 1).toordinal()
 _DAYS_TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
-"""Days from 1970 to 2000: the driver adds them to PostgreSQL's dates and timestamps, which count from 2000.
+"""Days from 1970 to 2000: the ADBC driver adds them to PostgreSQL's dates and timestamps, which count from 2000.
 
 PostgreSQL stores infinity and minus infinity as the largest and the smallest integer of that count. After the addition
 they wrap around.
 """
 
 _INFINITY = {"date": -(2**31) + _DAYS_TO_2000 - 1, "timestamp": -(2**63) + _DAYS_TO_2000 * _MICROSECONDS_A_DAY - 1}
-"""Integer that the driver returns for infinity, by type: days since 1970 for a date, microseconds for a timestamp.
+"""Integer that the ADBC driver returns for infinity, by type: days since 1970 for a date, microseconds for a timestamp.
 
 This integer plus one stands for minus infinity.
 """
@@ -48,8 +48,8 @@ _FIRST_DAY, _LAST_DAY = -12_687_428, 11_248_737
 _LEAST_UNWRAPPED = _INFINITY["timestamp"]
 """Smallest number of microseconds since 1970 that stands for itself.
 
-The driver returns PostgreSQL's timestamps after the year 294246 as smaller numbers, since they wrap around like its
-infinities.
+The ADBC driver returns PostgreSQL's timestamps after the year 294246 as smaller numbers, since they wrap around like
+its infinities.
 """
 
 
@@ -73,9 +73,9 @@ def to_text(column: pa.Array) -> pa.Array:
 
 
 def to_python(column: pa.Array, text: _ToText, maps: _MapType = list) -> list[Any]:
-    """Convert Arrow values to Python objects; dates and timestamps that Python lacks become text, at any depth.
+    """Convert Arrow values to Python objects; dates and timestamps outside Python's range become text.
 
-    :param column: Arrow values of any type
+    :param column: Arrow values of any type; values inside lists, structs and maps are converted, too
     :param text: function that converts an array of dates or timestamps to text: :func:`to_text` or :func:`to_iso`
     :param maps: Python type for a map: ``list`` for a list of pairs, or ``dict``
     """

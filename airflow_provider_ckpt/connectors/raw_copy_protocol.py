@@ -36,7 +36,7 @@ class RawCopy(Protocol):
         """Read a batch from the source as raw data.
 
         :param task: the batch
-        :return: None if the batch cannot be copied raw, so that the lane must read records
+        :return: the rows; None if the batch cannot be copied raw, so that the lane must read and deliver records
         """
 
     def deliver(self, task: BatchTask, rows: RawRows) -> Outcome | None:
@@ -44,9 +44,9 @@ class RawCopy(Protocol):
 
         :param task: the batch
         :param rows: its rows
-        :return: the outcome, which is a failed one after an error that may pass by itself; None if the lane must
-            deliver the batch as records. Nothing of it is in the sink then, unless the connection was lost during the
-            commit; the next claim finds the receipt in that case
+        :return: the outcome, which is ``failed`` after a transient error; None if the lane must read and deliver the
+            batch as records. With None nothing of the batch is in the sink, except if the connection was lost during
+            the commit and the commit took effect; the writer then finds the batch's receipt
         """
 
     def close(self) -> None:

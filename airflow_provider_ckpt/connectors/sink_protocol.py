@@ -150,7 +150,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class FileBasedSink(Protocol):
-    """A sink whose target consists of files. The row count that the table reports does not show that a file is lost."""
+    """A sink whose target consists of files, of which one may be lost without a change of the reported row count."""
 
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each file of the target that is missing or not as it was written."""
@@ -200,7 +200,7 @@ class Writer(Protocol):
     """Writing side of a sink; each lane has its own writer, whose connection stays open across batches."""
 
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Claim the task's verdict and carry out its effect, in one transaction.
+        """Claim the verdict that the task's instruction asks for and write its effect, in one transaction.
 
         With the instruction ``deliver``, ``content`` has rows and dead letters; with ``reject``, all records are dead
         letters; with ``void``, ``content`` is empty. If the batch has a receipt already, nothing is written, and the

@@ -104,8 +104,8 @@ class RangeToPlan:
 FindUnreceipted = Callable[[str, Sequence[Range]], Sequence[Range] | None]
 """Function that takes the id of a partition and ranges of it that were planned, and looks for records without receipt.
 
-It returns the ranges of the records that the source contains there now and whose positions are in no receipt. It
-returns None if the receipts do not tell this for all of the given ranges.
+It returns ranges with the records that the source contains there now and whose positions are in no receipt; an empty
+sequence if there are none. It returns None if the receipts do not tell this for all of the given ranges.
 """
 
 
@@ -210,7 +210,7 @@ class Source(Protocol):
         """Return the columns that this source's readers yield."""
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Split new records (or a gap) into batches; no batch may end beyond a closed bound."""
+        """Split new records, or those of a gap, into batches; no batch may end beyond a closed bound."""
 
     def may_have_late_records(self) -> bool:
         """Return whether records may still appear in a range that was read, although its bound was closed."""
@@ -275,9 +275,9 @@ class PlanningAlarm:
 
 @runtime_checkable
 class WatchedSource(Protocol):
-    """A source that detects records whose positions were assigned below the end of the plan after the last planning.
+    """A source that detects late records: those that appeared below the end of the plan after the last planning.
 
-    It compares itself with the state that the last planning stored.
+    No later batch reads them. The source detects them by comparing itself with the state that the last planning stored.
     """
 
     def watch(

@@ -20,7 +20,7 @@ def has_header(pipeline: Pipeline) -> bool:
 
 
 def delimiter(pipeline: Pipeline) -> bytes | None:
-    """Return the field separator of CSV records; None for other records."""
+    """Return the field separator of CSV records; None if the files are not CSV."""
     return pipeline.transform.delimiter.encode() if pipeline.transform.decode == "csv" else None
 
 

@@ -48,7 +48,7 @@ def discover(
     :param known: all files discovered before, in order
     :param delivered: end of the delivered positions: all positions before it have a verdict
     :param follow_links: whether to follow symbolic links
-    :param look_again: whether to check the known files again; if not, the result does not cover them
+    :param look_again: whether to check known files, too; if not, ``gone`` and ``refused`` say nothing about them
     :raises SourceError: if the directory is missing or unreadable
     """
     check_path(path)

@@ -37,7 +37,7 @@ class ParquetReader:
         self._rows: RowReader | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the task's range, with the source's columns and types.
+        """Yield the rows of the task's range, with the source's columns and types; see :meth:`.Reader.read`.
 
         :raises SourceError: if a file has changed since it was recorded, or a value does not fit its column's type
         :raises IoError: if the file system fails

@@ -27,7 +27,7 @@ _MAX_BATCH_ROWS = 100_000
 
 
 class ParquetSource(FilesSource):
-    """Planning side of a Parquet source; see the module.
+    """Planning side of a Parquet source; see the module's docstring and :class:`~.source_protocol.Source`.
 
     :param pipeline: ``source.path`` names the files, ``transform.schema`` may declare the columns
     :param connection: the Airflow connection, whose path is prefixed to a relative ``source.path``

@@ -45,6 +45,8 @@ class FilesReader:
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of the task's range, without line terminators, CSV header and byte order mark.
 
+        See :meth:`.source_protocol.Reader.read`.
+
         :raises SourceError: if a file has changed since it was recorded, or changes while it is read
         :raises IoError: if the file system fails
         """
@@ -85,7 +87,7 @@ class FilesReader:
     def _records(
         self, data: bytes, ends: Offsets, at: int, segment: Mapping[str, Any], *, ended: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow batches of the records that end at ``ends``.
+        """Yield the records that end at the given offsets, in Arrow batches as :meth:`read` yields them.
 
         :param data: bytes of the file
         :param ends: offsets in ``data`` just after each record

@@ -116,8 +116,8 @@ class FilesReceipts:
     def find(self, key: BatchKey) -> ClaimedReceipt | None:
         """Return the claimed receipt of a batch after flushing it to the disk; None if the batch has none.
 
-        Bundles that were created since the last listing are not read. This is safe, since a bundle is created after a
-        fence, so a claim based on the result fails.
+        Bundles that were created since this object listed them are not read. This is safe: only a newer fence creates
+        a bundle, and that fence refuses a claim that is based on the result.
         """
         entry = self.find_by_marker(marker_name(key))
         if entry is not None:
@@ -163,9 +163,11 @@ class FilesReceipts:
         return [*self._read_markers(), *(newest.entries if newest is not None else ())]
 
     def retract(self, keys: Collection[BatchKey]) -> None:
-        """Remove receipts whose files are gone from the markers and the newest bundle; call this after the fence.
+        """Remove the given receipts from the markers and the newest bundle, since their files are gone.
 
-        :param keys: batches of these receipts
+        Call this after the fence was raised.
+
+        :param keys: the batches whose receipts are to be removed
         :raises IoError: if the file system fails
         """
         self._listed = None

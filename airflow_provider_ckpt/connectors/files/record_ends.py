@@ -32,8 +32,8 @@ def scan_records(
     """Yield the bytes ``[start, end)`` in blocks, each with the offsets just after the newlines that end records.
 
     :param file: the open file
-    :param start: first byte of a record; without a delimiter, any byte
-    :param end: byte after the last
+    :param start: offset of the first byte, at which a record begins; without a delimiter, of any byte
+    :param end: offset just after the last byte
     :param delimiter: CSV's field separator; None for JSON lines
     :param block: number of bytes to read at once
     :raises SourceError: if the file ends before ``end``

@@ -53,7 +53,7 @@ class FilesSink:
         return f"files://{self._target.directory}"
 
     def check(self) -> None:
-        """Raise an error if the directory is not writable, or has files that look like files of this sink."""
+        """Raise an error if the directory is not writable, or has files of another kind or format than this sink's."""
         directory = self._target.directory
         for folder in (directory, self._target.dead_letters.directory):
             check_writable(folder, "sink.path")
@@ -100,7 +100,7 @@ class FilesSink:
     def fence(self, epoch: int) -> None:
         """Shut out all older epochs; then publish or remove their staged files, and bundle their receipts.
 
-        Receipts of older epochs whose files are gone are removed.
+        A receipt of an older epoch is removed if the batch's file is gone, so that the batch can be delivered again.
         """
         fence(self._target, epoch)
         create_identity(self._target)
@@ -111,7 +111,10 @@ class FilesSink:
         self._receipts.bundle(epoch)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts that the ledger does not know yet, after publishing staged files of claimed batches."""
+        """Yield the receipts that the ledger does not know yet, after publishing staged files of claimed batches.
+
+        Of the newest receipts, those whose files are gone are left out. See :meth:`Sink.receipts`.
+        """
         unknown = self._receipts.unknown_to(known)
         roll_forward(self._target, self._receipts)
         lost = {entry.receipt.key for entry in self._receipts_without_file()} if unknown else set()
@@ -161,5 +164,5 @@ class FilesSink:
         """Do nothing: no file is held open."""
 
     def _receipts_without_file(self) -> Sequence[ClaimedReceipt]:
-        """Return the newest receipts whose files are gone."""
+        """Return those of the newest receipts whose files are gone; see :meth:`FilesReceipts.newest`."""
         return receipts_without_file(self._target, self._receipts.newest())

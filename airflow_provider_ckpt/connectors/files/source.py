@@ -47,7 +47,7 @@ PARTITION = "files"
 
 
 class FilesSource:
-    """Planning side of a source of text files; see the module.
+    """Planning side of a source of text files; see the module's docstring and :class:`~.source_protocol.Source`.
 
     Positions count bytes; those of a :class:`~.parquet_source.ParquetSource` count rows.
 
@@ -220,7 +220,7 @@ class FilesSource:
         return replace(found, new=new, refused=refused)
 
     def _inspect(self, file: SourceFile) -> int:
-        """Return the number of positions of a new file.
+        """Check that a new file can be read; return the number of positions that it takes: its size in bytes.
 
         :raises CkptError: if the file cannot be read
         """

@@ -25,7 +25,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 
 class FilesWriter:
-    """Writer of the files sink; see the module.
+    """Writer of the files sink; see the module's docstring and :class:`~.sink_protocol.Writer`.
 
     :param pipeline: ``sink.path`` names the directory, ``sink.format`` the format of its files
     :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
