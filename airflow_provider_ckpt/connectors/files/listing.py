@@ -104,8 +104,9 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
 def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequence[str]]]:
     """Return the directories in which a glob pattern is matched, each with the pattern's components below it.
 
-    If links are not followed, there is one pair: the pattern's static parent, and its components after that. If they
-    are, there is a pair for each directory in which :func:`list_files` matches components.
+    If links are not followed, there is one pair: the pattern's static parent (its deepest parent without wildcards) and
+    the components after it. If links are followed, there is a pair for each directory that :func:`list_files` would
+    enter, with links resolved.
 
     :param path: the directory, pattern or file; absolute
     :param follow_links: as for :func:`list_files`

@@ -51,11 +51,11 @@ def _same(directory: Path, device: int, inode: int) -> bool:
 
 
 def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
-    """Return whether the directory components of a pattern match a path, or also a path below it if ``nested``.
+    """Return whether the directory components of a pattern match a directory, or one below it if ``nested``.
 
     :param parts: components of the pattern without the last one, which matches files
-    :param names: components of the path
-    :param nested: whether directories below the path match, too
+    :param names: components of the directory's path, relative to the directory in which the pattern is matched
+    :param nested: whether it suffices that the pattern can match a directory below
     """
 
     @cache

@@ -92,7 +92,7 @@ class _QuoteScanner:
         return newlines
 
     def _begins(self, data: bytes, quotes: Offsets, at: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of the quotes at the beginning of a field."""
+        """Return for each quote, given by its offset in the block, whether it is the first character of a field."""
         import numpy as np
 
         width = len(self._before)
@@ -119,7 +119,7 @@ class _QuoteScanner:
         return quotes
 
     def _one_by_one(self, quotes: Offsets, begins: npt.NDArray[np.bool_], closed: int) -> Offsets:
-        """Return the offsets of the quotes that open or close a quoted text, if some quotes are plain characters."""
+        """Return the offsets of the quotes that open or close a text; slower, but also right for stray quotes."""
         import numpy as np
 
         is_open, effective = self._open, []

@@ -130,7 +130,7 @@ class TableCommitter:
         """
         chosen: dict[BatchKey, int] = {}
         for index in wave.waiting:
-            chosen.setdefault(wave[index].key, index)  # a duplicate of the same batch will find this one's receipt
+            chosen.setdefault(wave[index].key, index)  # a second outcome of the same batch finds this one's receipt
         at = datetime.now(UTC)
         entries = [self._entry(wave[index], wave.waiting[index], at) for index in chosen.values()]
         try:
