@@ -1,6 +1,6 @@
-"""Isolate a batch that may have killed its Spark executor: it runs alone, and is held after some deaths.
+"""Isolate a batch that may have killed its Spark executor: it runs alone, and is held if executors keep dying.
 
-So it does not use up the attempts of the other batches of its wave (semantics, section 7).
+Otherwise its crashes would use up the attempts of the other batches of its wave (semantics, section 7).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTic
 
 
 class IsolatingPartition(HoldingPartition):
-    """A partition that lets a batch run alone after a crash, and counts the executors that died meanwhile."""
+    """A partition that lets a batch run alone after a crash, and counts the executors that died while it did."""
 
     def run_alone(self, ticket: PlannedTicket) -> list[Event]:
         """Make the batch's next attempt the only one in its wave, because it may have caused the crash of its lane.

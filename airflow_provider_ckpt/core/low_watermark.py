@@ -1,7 +1,7 @@
 """The low watermark, which follows the checkpoint at the distance of the recovery window (semantics, section 5).
 
-Recovery compares nothing below it with the source. If it must pass a range whose batch has no verdict yet, this is
-recorded as an event, and the range continues to block the checkpoint.
+Recovery compares nothing below it with the source. If the low watermark must pass a range whose batch has no verdict
+yet, this is recorded as an event, and the range continues to block the checkpoint.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 
 
 class StoppedPartitions:
-    """Partitions of a wave in which a batch has failed; their later batches are returned as not attempted.
+    """Partitions of which a batch has failed in a wave; a lane reports their later batches as not attempted.
 
     This keeps the order of a pinned pipeline. A pipeline that is not pinned promises no order; this set then stays
     empty.

@@ -23,14 +23,14 @@ LOST_REWIND = "the sink holds receipts of a rewind that this ledger has forgotte
 
 
 def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> list[Event]:
-    """Settle the sink's receipts in a partition, then end the attempts that older epochs left open.
+    """Apply the sink's receipts to a partition, then end the attempts that older epochs left open.
 
     Call this function after the sink was fenced with ``epoch``: an older attempt without a receipt then never gets one.
 
     Receipts of older generations are ignored. A receipt of a newer generation shows that this ledger was restored from
     a backup that is older than a rewind; the rewind is then repeated. Its target position is lost, but it was neither
-    after the first of its receipts nor after the checkpoint of the generation before. The new generation starts at the
-    lower of these two positions, so no record is left out.
+    after the start of the first receipt of the newer generation nor after the checkpoint of the generation before. The
+    new generation starts at the lower of these two positions, so no record is left out.
 
     :param partition: the partition, which is changed
     :param receipts: the sink's receipts of this partition that the ledger does not know, see

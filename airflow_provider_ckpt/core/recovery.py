@@ -44,7 +44,7 @@ class MissingRange:
     :param range: the range
     :param reason: why the range is missing
     :param read: number of records that were read according to the receipts; None if there is no receipt
-    :param shown: number of records that the source contains in the range now; None if the source was not compared
+    :param shown: number of records that the source now contains in the range; None if the source was not read
     :param ranges: positions of late records at which no record was read before; these can be read again safely
     :param shared: positions of late records at which other records were read before; reading these positions again
         would deliver the other records twice

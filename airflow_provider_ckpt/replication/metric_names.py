@@ -76,10 +76,10 @@ class NoMeter:
     """Meter that discards all values."""
 
     def count(self, metric: Metric, by: int = 1) -> None:
-        """Do nothing."""
+        """Ignore the value."""
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
-        """Do nothing.
+        """Ignore the value.
 
         :param metric: ignored
         :param value: ignored
@@ -87,7 +87,7 @@ class NoMeter:
         """
 
     def timing(self, metric: Metric, seconds: float) -> None:
-        """Do nothing."""
+        """Ignore the value."""
 
 
 NO_METER = NoMeter()

@@ -1,5 +1,4 @@
-"""Names of the control columns, which accompany a record's data from the lane's reader through the transform to
-delivery.
+"""Names of the control columns, which accompany a record's data from the reader through the transform to delivery.
 
 Each record carries the number of its batch and its source position. Each batch ends with one marker row, so that an
 empty batch arrives at delivery too and the number of its records can be checked. There are few control columns, because

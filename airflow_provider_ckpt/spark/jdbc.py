@@ -52,8 +52,7 @@ _READ_INSTRUCTIONS = frozenset({Instruction.DELIVER, Instruction.REJECT})
 
 
 def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> DataFrame | None:
-    """Return a data frame that reads a wave's records, with their control columns; None if no batch of the wave needs a
-    query.
+    """Return a data frame that reads a wave's records with control columns; None if no batch needs a query.
 
     :param spark: the session that reads
     :param job: description of the run, with the JDBC connection
@@ -145,8 +144,9 @@ def _read_lane(
 
 
 class SlotStream:
-    """Stream of a lane's rows, divided into slots. A slot is one partition of Spark's JDBC read and has the rows of one
-    batch.
+    """Stream of a lane's rows, divided into slots.
+
+    A slot is one partition of Spark's JDBC read and has the rows of one batch.
 
     :param batches: the lane's rows from Spark, in the order of their slots; the first column is the number of the slot
     :param first: number of the lane's first slot among the slots of all lanes
@@ -210,7 +210,10 @@ class _LaneReader:
         self._stream = stream
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a batch, which the connector's reader makes of Spark's rows."""
+        """Pass Spark's rows of a batch to the connector's reader, and yield the records into which it converts them.
+
+        The records have the form that :meth:`~.source_protocol.Reader.read` describes.
+        """
         cast("SparkFedReader", self._reader).accept(task, self._records(task))
         return self._reader.read(task)
 
@@ -231,9 +234,7 @@ class _LaneReader:
             yield pa.RecordBatch.from_arrays([rows.column(POSITION), *rows.columns[3:]], self._names)
 
     def _check(self, task: BatchTask, rows: pa.RecordBatch) -> None:
-        """Raise :class:`SourceError` if Spark could not convert a value of the rows, or if a row is outside the batch's
-        range.
-        """
+        """Raise :class:`SourceError` if Spark could not convert a value, or if a row is outside the batch's range."""
         import pyarrow.compute as pc
 
         wrong = rows.column(_UNCONVERTIBLE).drop_null()

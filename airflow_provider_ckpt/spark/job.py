@@ -1,4 +1,4 @@
-"""Description of a run, which the lease holder sends to Spark once, before the first wave. It contains passwords."""
+"""Description of a run, which the lease holder sends to Spark once, before the first wave; it contains passwords."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class Job:
         return Pipeline.model_validate(self.document)
 
     def reader(self) -> Reader:
-        """Open a reader for one lane. It reads the source and, for batches that replay dead letters, the sink's dead
-        letters.
+        """Open a reader for one lane.
+
+        It reads the source and, for batches that replay dead letters, the sink's dead letters.
         """
         pipeline = self.pipeline
         reader = registry.open_reader(pipeline, self._connection(pipeline.source.connection), self.shape)
@@ -70,9 +71,7 @@ class Job:
         return registry.open_raw_copy(pipeline, source, sink, self.context, self.shape)
 
     def committer(self) -> Committer | None:
-        """Open the committer, with which the driver commits the batches that lanes staged; None if the sink needs no
-        commit.
-        """
+        """Open the committer for the batches that lanes staged; None if the sink does not commit in two phases."""
         pipeline = self.pipeline
         return registry.open_committer(pipeline, self._connection(pipeline.sink.connection), self.context)
 

@@ -66,8 +66,7 @@ class PreparedWaves:
         return waves.run_wave(self.spark, job, wave, collect)
 
     def _collect(self, job: Job, wave: Wave, directory: Path, *, fast_path: bool) -> Sequence[Row]:
-        """Execute a wave with a prepared plan, whose lanes read job and wave from a file; return the result rows as
-        JSON.
+        """Execute a wave with a prepared plan, whose lanes read job and wave from a file; return result rows as JSON.
 
         :param job: description of the run
         :param wave: the batches to run, by lane

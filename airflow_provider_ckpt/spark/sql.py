@@ -17,9 +17,7 @@ _FUNCTIONS_WITHOUT_PARENTHESES = frozenset(
 
 
 def cannot_raise(expression: str) -> bool:
-    """Return whether a SQL expression is known to raise no error: a column name, or a :data:`NEVER_RAISING` function of
-    one.
-    """
+    """Return whether a SQL expression never raises an error: a column, or a :data:`NEVER_RAISING` function of one."""
     found = _SAFE.fullmatch(expression)
     return found is not None and (found[1] or found[2]).lower() not in _FUNCTIONS_WITHOUT_PARENTHESES
 
@@ -54,9 +52,7 @@ _JVM_ERROR_PREFIX = "An error occurred while calling "
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first informative line of an error's text; in Spark's errors this line has the error class and the
-    reason.
-    """
+    """Return the first informative line of an error's text; in Spark's errors it has error class and reason."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_JVM_ERROR_PREFIX)]
     return lines[0].strip(": ") if lines else type(error).__name__
 

@@ -56,8 +56,7 @@ def installed_pyspark() -> str:
 
 
 def check_spark_home(home: str | None) -> None:
-    """Check that the Spark that ``spark-submit`` starts is supported, and is that of the installed PySpark if it is
-    installed with it.
+    """Check that the Spark that ``spark-submit`` starts is supported, and has PySpark's version if it is part of it.
 
     :param home: Spark's home directory; None if only ``spark-submit`` itself knows it
     :raises ConfigError: if it is another version
@@ -78,8 +77,7 @@ def check_spark_home(home: str | None) -> None:
 
 
 def check_server(server: str, connection: str) -> None:
-    """Check that a Spark Connect server is of the installed PySpark's version; log a difference in the last number
-    only.
+    """Check that a Spark Connect server has the installed PySpark's version; a different last number is only logged.
 
     :param server: version of the server
     :param connection: id of the Airflow connection that names it, for messages

@@ -1,4 +1,4 @@
-"""Commands for the page in Airflow: try an action with the number lines that it changes, and take up its proposal."""
+"""Commands for the page in Airflow: try a user's action, and approve the proposal that results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DryRunCommands(Session):
     def take_up(
         self, proposal_id: str, *, pipeline: str, origin: str, actor: str, reason: str | None = None
     ) -> ProposalRecord:
-        """Approve a proposal that the same user has made, so that it can be carried out once, and return it.
+        """Approve a proposal on behalf of the user who made it, so that it can be carried out once, and return it.
 
         :param proposal_id: id of the proposal
         :param pipeline: the pipeline that it must concern

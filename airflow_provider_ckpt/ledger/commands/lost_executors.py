@@ -1,6 +1,7 @@
 """Settle a wave whose Spark executors or driver were lost before they could report (semantics, section 7).
 
-A batch that kills its executor is found by letting it run alone; its deaths are counted, and after some it is held.
+A batch that kills its executor is found by letting it run alone. Its deaths are counted, up to the limit at which the
+batch is held.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def _apply_decision(work: UnitOfWork, batch: Batch, error: ErrorInfo, decision: 
 
 
 def _return_to_planned(work: UnitOfWork, batch: Batch, outcome: AttemptOutcome) -> None:
-    """Plan a batch again whose attempt ended without a verdict; the attempt is not counted against ``max_attempts``.
+    """Return a batch to ``planned`` after an attempt without a verdict, which is not counted against ``max_attempts``.
 
     :param work: partitions of the pipeline, in which the batch and its attempt are changed
     :param batch: the batch, in flight

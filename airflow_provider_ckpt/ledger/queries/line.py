@@ -38,12 +38,12 @@ _NO_SUPERSEDED = _B.state != BatchState.SUPERSEDED.value
 class BatchPiece:
     """One batch of a partition, or several in one state.
 
-    :param state: their state
-    :param range: from the first of their positions to the last
+    :param state: the state of these batches
+    :param range: from the first position of the batches to the last
     :param batches: number of batches
-    :param key: the first of them
-    :param attempts: largest number of attempts
-    :param error_type: error type of the batch, if it is only one; None without an error
+    :param key: key of the first batch
+    :param attempts: largest number of attempts of one of the batches
+    :param error_type: error type of the batch if the piece is a single one; None for several, or without an error
     """
 
     state: BatchState
@@ -56,7 +56,7 @@ class BatchPiece:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPiece:
-    """Entry of the dead letter index, without what only replays need."""
+    """Entry of the dead letter index, reduced to the fields that a number line shows."""
 
     key: BatchKey
     range: Range
@@ -91,7 +91,7 @@ class PartitionLine:
     :param low_watermark: position below which receipts are merged
     :param committed: the checkpoint
     :param planned_end: end of what is planned
-    :param bound: end of what the source had at the last planning; None if it told none
+    :param bound: end of the source at the last planning; None if the source reported none
     :param ends_at: end of a side partition; None for a source partition
     :param window: the range that is described
     :param batches: batches beyond the checkpoint

@@ -27,8 +27,8 @@ class LeaseSpan:
     :param owner: the owner
     :param epoch: the epoch
     :param started_at: when the lease was acquired
-    :param ended_at: when it ended; None while no event tells
-    :param end: ``released``, ``taken_over``, ``broken``, or ``open``
+    :param ended_at: when the lease ended; None if the span has no event that ends it
+    :param end: why the lease ended: ``released``, ``taken_over`` or ``broken``; ``open`` if ``ended_at`` is None
     """
 
     owner: str

@@ -1,6 +1,6 @@
-"""Measured values of a pipeline: age of its most delayed checkpoint, parked dead letters, expired ranges.
+"""Query of the values that a run's metrics report: most delayed checkpoint, parked dead letters, expired ranges.
 
-The metrics of a run report them. A range has expired if the low watermark passed it without a receipt.
+A range has expired if the low watermark passed it without a receipt.
 """
 
 from __future__ import annotations

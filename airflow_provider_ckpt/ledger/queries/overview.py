@@ -42,11 +42,12 @@ class PipelineOverview:
     :param epoch: newest epoch; 0 if the lease was never acquired
     :param expires_at: when the lease expires; None if it was never acquired
     :param partitions: number of source partitions
-    :param lag: sum of the positions between checkpoints and what the source had at the last planning; None if there
-        are no source partitions or a checkpoint is the position before all others
-    :param earlier_lag: sum of the positions that were planned and not committed an hour ago; None if unknown
-    :param done: sum of the positions from the beginning of the generations to the checkpoints; None if unknown
-    :param all: sum of the positions from there to what the source had at the last planning; None if unknown
+    :param lag: sum of the distances between the checkpoints and the end of the source at the last planning; None if
+        there are no source partitions or a checkpoint is the position before all others
+    :param earlier_lag: number of positions that were planned beyond the checkpoints an hour ago; None if unknown
+    :param done: number of positions from the first ones of the generations to the checkpoints; None if unknown
+    :param all: number of positions from the first ones of the generations to the end of the source at the last
+        planning; None if unknown
     :param rate: positions a second by which the checkpoints moved in the last ten minutes; None if unknown
     :param stalled_since: of the partitions with batches beyond the checkpoint, the earliest time at which a checkpoint
         reached its position; None if there are none
@@ -169,7 +170,7 @@ def _statement(pipeline: str | None, now: datetime) -> sa.Select[Any]:
 
 
 def _positions(pipeline: str | None, now: datetime) -> sa.Subquery:
-    """Sum up the positions of the source partitions of each pipeline."""
+    """Build a query that sums up the positions of the source partitions of each pipeline."""
     end = sa.case((_P.bound > _P.planned_end, _P.bound), else_=_P.planned_end)
     hour, minutes = tables.partition_snapshot.alias("hour"), tables.partition_snapshot.alias("minutes")
     same_generation = minutes.c.generation == _P.generation
@@ -203,7 +204,7 @@ def _positions(pipeline: str | None, now: datetime) -> sa.Subquery:
 
 
 def _difference(end: sa.ColumnElement[int], start: sa.ColumnElement[int]) -> sa.ColumnElement[int | None]:
-    """Subtract positions; NULL if one of them is the position before all others, whose distance means nothing."""
+    """Return SQL that subtracts two positions; it yields NULL if one of them is the position before all others."""
     return sa.case((sa.and_(start > START, end > START), end - start))
 
 
@@ -213,7 +214,7 @@ def _sum(values: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
 
 
 def _is_before(snapshot: sa.FromClause, at: datetime) -> sa.ColumnElement[bool]:
-    """Join a partition with its newest snapshot that is not newer than a time."""
+    """Return the condition that joins a partition with its newest snapshot from a time or before."""
     newest = (
         sa.select(sa.func.max(_M.at))
         .where(_M.pipeline == _P.pipeline, _M.partition == _P.partition, _M.at <= at)
@@ -248,7 +249,7 @@ def _stalled_since() -> sa.ColumnElement[datetime]:
 
 
 def _of_generation() -> sa.ColumnElement[bool]:
-    """Join a batch with its partition; batches of generations that have ended count no more."""
+    """Return the join condition of a batch with its partition, which leaves out batches of ended generations."""
     return sa.and_(_B.pipeline == _P.pipeline, _B.partition == _P.partition, _B.generation == _P.generation)
 
 
@@ -272,7 +273,7 @@ def _batches(pipeline: str | None) -> sa.Subquery:
 
 
 def _blockers(pipeline: str | None) -> sa.Subquery:
-    """Number the held and failing batches of each pipeline, held ones first."""
+    """Build a query that numbers the held and failing batches of each pipeline, held ones first."""
     rank = sa.case((_B.state == BatchState.HELD.value, 0), else_=1)
     place = sa.func.row_number().over(partition_by=_B.pipeline, order_by=(rank, _B.partition, _B.seq))
     is_held = _B.state == BatchState.HELD.value
@@ -286,7 +287,7 @@ def _blockers(pipeline: str | None) -> sa.Subquery:
 
 
 def _dead_letters(pipeline: str | None) -> sa.Subquery:
-    """Count the dead letters of each pipeline that are neither replayed nor discarded."""
+    """Build a query that counts the dead letters of each pipeline that are neither replayed nor discarded."""
     is_replaying = _D.state == DeadLetterState.REPLAYING.value
     parked = sa.func.sum(sa.case((is_replaying, 0), else_=_D.records))
     oldest = sa.func.min(sa.case((is_replaying, None), else_=_D.at), type_=tables.UtcTime())

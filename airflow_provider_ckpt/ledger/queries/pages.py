@@ -28,12 +28,12 @@ _EVENTS_SEARCHED = 20_000
 class BatchFilter:
     """Selection of batches; an empty field restricts nothing.
 
-    :param states: their states
-    :param partition: their partition
-    :param error_type: type of their newest error
-    :param key: one batch
-    :param text: text that the id of their partition contains
-    :param window: range that they overlap
+    :param states: only batches in one of these states
+    :param partition: only batches of this partition
+    :param error_type: only batches whose newest error has this type
+    :param key: only this batch
+    :param text: only batches of partitions whose id contains this text
+    :param window: only batches that overlap this range
     """
 
     states: Sequence[str] = ()
@@ -69,7 +69,7 @@ def batches(
     :param chosen: which batches
     :param after: partition and number of the last batch of the page before; None for the first page
     :param limit: maximum number of batches
-    :return: the batches, and the number of batches by state, for which the filter by state does not count
+    :return: the batches; and the number of batches by state, counted without the filter by state
     """
     present = tables.batch.join(
         tables.partition,
@@ -127,11 +127,11 @@ def events(
 class DeadLetterFilter:
     """Selection of entries of the dead letter index; an empty field restricts nothing.
 
-    :param states: their states
-    :param types: their error types
-    :param batches: their batches
-    :param since: only those of batches whose receipt was claimed at this time or later
-    :param until: only those of batches whose receipt was claimed before this time
+    :param states: only dead letters in one of these states
+    :param types: only dead letters with one of these error types
+    :param batches: only dead letters of these batches
+    :param since: only dead letters of batches whose receipt was claimed at this time or later
+    :param until: only dead letters of batches whose receipt was claimed before this time
     """
 
     states: Sequence[DeadLetterState] = ()

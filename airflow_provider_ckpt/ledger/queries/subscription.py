@@ -20,7 +20,7 @@ _PAGE_SIZE = 1000
 
 
 class Subscription:
-    """Reader of the ranges that are missing, and of new events in one pipeline's audit log (Wave's ``subscribe``).
+    """Reader of the ranges that are missing, and of new events in one pipeline's audit log.
 
     The details of events such as ``planned`` and ``settled`` list the ranges that were planned or got a receipt.
 

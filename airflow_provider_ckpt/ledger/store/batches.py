@@ -194,7 +194,7 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
 
 
 def key_runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
-    """Return a row for each run of consecutive batches, with its first and last seq, for :mod:`~.bulk_sql`.
+    """Return a row for each sequence of batches with consecutive seqs: its first and last seq, for :mod:`~.bulk_sql`.
 
     :param pipeline: name of the pipeline
     :param keys: the batches

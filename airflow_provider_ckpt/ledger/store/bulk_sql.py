@@ -94,13 +94,13 @@ def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | 
 
 
 def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows, values: dict[str, Any]) -> None:
-    """Set the same values in all stored rows of some runs of numbers, such as batches 5 to 9 of a partition.
+    """Set the same values in all stored rows of some intervals of numbers, such as batches 5 to 9 of a partition.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param number: name of the column that holds the number
-    :param rows: the runs, as dicts with the first and last number (keys :data:`FIRST` and :data:`LAST`, inclusive), and
-        columns of the table whose values select the stored rows
+    :param rows: the intervals, as dicts with the first and last number (keys :data:`FIRST` and :data:`LAST`,
+        inclusive), and columns of the table whose values select the stored rows
     :param values: new values by column
     """
     if rows:
@@ -121,13 +121,13 @@ def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
 
 
 def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows) -> None:
-    """Delete all stored rows of some runs of numbers, such as batches 5 to 9 of a partition.
+    """Delete all stored rows of some intervals of numbers, such as batches 5 to 9 of a partition.
 
     :param connection: connection inside a transaction
     :param table: the table
     :param number: name of the column that holds the number
-    :param rows: the runs, as dicts with the first and last number (keys :data:`FIRST` and :data:`LAST`, inclusive), and
-        columns of the table whose values select the stored rows
+    :param rows: the intervals, as dicts with the first and last number (keys :data:`FIRST` and :data:`LAST`,
+        inclusive), and columns of the table whose values select the stored rows
     """
     if rows:
         names = tuple(name for name in rows[0] if name not in (FIRST, LAST))
@@ -135,7 +135,7 @@ def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return distinct numbers as the fewest runs of consecutive numbers, each as ``(first, last)``, both inclusive."""
+    """Return distinct numbers as the fewest intervals without gaps, each as ``(first, last)``, both inclusive."""
     ordered = sorted(numbers)
     breaks = [at for at, (one, other) in enumerate(pairwise(ordered), start=1) if other != one + 1]
     starts, ends = [0, *breaks], [*breaks, len(ordered)]

@@ -1,6 +1,6 @@
 """Load and store the index of dead letters in the table ``dead_letter``.
 
-Each row is a run of consecutive dead letters of one batch with the same error type and state;
+Each row is a group of consecutive dead letters of one batch with the same error type and state;
 ``core/dead_letters.py`` decides how rows change. The index is written in the transaction that stores a receipt, so
 it holds every dead letter that a receipt counts. The receipts of replays then change the state of its entries.
 """
@@ -104,7 +104,7 @@ def update_index(
     replays: Mapping[str, Replay],
     recalled: LostReplays = LostReplays(),  # noqa: B008  # immutable
 ) -> None:
-    """Add the dead letters of new receipts to the index, and update those that a replay has sent.
+    """Add the dead letters that new receipts count to the index, and update those that a replay has sent.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

@@ -23,7 +23,8 @@ def move_low_watermarks(
 ) -> list[Event]:
     """Move the low watermark of partitions to the checkpoint, or to where the checkpoint was one recovery window ago.
 
-    With a window this reads the partitions' history, so it happens about once a minute and not at every settlement.
+    With a window, finding that position takes a query of the partitions' history. The low watermark therefore moves
+    only when a new snapshot of the history is due, about once a minute, unless ``idle`` is set.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

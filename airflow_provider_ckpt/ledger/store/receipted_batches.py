@@ -1,6 +1,7 @@
-"""Batches of a partition that have a receipt of its newest epoch, stored as runs of seqs in one column.
+"""Batches of a partition that have a receipt of its newest epoch, stored as intervals of seqs.
 
-The next run checks that the sink still holds these receipts, to detect a sink that has lost commits.
+The seqs are in the column ``receipted`` of the table ``partition``. The next run checks that the sink still holds these
+receipts, to detect a sink that has lost commits.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class ReceiptedBatches:
 
     :param epoch: the newest epoch under which a receipt was written
     :param generation: the partition's generation
-    :param runs: seqs of the batches, as pairs of the first and last seq of each run, both inclusive, in order
+    :param runs: seqs of the batches, as pairs of the first and last seq of each interval, both inclusive, in order
     """
 
     epoch: int

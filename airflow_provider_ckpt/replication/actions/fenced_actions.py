@@ -104,7 +104,7 @@ class Unaccounted:
     :param found: all such ranges
     :param to_read: ranges that the action reads again, at least in part
     :param remaining: ranges that the action does not read again, at least in part
-    :param action: action that reads ranges again and ends the alarms for which these ranges account; None if there is
+    :param action: action that reads ``to_read`` again and ends the alarms that these ranges explain; None if there is
         nothing to do
     :param alarms: alarms that the action does not end, each with ``partition``, ``seen`` (what the source noticed),
         ``reason`` (why the alarm stays) and ``ended_by`` (what a user can do)
@@ -246,7 +246,7 @@ def _readable_ranges(item: MissingRange) -> Sequence[Range]:
 
 
 def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | None = None) -> dict[str, Any]:
-    """Find records above the low watermark that are unaccounted for, and have them read again (Wave's recovery).
+    """Find records above the low watermark that are unaccounted for, and have them read again.
 
     Late records are read by position, only where no record was read before, so that a sink that appends gets none
     twice. Records that cannot be distinguished are listed. For an upsert sink the partition is rewound to its low

@@ -86,8 +86,9 @@ class ProposedAction:
 
 
 def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
-    """Return the action that fulfils a request, with its batches, positions, ranges or dead letters; nothing is
-    changed.
+    """Return the action that fulfils a request, and change nothing.
+
+    The action names the batches, positions, ranges or dead letters that it concerns.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param request: the request
@@ -177,9 +178,7 @@ def _resume(context: ActionContext, _: ActionRequest) -> Action | None:
 
 
 def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
-    """Return the acceptance of the sink after which lost records are sent again, from a position if the request names
-    one.
-    """
+    """Return the acceptance of the sink after which lost records are sent again, from a requested position if any."""
     start = {}
     if request.to_position is not None:
         start = resolve_positions(context, RewindTarget(position=request.to_position), request.partition)

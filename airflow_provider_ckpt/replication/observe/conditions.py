@@ -131,7 +131,7 @@ class Condition:
 
 
 def _value_of(found: Mapping[str, T], partition: str, pipeline: str) -> T:
-    """Return the value of a source partition.
+    """Return the value that ``found`` holds for a source partition.
 
     :raises ConfigError: if there is no such partition
     """

@@ -50,9 +50,7 @@ class Engine(Protocol):
 
     @property
     def counts_deaths(self) -> bool:
-        """Return whether losing Spark counts as a failure of a batch that ran alone; False if other runs share
-        Spark.
-        """
+        """Return whether losing Spark is blamed on a batch that ran alone; False if other runs share Spark."""
 
     def start(self, job: Job) -> None:
         """Start Spark in the background for a run, which continues planning meanwhile.

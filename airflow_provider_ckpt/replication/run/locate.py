@@ -1,4 +1,4 @@
-"""Build the tasks that lanes get for the batches of a wave, and find batches that the source can no longer read.
+"""Build the task of each batch of a wave, as a lane receives it, and find batches that the source can no longer read.
 
 A batch that expired, or whose file changed, stops only its own partition: the others are delivered, and the run fails
 at its end.

@@ -239,8 +239,9 @@ class Run:
                 self._refused[error.message] = error
 
     def execute(self, engine: Engine, *, rounds: bool, plan_on: bool = True) -> None:
-        """Have Spark execute waves of planned batches until none are due or the time budget is over; see
-        ``wave_loop.py``.
+        """Have Spark execute waves of planned batches until none are due or the time budget is over.
+
+        See ``wave_loop.py``.
 
         :param engine: interface to Spark, which executes the waves
         :param rounds: whether to wait for later rounds and run them; otherwise they are left to a retry task

@@ -78,8 +78,9 @@ class WaveLoop:
         self._outage_wait = OutageWait(run, self._time_budget)
 
     def run(self) -> None:
-        """Execute waves until no batch is due or the time is over, and close Spark; after an error, end Spark at
-        once.
+        """Execute waves until no batch is due or the time budget is over, then close Spark.
+
+        After an error, Spark is ended at once.
         """
         try:
             self._run_waves()

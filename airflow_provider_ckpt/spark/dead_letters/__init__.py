@@ -1,3 +1,1 @@
-"""Dead letters in Spark: the original records, the headers, ``error_policy`` for single records, and reading for a
-replay.
-"""
+"""Dead letters in Spark: original records, headers, ``error_policy`` for single records, and reading for a replay."""

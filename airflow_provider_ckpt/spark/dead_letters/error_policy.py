@@ -52,8 +52,9 @@ def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: Del
 
 
 def skipped_indexes(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: DeliveryPolicy) -> set[int]:
-    """Return the indexes in ``errors`` of the records that ``error_policy`` skips; log their number and the first of
-    them.
+    """Return the indexes in ``errors`` of the records that ``error_policy`` skips.
+
+    Their number and the first of them are logged.
 
     :param errors: source position and error of each record
     :param task: the batch

@@ -1,5 +1,6 @@
-"""Headers that dead letters carry beside the record's bytes; their names begin with the pipeline's prefix (semantics,
-section 8).
+"""Headers that dead letters carry beside the record's bytes (semantics, section 8).
+
+Their names begin with the pipeline's prefix.
 """
 
 from __future__ import annotations
@@ -87,7 +88,5 @@ def _headers(dead_letter: DeadLetter, task: BatchTask, prefix: str, *, traced: b
 
 
 def _error_text(error: ErrorInfo) -> str:
-    """Return type, SQLSTATE and message of an error as one line, for the ``stack-trace`` header of an error without
-    traceback.
-    """
+    """Return an error without traceback as one line for the ``stack-trace`` header: type, SQLSTATE and message."""
     return f"{error.type.value}{f' (SQLSTATE {error.sqlstate})' if error.sqlstate else ''}: {error.message}"

@@ -76,9 +76,7 @@ def from_rejected(
 
 
 def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the positions and the source's columns of records, taken from the records' column
-    :data:`~.columns.ORIGINAL`.
-    """
+    """Return the positions of records, and the source's columns from their column :data:`~.columns.ORIGINAL`."""
     import pyarrow as pa
 
     original = batch.column(c.ORIGINAL)
@@ -87,10 +85,10 @@ def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
-    """Return rejected records with the ``value`` bytes that the reader has left out, after reading them from the source
-    again.
+    """Return rejected records with the ``value`` bytes that the reader has left out.
 
-    A reader leaves out the bytes of a record whose JSON it has decoded itself.
+    The bytes are read from the source again. A reader leaves out the bytes of a record whose JSON it has decoded
+    itself.
 
     :param reader: the lane's reader
     :param task: the batch
@@ -144,8 +142,9 @@ def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) 
 
 
 def unreadable_dead_letters(reader: Reader, task: BatchTask) -> list[DeadLetter]:
-    """Return the dead letters of a replay's batch that cannot be converted back to records, each with the reason as its
-    error.
+    """Return the dead letters of a replay's batch that cannot be converted back to records.
+
+    The error of each is the reason why it cannot.
 
     :param reader: the lane's reader; the result is empty if it is no :class:`ReplayReader`
     :param task: the replay's batch
@@ -204,8 +203,9 @@ def from_rows(
     *,
     raw: bool,
 ) -> list[DeadLetter]:
-    """Create dead letters from rows with an error that are still in memory as they were read, without reading the
-    source again.
+    """Create dead letters for rows with an error, without reading the source again.
+
+    The rows must still be in memory as they were read.
 
     :param reader: the lane's reader, which knows the records' origin
     :param task: the batch

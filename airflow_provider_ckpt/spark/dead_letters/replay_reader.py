@@ -47,8 +47,7 @@ _ROWS_PER_YIELD = 10_000
 
 
 def replay_detail(positioned: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
-    """Return the value of :attr:`BatchTask.detail` by which :class:`ReplayReader` finds the dead letters of a replay's
-    batch.
+    """Return the :attr:`BatchTask.detail` by which :class:`ReplayReader` finds the dead letters of a replay's batch.
 
     :param positioned: the batch's selections of dead letters, each with the position that its first one has in the
         batch
@@ -63,8 +62,9 @@ def is_replay(task: BatchTask) -> bool:
 
 
 class ReplayReader:
-    """Reader of a lane (:class:`~.source_protocol.Reader`) that reads replays from the sink and other batches from the
-    source.
+    """Reader of a lane that reads replays from the sink and other batches from the source.
+
+    It implements :class:`~.source_protocol.Reader`.
 
     :param reader: the source's reader
     :param sink: function that opens the sink in which the dead letters are stored; called for the first replay
@@ -84,7 +84,7 @@ class ReplayReader:
         return self._records(task) if is_replay(task) else self._reader.read(task)
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Pass the records that Spark has read for a batch to the source's reader. Do nothing for a replay.
+        """Pass the records that Spark has read for a batch to the source's reader; those of a replay are ignored.
 
         :param task: the batch
         :param records: the batch's records, as Spark read them
@@ -93,9 +93,7 @@ class ReplayReader:
             cast("SparkFedReader", self._reader).accept(task, records)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead-letter headers that describe a record's origin; for a replay, the headers of its
-        dead letter.
-        """
+        """Return the dead-letter headers that describe a record's origin; in a replay, those of its dead letter."""
         return self._dead_letters_of(task)[position].headers if is_replay(task) else self._reader.origin(task, position)
 
     def close(self) -> None:
@@ -184,9 +182,7 @@ class ReplayReader:
         return values
 
     def _dead_letters_of(self, task: BatchTask) -> dict[int, DeadLetter]:
-        """Return the dead letters of a replay's batch by position in the batch; they are read from the sink once per
-        attempt.
-        """
+        """Return the dead letters of a replay's batch, by position in the batch; the sink is read once per attempt."""
         if self._current_task is None or (self._current_task.key, self._current_task.attempt) != (
             task.key,
             task.attempt,
@@ -209,9 +205,7 @@ class ReplayReader:
 
 
 def _headers_column(dead_letter: DeadLetter) -> list[dict[str, Any]] | None:
-    """Return the headers of a dead letter's original message, as a value of the source's ``headers`` column; None
-    without headers.
-    """
+    """Return the headers of the original message as a value of the source's ``headers`` column; None without any."""
     return [{"key": name, "value": value} for name, value in dead_letter.original_headers] or None
 
 
@@ -223,8 +217,7 @@ def _record_time(dead_letter: DeadLetter) -> str | None:
 
 
 def _arrow_value(value: Any, kind: pa.DataType) -> Any:
-    """Convert a value of a row's JSON (:func:`~.originals.row_json`) to the Python object that Arrow expects for a
-    type.
+    """Convert a value of :func:`~.originals.row_json` to the Python object that Arrow expects for a type.
 
     :param value: the value as ``json.loads`` returns it
     :param kind: Arrow type of the column

@@ -62,9 +62,7 @@ class Memory:
             self.has_grown = self.has_grown or grown
 
     def total(self) -> int:
-        """Return the memory of all processes of the driver in bytes; a page that several processes share is divided
-        among them.
-        """
+        """Return the memory of all processes of the driver in bytes; shared pages count in proportion."""
         return sum(map(_proportional, _processes()))
 
     def _live_heap(self) -> int:
@@ -101,8 +99,9 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(pid: int) -> int:
-    """Return a process's memory in bytes, with a proportional part of each shared page; 0 if Linux does not report it,
-    or if the process has ended.
+    """Return a process's memory in bytes, with a proportional part of each shared page.
+
+    The result is 0 if Linux does not report it, or if the process has ended.
     """
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -31,8 +31,7 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def killed_with_caller(command: Sequence[str]) -> list[str]:
-    """Return a command line that executes ``command`` such that the kernel kills it when the thread that started it
-    ends.
+    """Return a command line that runs ``command`` so that the kernel kills it when the thread that started it ends.
 
     :param command: program and arguments
     """

@@ -1,8 +1,7 @@
-"""PySpark daemon, the process that forks Spark's Python workers. It imports the modules that lanes need once, before it
-forks.
+"""PySpark daemon, the process that forks Spark's Python workers.
 
-Spark starts it by module name, so it is used only where this package is installed for the executors' Python, as on a
-local master. Elsewhere PySpark's own daemon is used.
+It imports the modules that lanes need once, before it forks. Spark starts it by module name, so it is used only where
+this package is installed for the executors' Python, as on a local master. Elsewhere PySpark's own daemon is used.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Protocol of the run directory: files by which the process that holds the lease and the Spark driver talk to each
-other.
+"""Protocol of the run directory: files through which the lease holder and the Spark driver communicate.
 
 The directory has mode 0700 and exists for one run. The lease holder writes ``job.json`` (mode 0600), which contains
 passwords; the driver deletes it before it parses the text. Then the lease holder appends waves to ``waves.jsonl``, and
@@ -33,7 +32,7 @@ def _sleep() -> bool:
 
 
 def _say_nothing() -> None:
-    """Do nothing: the other process reads the file again every few milliseconds without being notified."""
+    """Send no notification: the other process reads the file again every few milliseconds anyway."""
 
 
 class JsonLinesTail:

@@ -1,5 +1,4 @@
-"""Spark application of the ``warm`` engine: a standing driver, which serves each run in a thread and a session of its
-own.
+"""Spark application of the ``warm`` engine: a standing driver, which serves each run in its own thread and session.
 
 ``spark-submit`` starts it with two arguments: the driver's own directory, and the seconds without runs after which it
 ends. See ``standing_protocol.py`` for the socket on which clients ask it to serve runs, and
@@ -151,9 +150,7 @@ class StandingDriver:
         return not self._runs
 
     def _listen(self) -> socket.socket:
-        """Bind the socket under a temporary name, and rename it to :data:`SOCKET` once it accepts connections; return
-        it.
-        """
+        """Bind the socket under a temporary name; return it once it accepts connections as :data:`SOCKET`."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(standing_protocol.short_path(self._directory, "socket.new"))
         (self._home / "socket.new").chmod(0o600)
@@ -163,10 +160,9 @@ class StandingDriver:
         return listener
 
     def _is_over(self) -> bool:
-        """Stop accepting runs if the driver is idle, has used too much or cannot be found; return whether it must end
-        now.
+        """Stop accepting runs if the driver is idle, worn out or cannot be found; return whether it must end now.
 
-        It has used too much after :data:`_MAX_RUNS` runs or above a limit of memory. Clients cannot find it if its
+        It is worn out after :data:`_MAX_RUNS` runs or above a limit of memory. Clients cannot find it if its
         socket was deleted.
         """
         self._shorten_log()
@@ -240,9 +236,7 @@ class StandingDriver:
             return {"runs": len(self._runs)}
 
     def _status(self) -> dict[str, Any]:
-        """Return the state of the driver and of its runs as a JSON-ready dict, for the command ``airflow ckpt spark
-        status``.
-        """
+        """Return the state of the driver and its runs, JSON-ready, for the command ``airflow ckpt spark status``."""
         from importlib.metadata import version
 
         from pyspark import __version__ as spark_version

@@ -9,7 +9,5 @@ if TYPE_CHECKING:
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Return whether Spark has stopped by itself, as after an error in its scheduler; none of its sessions can run
-    anything then.
-    """
+    """Return whether Spark has stopped by itself, so that none of its sessions can run anything."""
     return bool(spark.sparkContext._jsc.sc().isStopped())  # PySpark has no public access to this

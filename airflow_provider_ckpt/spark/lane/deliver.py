@@ -1,5 +1,4 @@
-"""Deliver a lane's batches: check the counts of each batch's records, and have the sink's writer claim the batch's
-verdict.
+"""Deliver a lane's batches: check each batch's record counts, and have the sink's writer claim its verdict.
 
 A batch that fails does not fail its lane: each batch returns its outcome as one row.
 """
@@ -49,8 +48,9 @@ _RETRY_REFUSED = ErrorInfo(
 
 
 class Lane:
-    """Delivery of one lane's batches, through one writer to the sink and one reader, which reads records again for
-    their dead letters.
+    """Delivery of one lane's batches through one writer to the sink.
+
+    It also has a reader, which reads records again for their dead letters.
 
     :param job: description of the run
     :param transformed: whether the rows went through a transform, so that the original of a record must be read from
@@ -134,8 +134,7 @@ class Lane:
         return self._ended(task, outcome)
 
     def deliver_raw(self, task: BatchTask, raw_copy: RawCopy, rows: RawRows) -> Outcome | None:
-        """Deliver the rows of a batch without decoding them into records; return None if they must be delivered as
-        records.
+        """Deliver a batch without decoding its rows into records; return None if it must be delivered as records.
 
         :param task: the batch
         :param raw_copy: writes the rows to the sink
@@ -147,18 +146,14 @@ class Lane:
         return None if outcome is None else self._ended(task, outcome)
 
     def _ended(self, task: BatchTask, outcome: Outcome) -> Outcome:
-        """Return an outcome with its duration. If it is a failure, remember what the lane must not attempt
-        afterwards.
-        """
+        """Return an outcome with its duration; after a failure, remember what the lane must not attempt any more."""
         if outcome.outcome is AttemptOutcome.FAILED:
             self._unreachable = outcome.error is not None and outcome.error.is_outage
             self._stopped.add(task.key)
         return self._with_seconds(outcome)
 
     def _attempt(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
-        """Turn the records of a batch into rows and dead letters, check their counts, and have the writer
-        deliver both.
-        """
+        """Turn a batch's records into rows and dead letters, check the counts, and have the writer deliver both."""
         if gathered.failure is not None:
             return _failed(task, gathered.failure)
         if task.instruction is Instruction.REJECT:
@@ -202,8 +197,9 @@ class Lane:
     def _without_refused(
         self, task: BatchTask, gathered: GatheredBatch, content: BatchContent, errors: Mapping[int, ErrorInfo]
     ) -> BatchContent:
-        """Return the content without the rows that the sink refused. The policy decides whether these become dead
-        letters or are skipped.
+        """Return the content without the rows that the sink refused.
+
+        The policy decides whether these become dead letters or are skipped.
 
         :param task: the batch
         :param gathered: the batch's records as they were read
@@ -236,8 +232,9 @@ class Lane:
             self._writer = None
 
     def _positions(self, task: BatchTask, gathered: GatheredBatch) -> str | None:
-        """Return the positions of a batch's records as the text that its receipt stores; ``recover`` finds late records
-        by it.
+        """Return the positions of a batch's records as the text that its receipt stores.
+
+        ``recover`` finds late records by it.
 
         :return: None if the source has no cursor, if the batch is a replay, or if it is given up (verdict ``void``)
         """
@@ -248,10 +245,9 @@ class Lane:
         return RecordPositions.of(gathered.positions.all).text()
 
     def _apply_function(self, task: BatchTask, gathered: GatheredBatch, returns: pa.Schema) -> None:
-        """Apply the user's Python function, the last step of the transform, to the rows of a batch, and store its
-        results there.
+        """Apply the user's Python function, the last step of the transform, to the rows of a batch.
 
-        Rows for which the function raises an error become dead letters.
+        The results replace the rows in ``gathered``. Rows for which the function raises an error become dead letters.
 
         :param task: the batch
         :param gathered: the batch's records, which are changed
@@ -318,9 +314,7 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
 
 
 def outcome_rows(outcomes: Sequence[Outcome | DeferredBatch]) -> pa.RecordBatch:
-    """Return outcomes and deferred batches as rows of the wave's result (:data:`~.columns.OUTCOME`), one row for each
-    batch.
-    """
+    """Return outcomes and deferred batches as rows of the wave's result (:data:`~.columns.OUTCOME`), one per batch."""
     import pyarrow as pa
 
     rows = [json.dumps(outcome.to_json()) for outcome in outcomes]

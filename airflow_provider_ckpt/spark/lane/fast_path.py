@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 def run_lane(
     job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and deliver the batches of this Spark task's lanes, and yield one result row for each batch (for
-    ``mapInArrow``).
+    """Read and deliver the batches of this Spark task's lanes, and yield a row per batch (for ``mapInArrow``).
 
     :param job: description of the run
     :param wave: the batches, by lane
@@ -161,9 +160,7 @@ class _Prefetcher:
         return self._read_records(index) if rows is None else rows
 
     def _read_records(self, index: int) -> GatheredBatch | None:
-        """Read the batch with this index in the lane as records and decode them; return None if Spark must
-        decode them.
-        """
+        """Read the batch with this index in the lane as decoded records; return None if Spark must decode them."""
         import pyarrow as pa
 
         task = self._tasks[index]
@@ -183,15 +180,12 @@ class _Prefetcher:
             return GatheredBatch.of(self._empty, failure=to_error_info(error, traced=self._traced))
 
     def _decoded(self, flat_decoder: FlatJsonDecoder, records: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return raw records as decoded rows; None if Spark must decode one of them, or one is larger than
-        ``max_record_bytes``.
-        """
+        """Return raw records as decoded rows; None if Spark must decode one, or one exceeds ``max_record_bytes``."""
         _, large = oversized_records.separate(records, self._largest)
         return None if large else flat_decoder.rows(records)
 
     def _separate_bad_records(self, reader: Reader, task: BatchTask, records: pa.Table) -> GatheredBatch:
-        """Return a batch with a dead letter for each record that has invalid UTF-8 or a time out of range; the others
-        are rows.
+        """Return a batch with dead letters for records with invalid UTF-8 or a time out of range, and the rest as rows.
 
         :param reader: the lane's reader, which knows the records' origin
         :param task: the batch

@@ -1,5 +1,6 @@
-"""Collect the records of a lane, which Spark passes in pieces, into whole batches, and divide them by the transform's
-verdict.
+"""Collect the records of a lane, which Spark passes in pieces, into whole batches, divided by verdict.
+
+The verdict of a record is that of the transform: deliver it, reject it, or leave it out.
 """
 
 from __future__ import annotations
@@ -151,8 +152,7 @@ class Gatherer:
 
 
 def _add_dead_letters(gathered: GatheredBatch, reader: Reader, task: BatchTask, *, raw: bool) -> None:
-    """Add to a batch the dead letters of records that the transform rejected, and of rows with text that is not valid
-    UTF-8.
+    """Add to a batch the dead letters of records that the transform rejected, and of rows with invalid UTF-8.
 
     :param gathered: the batch, which is changed
     :param reader: the lane's reader

@@ -1,7 +1,7 @@
-"""Keep raw records above ``transform.max_record_bytes`` out of the JVM, since Spark needs many times a record's size to
-decode it.
+"""Keep raw records above ``transform.max_record_bytes`` out of the JVM.
 
-The batch's marker row lists these records, and they are read from the source again for their dead letters.
+Spark needs many times a record's size to decode it. The batch's marker row lists these records, and they are read from
+the source again for their dead letters.
 """
 
 from __future__ import annotations

@@ -37,8 +37,7 @@ def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tup
 def read_lane(
     job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of all batches of this Spark task's lanes, with a marker row after each batch (for
-    ``mapInArrow``).
+    """Yield the records of this Spark task's lanes, with a marker row after each batch (for ``mapInArrow``).
 
     :param job: description of the run
     :param wave: the batches, by lane
@@ -140,8 +139,7 @@ def _with_control_columns(
 
 
 def _without_decoded_values(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
-    """Return the records with a null ``value`` if their JSON has been decoded, so that its bytes are not sent to the
-    JVM.
+    """Return the records, with a null ``value`` where the JSON is decoded, so that the JVM does not get the bytes.
 
     The bytes are needed later for rejected records only, which are few and are then read again.
 

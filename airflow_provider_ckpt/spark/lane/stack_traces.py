@@ -69,9 +69,7 @@ class DeferredBatch:
         return cls(task.key, rejected.select([POSITION, c.VERDICT, c.ORIGINAL]).slice(0, _MAX_RECORDS))
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict. :func:`split_outcomes` parses it, and tells it from the dict of an outcome by its
-        keys.
-        """
+        """Return a JSON-ready dict; :func:`split_outcomes` tells it by its keys from the dict of an outcome."""
         import pyarrow as pa
 
         if self.records is None:
@@ -103,8 +101,7 @@ def split_outcomes(rows: Sequence[str]) -> tuple[list[Outcome], list[DeferredBat
 def retry_wave(
     wave: Wave, outcomes: Sequence[Outcome], answers: Mapping[BatchKey, Mapping[str, Any]], *, pinned: bool
 ) -> tuple[Wave, list[Outcome]]:
-    """Return a follow-up wave that runs the deferred batches again, and those outcomes of the first wave that are
-    final.
+    """Return a wave that runs the deferred batches again, and the outcomes of the first wave that are final.
 
     :param wave: the wave that has run
     :param outcomes: outcomes of its batches that were not deferred
@@ -159,8 +156,7 @@ def evaluate(spark: SparkSession, job: Job, deferred: DeferredBatch, schema: Str
 def _evaluating_frames(
     spark: SparkSession, job: Job, record: pa.Table, kind: ErrorType, schema: StructType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate one rejected record with the transform's expressions, in a form that raises
-    errors.
+    """Yield data frames that evaluate a rejected record with the transform's expressions so that errors are raised.
 
     :param spark: the session
     :param job: description of the run
@@ -178,9 +174,7 @@ def _evaluating_frames(
 
 
 def _error_text(frames: Iterator[DataFrame]) -> str | None:
-    """Execute data frames until Spark raises an error, and return its text without Java's stack frames; None if all
-    succeed.
-    """
+    """Execute data frames until one fails; return Spark's text without stack frames, None if none fails."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

@@ -1,3 +1,1 @@
-"""The transform of a pipeline: decoding, ``where``, ``select`` and a Python function, with a verdict for each
-record.
-"""
+"""The transform of a pipeline: decoding, ``where``, ``select``, a Python function; each record gets a verdict."""

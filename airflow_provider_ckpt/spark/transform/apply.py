@@ -114,8 +114,9 @@ def _as_boolean(where: str) -> str:
 
 
 def _first_verdict(branches: list[str]) -> str:
-    """Return a SQL ``CASE`` that yields the first verdict that applies to a record; null if none applies, and on marker
-    rows.
+    """Return a SQL ``CASE`` that yields the first verdict that applies to a record; null without any.
+
+    Marker rows, which end batches, get null too.
 
     :param branches: ``WHEN … THEN …`` branches in the order in which they apply
     """
@@ -123,8 +124,7 @@ def _first_verdict(branches: list[str]) -> str:
 
 
 def _verdict_sql(kind: str, message: str) -> str:
-    """Return a verdict as a SQL literal, such as ``'Processing a field is null'``; the verdict ``filtered`` has no
-    message.
+    """Return a verdict as a SQL literal, such as ``'Processing a field is null'``; ``filtered`` has no message.
 
     :param kind: error type, or ``filtered``
     :param message: message of the error
@@ -177,8 +177,7 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructTyp
 def frames_without_try(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape, kind: ErrorType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate the expressions for which a record was rejected, in a form that makes Spark raise
-    its error.
+    """Yield data frames that evaluate the expressions that rejected a record, so that Spark raises its error.
 
     :param frame: data frame with the rejected record only: control columns, then the source's columns
     :param pipeline: the pipeline's declaration

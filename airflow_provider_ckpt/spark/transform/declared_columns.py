@@ -101,8 +101,7 @@ def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
 
 
 def _names_problem(names: Iterable[str], where: str) -> str | None:
-    """Return a phrase for the error message if column names are empty, reserved, or equal but for case; None if all are
-    allowed.
+    """Return a phrase for the error message if names are empty, reserved, or equal but for case; else None.
 
     :param names: names of the columns
     :param where: name of the struct that has the columns, with a space at its end; empty for the columns of the

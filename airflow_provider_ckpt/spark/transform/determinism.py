@@ -1,5 +1,4 @@
-"""Refuse SQL expressions that are nondeterministic, or that need other records than the one for which they are
-evaluated.
+"""Refuse SQL expressions that are nondeterministic, or that need other records than their own.
 
 Spark's analyser finds such expressions, because it accepts neither kind inside a higher-order function that is the
 argument of an aggregate. This works in any session, and one analysis covers all expressions.
@@ -89,8 +88,7 @@ def _without_content(found: re.Match[str]) -> str:
 
 
 def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
-    """Return whether a transform can contain all given expressions: valid, deterministic, and about their own record
-    only.
+    """Return whether all expressions are valid, deterministic, and about their own record only.
 
     Each must be a whole expression by itself, since a text such as ``a) OR (b`` is valid only between parentheses. If
     the result is False, :func:`why_refused` gives the reason for a single expression.
@@ -111,8 +109,7 @@ def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
 
 
 def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
-    """Return the reason why a transform cannot contain an expression, and a hint for the user; None if it can contain
-    it.
+    """Return why a transform cannot contain an expression, with a hint for the user; None if it can.
 
     :param frame: data frame whose columns the expression uses
     :param expression: SQL text of an expression that Spark can parse and analyse by itself
@@ -129,9 +126,7 @@ def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
 
 
 def _analyse(frame: DataFrame, expressions: list[str]) -> None:
-    """Have Spark analyse expressions in a context in which it raises an error if a transform cannot contain one of
-    them.
-    """
+    """Have Spark analyse expressions; it raises an error if a transform cannot contain one of them."""
     values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
     counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")
     counted.schema  # noqa: B018  # makes a Connect session analyse, too

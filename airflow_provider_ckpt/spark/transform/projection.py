@@ -1,6 +1,4 @@
-"""Project a data frame on SQL expressions and analyse them at once, so that an error can name the expression's YAML
-key.
-"""
+"""Project a data frame on SQL expressions, analysed at once, so that an error can name the expression's YAML key."""
 
 from __future__ import annotations
 
@@ -62,8 +60,7 @@ def project(
 
 @contextmanager
 def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
-    """Convert Spark's error for an invalid expression, raised inside the ``with`` block, to an error that names the
-    key.
+    """Convert Spark's error for an invalid expression, raised in the ``with`` block, to one that names the key.
 
     :param pipeline: the pipeline's declaration, for the error message
     :param key: configuration key of the expression, for the error message

@@ -1,5 +1,4 @@
-"""Evaluate SQL expressions "under try": an expression that raises an error for a record yields null and affects no
-other.
+"""Evaluate SQL expressions "under try": one that raises an error for a record yields null and affects no other.
 
 Spark can evaluate any expression under try, but SQL has no syntax for that. A classic session uses Spark's internal
 class for it, and evaluates each expression once. A Connect session takes SQL only: it evaluates each expression twice,
@@ -70,8 +69,7 @@ def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | C
 
 
 def _raises(expression: str) -> str:
-    """Return a SQL condition that is true if evaluating an expression raises an error; the condition itself never
-    raises one.
+    """Return a SQL condition that is true if an expression raises an error; it never raises one itself.
 
     ``try_add`` with a date returns null if its second argument raises an error. This argument is the size of an array
     with the expression as its element. Something simpler, such as a null test of a value that is never null, would be
