@@ -78,8 +78,9 @@ def _ledger(figures: dict[str, Any]) -> str:
         f"median and {command['p99']:.0f} ms at the 99th percentile. Waits for a lock that took a millisecond or more: "
         f"{postgres['lock_waits']:,} beside {postgres['commands']:,} commands, {wait['p50']:.0f} ms at the median, "
         f"{wait['p99']:.0f} ms at the 99th percentile, {wait['max']:.0f} ms at most; deadlocks: "
-        f"{postgres['deadlocks']}. On SQLite {sqlite['commands_per_second']:.0f} commands a second, "
-        f"{sqlite['command_ms']['p99'] / 1000:.1f} s at the 99th percentile."
+        f"{postgres['deadlocks']}; waits for another pipeline's lock: {postgres['waits_between_pipelines']}. On SQLite "
+        f"{sqlite['commands_per_second']:.0f} commands a second, {sqlite['command_ms']['p99'] / 1000:.1f} s at the "
+        f"99th percentile, {sqlite['command_ms']['max'] / 1000:.1f} s at most."
     )
 
 

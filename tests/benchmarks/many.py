@@ -108,12 +108,17 @@ def _round(fleet: Fleet, names: Sequence[str], service: str) -> dict[str, Any]:
     return found
 
 
-def _failures(ledger: dict[str, Any]) -> list[str]:
-    """The limits that the ledger on PostgreSQL did not keep."""
+def _failures(ledger: dict[str, Any], *, timed: bool) -> list[str]:
+    """The limits that the ledger on PostgreSQL did not keep.
+
+    :param timed: whether durations count
+    """
     found = [*ledger["errors"]]
+    if ledger["waits_between_pipelines"]:
+        found.append(f"{ledger['waits_between_pipelines']} waits for a lock of another pipeline")
     if ledger["deadlocks"]:
         found.append(f"{ledger['deadlocks']} deadlocks")
-    if (wait := ledger["lock_wait_ms"]["p99"]) > LOCK_WAIT_P99_MS:
+    if timed and (wait := ledger["lock_wait_ms"]["p99"]) > LOCK_WAIT_P99_MS:
         found.append(f"{wait} ms of waiting for a lock at the 99th percentile")
     return found
 
@@ -139,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         say(f"{options.pipelines} pipelines at once")
         result["pipelines"] = pipelines(home / "fleet", options.pipelines)
-    result["failures"] = _failures(result["ledger"]["postgres"])
+    result["failures"] = _failures(result["ledger"]["postgres"], timed=whole)
     for told in PARTS.values():
         say(told(result))
     publish(result, RESULT, SHOWN, target="bench-many" if whole else "")

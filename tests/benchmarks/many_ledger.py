@@ -3,7 +3,8 @@
 Each run is a process with a pipeline of its own, as a task is: it acquires the lease, plans, begins and settles
 batches, and releases the lease, again and again, with pauses between the commands. Beside it a second session renews
 the lease, looks at the pipeline and wants the lease, as the background thread, users and waiting runs do. PostgreSQL
-itself reports every wait for a lock of a millisecond or more.
+itself reports every wait for a lock of a millisecond or more, and who holds the lock. How long a wait takes depends on
+what else the machine does; that sessions of two pipelines never wait for each other does not.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
+
+import sqlalchemy as sa
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourcePartition
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch
@@ -46,6 +50,9 @@ So fifty runs do some hundred commands a second, which is more than tasks on two
 
 _SETTINGS = {**LARGE_WAL, "max_connections": "400", "log_lock_waits": "on", "deadlock_timeout": "1ms"}
 _WAIT = re.compile(r"process \d+ acquired \w+ on .* after ([\d.]+) ms")
+_HOLDERS = re.compile(
+    r"process (\d+) still waiting for \w+ on .*\n.*DETAIL:  Process(?:es)? holding the lock: ([\d, ]+)\."
+)
 
 
 class Run:
@@ -118,8 +125,22 @@ def _outcome(batch: Batch, lease: Lease) -> Outcome:
     return Outcome(batch.key, batch.attempts, AttemptOutcome.DELIVERED, receipt)
 
 
-def _work(url: str, number: int, until: float, told: Queue[tuple[list[float], int, str]]) -> None:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The report of one process: seconds of its commands, whole runs, its error if any, and pids of its sessions."""
+
+    number: int
+    seconds: list[float]
+    runs: int
+    error: str
+    sessions: list[int]
+
+
+def _work(url: str, number: int, until: float, told: Queue[Told]) -> None:
     runs, error = 0, ""
+    sessions: list[int] = []
+    if url.startswith("postgresql"):
+        sa.event.listen(sa.Pool, "connect", lambda connection, _: sessions.append(connection.info.backend_pid))
     with Ledger.open(url) as ledger:
         run = Run(ledger, number)
         try:
@@ -128,17 +149,18 @@ def _work(url: str, number: int, until: float, told: Queue[tuple[list[float], in
                 runs += 1
         except Exception as found:  # noqa: BLE001  # the parent process reports it
             error = f"{type(found).__name__}: {found}"
-        told.put((run.seconds, runs, error))
+        told.put(Told(number, run.seconds, runs, error, sessions))
 
 
-def at_once(url: str, runs: int, seconds: float) -> dict[str, Any]:
+def at_once(url: str, runs: int, seconds: float) -> tuple[dict[str, Any], dict[int, int]]:
     """Let so many processes run their pipelines for so long.
 
     :param url: of the ledger, which has all its tables
-    :return: how many whole runs ended, commands a second, milliseconds of a command, and errors
+    :return: how many whole runs ended, commands a second, milliseconds of a command, and errors; and the number of the
+        pipeline by the pid of a session
     """
     context = multiprocessing.get_context("fork")
-    told: Queue[tuple[list[float], int, str]] = context.Queue()
+    told: Queue[Told] = context.Queue()
     until = time.time() + seconds
     workers = [context.Process(target=_work, args=(url, number, until, told)) for number in range(runs)]
     started = time.monotonic()
@@ -148,15 +170,16 @@ def at_once(url: str, runs: int, seconds: float) -> dict[str, Any]:
     for worker in workers:
         worker.join()
     took = time.monotonic() - started
-    commands = [1000 * value for values, _, _ in found for value in values]
-    return {
+    commands = [1000 * value for item in found for value in item.seconds]
+    figures = {
         "at_once": runs,
-        "runs": sum(ended for _, ended, _ in found),
+        "runs": sum(item.runs for item in found),
         "commands": len(commands),
         "commands_per_second": round(len(commands) / took, 1),
         "command_ms": summary_of(commands),
-        "errors": sorted({error for _, _, error in found if error}),
+        "errors": sorted({item.error for item in found if item.error}),
     }
+    return figures, {pid: item.number for item in found for pid in item.sessions}
 
 
 def on_postgres(runs: int, seconds: float) -> dict[str, Any]:
@@ -164,13 +187,19 @@ def on_postgres(runs: int, seconds: float) -> dict[str, Any]:
     with PostgresServer(_SETTINGS) as server:
         dsn = server.new_database()
         migrate.upgrade(sqlalchemy_url(dsn))
-        found = at_once(sqlalchemy_url(dsn), runs, seconds)
+        found, pipelines = at_once(sqlalchemy_url(dsn), runs, seconds)
         waits = [float(wait) for wait in _WAIT.findall(server.log)]
+        between = sum(
+            pipelines.get(int(waiting)) != pipelines.get(int(holder))
+            for waiting, holders in _HOLDERS.findall(server.log)
+            for holder in holders.split(",")
+        )
         deadlocks = scalar(dsn, "SELECT sum(deadlocks)::int FROM pg_stat_database")
     return {
         **found,
         "lock_waits": len(waits),
         "lock_wait_ms": summary_of(waits or [0.0]),
+        "waits_between_pipelines": between,
         "deadlocks": deadlocks,
     }
 
@@ -185,4 +214,4 @@ def on_sqlite(runs: int, seconds: float) -> dict[str, Any]:
     """Measure on SQLite, where one process writes at a time."""
     with _file() as url:
         migrate.upgrade(url, create=True)
-        return {**at_once(url, runs, seconds), "version": sqlite3.sqlite_version}
+        return {**at_once(url, runs, seconds)[0], "version": sqlite3.sqlite_version}

@@ -37,7 +37,13 @@ def record(folder: Path) -> None:
             "CeleryExecutor": executor,
         },
         "ledger": {
-            "postgres": {**ledger, "lock_waits": 12, "lock_wait_ms": _SUMMARY, "deadlocks": 0},
+            "postgres": {
+                **ledger,
+                "lock_waits": 12,
+                "lock_wait_ms": _SUMMARY,
+                "deadlocks": 0,
+                "waits_between_pipelines": 0,
+            },
             "sqlite": ledger,
         },
     }
@@ -59,4 +65,4 @@ def test_a_record_is_shown_with_its_commit(tmp_path: Path) -> None:
     assert "   * - all runs together\n     - 41 s\n     - 41 s" in shown
     assert "   * - memory of the driver, at most\n     - 1100 MiB\n     - 1100 MiB" in shown
     assert "12 beside 9,000 commands, 1 ms at the median, 20 ms" in shown
-    assert "deadlocks: 0" in shown
+    assert "deadlocks: 0; waits for another pipeline's lock: 0" in shown
