@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka redis jdbc browser demo test test-fast test-unit test-integration test-system test-airflow screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-many ui docs package lock clean
+.PHONY: help setup java postgres kafka redis jdbc browser demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-many ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -35,6 +35,8 @@ jdbc: java
 browser: setup
 	@tests/services/packages.sh chromium
 	@tests/services/browser.sh
+	@tests/services/packages.sh npm
+	@tests/services/npm.sh
 
 demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
 	@$(PY) -m tests.system.demo
@@ -56,6 +58,9 @@ test-system: setup postgres java redis browser ## Tests under a real Airflow, cr
 
 test-airflow: setup postgres java browser ## What a person does in Airflow, deaths and restarts, recovery in a real browser
 	@$(PYTEST) tests/system/airflow --durations 0
+
+test-page: setup postgres java browser ## The page Replication: its API's guard, its stories in a real browser, both auth managers
+	@AUTH_MANAGERS="simple fab" $(PYTEST) tests/system/page --durations 0
 
 screenshots: setup postgres java browser ## Take the documentation's pictures of Airflow's pages anew, into docs/img
 	@SCREENSHOTS=$(CURDIR)/docs/img $(PYTEST) tests/system/airflow/test_dag_run_page.py tests/system/airflow/test_recovery_page.py tests/system/page/test_browser.py

@@ -59,6 +59,7 @@ class AirflowServices:
     :param metadata: the metadata database as an SQLAlchemy URL; a SQLite file in AIRFLOW_HOME without one
     :param broker: the address of Celery's broker; with one, also start a Celery worker
     :param users: roles by user name, the administrator's first; without any, everybody is an administrator
+    :param fab: let FAB's auth manager know the users, instead of the simple one
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class AirflowServices:
         metadata: str | None = None,
         broker: str | None = None,
         users: Mapping[str, str] | None = None,
+        fab: bool = False,
     ) -> None:
         self.home = home
         self.port = _free_port()
@@ -92,7 +94,10 @@ class AirflowServices:
             settings["CELERY__BROKER_URL"] = broker
             settings["CELERY__RESULT_BACKEND"] = f"db+{metadata}"
         self.passwords = {name: secrets.token_hex(8) for name in users or {}}
-        if users:
+        self._fab_users = dict(users or {}) if fab else {}
+        if fab:
+            settings["CORE__AUTH_MANAGER"] = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
+        elif users:
             settings["CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS"] = "False"
             settings["CORE__SIMPLE_AUTH_MANAGER_USERS"] = ",".join(f"{name}:{role}" for name, role in users.items())
             settings["CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"] = str(home / "passwords.json")
@@ -121,6 +126,11 @@ class AirflowServices:
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "passwords.json").write_text(json.dumps(self.passwords))
         self.cli("db", "migrate")
+        for name, role in self._fab_users.items():
+            self.cli(
+                *f"users create -u {name} -r {role.capitalize()} -f A -l B -e {name}@example.com -p".split(),
+                self.passwords[name],
+            )
         for name in self._names:
             self.launch(name)
         self.until(self._answers, seconds, "the API did not answer")

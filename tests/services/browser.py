@@ -53,7 +53,7 @@ def page_of(
             page.goto("/auth/login")
             page.locator("input[name=username]").fill(user)
             page.locator("input[name=password]").fill(password)
-            page.locator("button[type=submit]").click()
+            page.locator("[type=submit]").first.click()
             page.get_by_test_id("nav-sidebar").wait_for()
             yield page
         finally:

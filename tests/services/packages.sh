@@ -49,6 +49,10 @@ case ${1:-} in
         command -v mvn >/dev/null && exit 0
         install_or_tell "Maven (it fetches the tests' Kafka broker)" maven
         ;;
+    npm)
+        command -v npm >/dev/null && exit 0
+        install_or_tell "npm (the tests judge the page's accessibility by axe-core)" npm
+        ;;
     postgres)
         postgres_there && exit 0
         # The tests start servers of their own: keep the package from creating and starting one.
@@ -73,7 +77,7 @@ case ${1:-} in
         install_or_tell "The venv module of $2" "$name-venv" python3-venv
         ;;
     *)
-        echo "usage: $0 chromium | java | maven | postgres | redis | venv PYTHON" >&2
+        echo "usage: $0 chromium | java | maven | npm | postgres | redis | venv PYTHON" >&2
         exit 2
         ;;
 esac

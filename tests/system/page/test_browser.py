@@ -1,6 +1,6 @@
-"""The page Replication in a real browser, from the list to a held batch that is released.
+"""The page Replication in a real browser: every view, its accessibility, and a held batch that is released.
 
-``make screenshots`` takes the documentation's pictures by this test.
+``make screenshots`` takes the documentation's pictures by these tests.
 """
 
 from __future__ import annotations
@@ -13,13 +13,29 @@ import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.services.airflow import AirflowServices
+from tests.services.axe import violations
 from tests.services.browser import page_of
+from tests.system.page.console import watch
 from tests.system.page.ledger_states import HOSTILE, fill
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Page
+    from playwright.sync_api import Page
 
 SIZE = (1360, 720)
+VIEWS = {
+    "line": "every position accounted for",
+    "timeline": "Lag and checkpoint over time",
+    "batches?batch=t%2310": "value too long",
+    "dead-letters?type=MessageDeserialization": "not JSON",
+    "events": "a full disk",
+    "declaration": "decode: json",
+}
+"""Text by which a view is known to be whole; by its address below the pipeline's."""
+
+SHOWN = ("list", "line", "line-dark", "release", "batches", "dead-letters", "timeline")
+"""The documentation's pictures."""
+
+PAGE, DIALOG = "[data-testid=ckpt-page]", "[data-testid=ckpt-dialog]"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +46,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowService
     users = {"ada": "admin", "vera": "viewer"}
     services = AirflowServices(home / "airflow", home / "dags", users=users, pages_only=True)
     with services:
-        fill(ledger_of(services), home)
+        fill(ledger_of(services), home, is_hostile=False)
         yield services
 
 
@@ -39,38 +55,53 @@ def ledger_of(airflow: AirflowServices) -> str:
     return f"sqlite:///{airflow.home}/ckpt.db"
 
 
-def watch(page: Page) -> list[str]:
-    """Collect what the browser's console reports as an error from now on."""
-    problems: list[str] = []
+def judged(page: Page, selector: str, name: str, pictures: Path) -> list[str]:
+    """Return the violations of what is shown, in the dark and in the light mode, and take the pictures of it.
 
-    def note(message: ConsoleMessage) -> None:
-        if message.type == "error":
-            problems.append(f"{message.text} {message.location}")
+    :param page: the page
+    :param selector: CSS selector of what is judged
+    :param name: name of the view
+    :param pictures: folder for the pictures
+    """
+    found = []
+    for end in ("-dark", ""):
+        page.emulate_media(color_scheme="dark" if end else "light")
+        page.wait_for_function("dark => document.documentElement.classList.contains('dark') === dark", arg=bool(end))
+        found += [f"{name}{end}: {line}" for line in violations(page, selector)]
+        if f"{name}{end}" in SHOWN:
+            page.screenshot(path=pictures / f"page-{name}{end}.png")
+    return found
 
-    page.on("console", note)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    return problems
+
+def test_every_view_is_accessible_in_light_and_dark(airflow: AirflowServices, pictures: Path) -> None:
+    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+        problems = watch(page)
+        page.goto("/plugin/replication")
+        page.get_by_role("link", name="orders").wait_for()
+        found = judged(page, PAGE, "list", pictures)
+        for address, text in VIEWS.items():
+            page.goto(f"/plugin/replication/pipelines/orders/{address}")
+            page.get_by_text(text).or_(page.get_by_label(text)).first.wait_for()
+            found += judged(page, PAGE, address.partition("?")[0], pictures)
+
+        assert found == []
+        assert problems == []
 
 
 def test_a_held_batch_is_found_and_released(airflow: AirflowServices, pictures: Path) -> None:
     with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
         problems = watch(page)
         page.goto("/plugin/replication")
-        page.get_by_role("link", name="orders").wait_for()
-        page.screenshot(path=pictures / "page-list.png")
-
         page.get_by_role("link", name="orders").click()
         page.get_by_text("1 batch is held: t#10").first.wait_for()
-        page.get_by_text("every position accounted for").wait_for()
-        page.screenshot(path=pictures / "page-line.png")
-        page.emulate_media(color_scheme="dark")
-        page.screenshot(path=pictures / "page-line-dark.png")
-        page.emulate_media(color_scheme="light")
 
-        page.get_by_role("button", name="Release").first.click()
+        page.get_by_role("button", name="Release the held batch").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_role("cell", name="planned").wait_for()
-        page.screenshot(path=pictures / "page-release.png")
+        assert judged(page, DIALOG, "release", pictures) == []
+        place = dialog.get_by_label("Reason").bounding_box()
+        assert place is not None
+        assert place["y"] + place["height"] < SIZE[1], "the reason is asked for without scrolling"
         assert state_of_the_batch(airflow) == {"held": 1}, "a dry run changes nothing"
         dialog.get_by_label("Reason").fill(f"the target has room again {HOSTILE}")
         dialog.get_by_role("button", name="Release").click()
@@ -78,6 +109,20 @@ def test_a_held_batch_is_found_and_released(airflow: AirflowServices, pictures: 
         airflow.until(lambda: state_of_the_batch(airflow) == {"planned": 1}, 30, "the batch was not released")
         page.goto("/plugin/replication/pipelines/orders/events")
         page.get_by_text("the target has room again <script>").first.wait_for()
+        assert problems == []
+
+
+def test_hostile_dead_letters_are_shown_as_text(airflow: AirflowServices) -> None:
+    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+        problems = watch(page)
+        page.goto("/plugin/replication/pipelines/orders/dead-letters?type=Sink")
+        records = page.get_by_test_id("ckpt-record")
+        records.nth(1).wait_for()
+        hostile, long = records.all()
+
+        hostile.get_by_text("value too long <script>alert(1)</script>").wait_for()
+        long.get_by_text("Only the beginning of").wait_for()
+        assert page.locator("[data-testid=ckpt-page] script").count() == 0
         assert problems == []
 
 

@@ -66,7 +66,7 @@ export function ActionDialog({ detail, wish: asked, onClose, onDone }: ActionDia
                 </Text>
               </Stack>
             </Dialog.Header>
-            <Dialog.Body>
+            <Dialog.Body tabIndex={0}>
               <Stack gap={4}>
                 {needsForm ? <WishForm detail={detail} onChange={edit} onTry={tryOut} wish={wish} /> : null}
                 {preview.isPending ? <Loading rows={3} what="the dry run" /> : null}

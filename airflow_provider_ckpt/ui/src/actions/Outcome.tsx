@@ -1,5 +1,6 @@
 import { Box, CloseButton, Flex, Stack, Text } from "@chakra-ui/react";
 
+import type { TriggeredRun } from "../api/airflow";
 import type { ActionName, ActionOutcome, PipelineDetail } from "../api/types";
 import { Icon } from "../elements/Icon";
 import { Moment } from "../elements/Time";
@@ -10,11 +11,14 @@ import { RunNow } from "./RunNow";
 interface OutcomeProps {
   readonly detail: PipelineDetail;
   readonly outcome: ActionOutcome;
+  /** The run that was triggered for it; undefined if none was. */
+  readonly run: TriggeredRun | undefined;
+  readonly onRun: (run: TriggeredRun) => void;
   readonly onClose: () => void;
 }
 
 /** What became of the action that was just carried out; of a stored one, what has become of it so far. */
-export function Outcome({ detail, outcome, onClose }: OutcomeProps) {
+export function Outcome({ detail, outcome, run, onRun, onClose }: OutcomeProps) {
   const stored = detail.actions.find((row) => row.number === outcome.number);
   const label = ACTIONS[outcome.kind as ActionName]?.label ?? outcome.kind;
   const state = outcome.state === "stored" ? (stored?.state ?? "pending") : "applied";
@@ -50,7 +54,9 @@ export function Outcome({ detail, outcome, onClose }: OutcomeProps) {
           </Box>
         ))}
         {outcome.remark === null ? null : <UserText color="fg.muted">{outcome.remark}</UserText>}
-        {state === "refused" || detail.lease.held ? null : <RunNow dags={outcome.runs} />}
+        {state === "refused" ? null : (
+          <RunNow dags={outcome.runs} isRunning={detail.lease.held} onRun={onRun} run={run} />
+        )}
       </Stack>
       <CloseButton aria-label="Close the message" onClick={onClose} size="xs" />
     </Flex>

@@ -5,10 +5,12 @@ import { ActionBar } from "../actions/ActionBar";
 import { ActionDialog } from "../actions/ActionDialog";
 import { Outcome } from "../actions/Outcome";
 import { StoredActions } from "../actions/StoredActions";
+import type { TriggeredRun } from "../api/airflow";
 import { usePipeline } from "../api/queries";
 import type { ActionOutcome, ActionWish, PipelineDetail } from "../api/types";
 import { LiveSwitch } from "../app/LiveSwitch";
 import { useRoot, VIEWS, type ViewName } from "../app/paths";
+import { useRemembered } from "../app/useRemembered";
 import { DeadLetters } from "../deadLetters/DeadLetters";
 import { HealthMark } from "../elements/HealthMark";
 import { Failure, Loading } from "../elements/States";
@@ -73,10 +75,12 @@ function Trail({ name }: { readonly name: string }) {
 
 function Pipeline({ detail, view }: { readonly detail: PipelineDetail; readonly view: ViewName }) {
   const [wish, setWish] = useState<ActionWish>();
-  const [outcome, setOutcome] = useState<ActionOutcome>();
-  const selection = useSelection();
+  const [outcome, setOutcome] = useRemembered<ActionOutcome>(`outcome ${detail.name}`);
+  const [run, setRun] = useRemembered<TriggeredRun>(`run ${detail.name}`);
+  const selection = useSelection(detail.name);
   const finish = (found: ActionOutcome) => {
     setOutcome(found);
+    setRun(undefined);
     setWish(undefined);
     selection.clear();
   };
@@ -104,7 +108,7 @@ function Pipeline({ detail, view }: { readonly detail: PipelineDetail; readonly 
       </Flex>
       <StoredActions detail={detail} except={outcome?.number ?? null} />
       {outcome === undefined ? null : (
-        <Outcome detail={detail} onClose={() => setOutcome(undefined)} outcome={outcome} />
+        <Outcome detail={detail} onClose={() => setOutcome(undefined)} onRun={setRun} outcome={outcome} run={run} />
       )}
       <ActionBar detail={detail} onWish={setWish} selection={selection} />
       <ViewTabs detail={detail} view={view} />
@@ -141,18 +145,22 @@ function Views({ view, ...props }: ViewProps & { readonly view: ViewName }) {
   }
 }
 
+const NONE: ReadonlySet<string> = new Set();
+
 /** The batches that are selected for an action, in all views. */
-function useSelection(): Selection {
-  const [batches, setBatches] = useState<ReadonlySet<string>>(new Set());
-  const select = useCallback((names: readonly string[], add: boolean) => {
-    setBatches((old) => {
-      const all = names.every((name) => old.has(name));
+function useSelection(pipeline: string): Selection {
+  const [batches = NONE, setBatches] = useRemembered<ReadonlySet<string>>(`selection ${pipeline}`);
+  const select = useCallback(
+    (names: readonly string[], add: boolean) => {
+      const all = names.every((name) => batches.has(name));
       if (add && all) {
-        return new Set([...old].filter((name) => !names.includes(name)));
+        setBatches(new Set([...batches].filter((name) => !names.includes(name))));
+      } else {
+        setBatches(new Set(add ? [...batches, ...names] : names));
       }
-      return new Set(add ? [...old, ...names] : names);
-    });
-  }, []);
-  const clear = useCallback(() => setBatches(new Set()), []);
+    },
+    [batches, setBatches],
+  );
+  const clear = useCallback(() => setBatches(undefined), [setBatches]);
   return { batches, select, clear };
 }

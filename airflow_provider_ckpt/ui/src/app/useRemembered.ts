@@ -1,0 +1,16 @@
+import { useCallback, useState } from "react";
+
+const remembered = new Map<string, unknown>();
+
+/** State that outlives its component: Airflow mounts the whole app anew whenever its address changes. */
+export function useRemembered<T>(key: string): readonly [T | undefined, (value: T | undefined) => void] {
+  const [value, setValue] = useState(() => remembered.get(key) as T | undefined);
+  const remember = useCallback(
+    (next: T | undefined) => {
+      remembered.set(key, next);
+      setValue(next);
+    },
+    [key],
+  );
+  return [value, remember];
+}

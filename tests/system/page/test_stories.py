@@ -1,0 +1,169 @@
+"""What is done on the page at night, in a real browser with real runs: a blocked pipeline, dead letters, a rewind.
+
+The tests tell one story and build on each other. ``AUTH_MANAGERS`` names the auth managers under which it is told, in
+``make test-page`` both.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.services.airflow import AirflowServices
+from tests.services.browser import page_of
+from tests.services.postgres import PostgresServer, sqlalchemy_url
+from tests.services.tables import execute
+from tests.services.warm_spark import WarmSpark
+from tests.system.airflow.deployment import PATIENCE, Declared, Deployment, Kind
+from tests.system.page.console import watch
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+USERS = {"ada": "admin", "oscar": "user"}
+_SHOP = Path(__file__).parents[1] / "airflow"
+_WAIT_MS = 120_000
+
+
+@pytest.fixture(scope="module", params=os.environ.get("AUTH_MANAGERS", "simple").split())
+def shop(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer
+) -> Iterator[Deployment]:
+    """An Airflow whose pipeline ``orders`` has dead letters, and a batch that is held because the target was busy."""
+    home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
+    (home / "plugins").mkdir()
+    shutil.copy(_SHOP / "preloaded.py", home / "plugins")
+    shutil.copy(_SHOP / "replication.py", dags)
+    metadata, ledger, store = (postgres_server.new_database() for _ in range(3))
+    warm = WarmSpark(tmp_path_factory.mktemp("runtime"))
+    env = {"AIRFLOW_CONN_STORE": store, "AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(ledger), **warm.environment}
+    airflow = AirflowServices(
+        home, dags, env, metadata=sqlalchemy_url(metadata), users=USERS, fab=request.param == "fab"
+    )
+    shop = Deployment(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
+    shop.declare([Declared("orders", Kind.SINGLE)])
+    execute(store, "ALTER TABLE orders ADD CONSTRAINT small CHECK (id < 1000)")
+    with warm, airflow:
+        if request.param == "fab":
+            airflow.cli("roles", "add-perms", "User", "--action", "can_read", "--resource", "Plugins")
+        shop.write("orders", range(990, 1003))
+        shop.run("orders")
+        shop.write("orders", range(80))
+        shop.refuse("orders", whether=True)
+        assert airflow.wait("orders", shop.begin("orders"), PATIENCE) == "failed"
+        yield shop
+
+
+@contextmanager
+def orders(shop: Deployment, view: str = "line") -> Iterator[Page]:
+    """The page of pipeline ``orders``, opened by a user who is no administrator; the console must stay empty."""
+    with page_of(shop.airflow.url, "oscar", shop.airflow.passwords["oscar"], size=(1360, 720)) as page:
+        problems = watch(page)
+        page.goto(f"/plugin/replication/pipelines/orders/{view}")
+        page.get_by_role("group", name="Actions").wait_for()
+        yield page
+        assert problems == []
+
+
+def carry_out(page: Page, action: str, reason: str) -> None:
+    """Give the reason for the action whose dry run is shown, and carry it out."""
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill(reason)
+    dialog.get_by_role("button", name=action, exact=True).click()
+    page.get_by_test_id("ckpt-outcome").wait_for()
+
+
+def run_now(page: Page) -> None:
+    """Trigger the DAG by the page's button, and watch its run there until it is a success."""
+    page.get_by_role("button", name="Run orders now").click()
+    page.get_by_test_id("ckpt-run").get_by_text("success").wait_for(timeout=_WAIT_MS)
+
+
+def rows(shop: Deployment) -> list[int]:
+    """What the target holds."""
+    return [row[0] for row in execute(shop.store, "SELECT id FROM orders ORDER BY id")]
+
+
+def line(page: Page) -> Locator:
+    """The caption and the number line of the only source partition."""
+    return page.get_by_test_id("ckpt-partition").first
+
+
+def test_a_blocked_pipeline_is_found_and_released_and_its_checkpoint_moves(shop: Deployment) -> None:
+    with orders(shop) as page:
+        page.goto("/plugin/replication")
+        row = page.locator("[data-pipeline=orders]")
+        row.get_by_text("1 batch is held").wait_for()
+        assert row.get_attribute("data-health") == "blocked"
+        row.get_by_role("cell", name="1", exact=True).get_by_role("link").click()
+        page.locator("[data-batch]").first.get_by_role("button").click()
+        batch = page.get_by_test_id("ckpt-batch")
+        batch.get_by_test_id("ckpt-error").get_by_text("come back later").wait_for()
+        assert batch.get_by_test_id("ckpt-attempts").get_by_text("failed").count() == 2
+
+        shop.refuse("orders", whether=False)
+        before = shop.checkpoint("orders")
+        page.get_by_role("button", name="Release the held batch").click()
+        page.get_by_role("dialog").get_by_role("cell", name="planned").wait_for()
+        with shop.ledger() as ledger:
+            assert ledger.status("orders")["batches"] == {"held": 1}, "a dry run changes nothing"
+        carry_out(page, "Release", "the target has room again")
+
+        page.get_by_role("link", name="Line", exact=True).click()
+        old = line(page).get_by_text("checkpoint").first.inner_text()
+        run_now(page)
+        page.wait_for_function("old => !document.body.innerText.includes(old)", arg=old, timeout=_WAIT_MS)
+        assert shop.checkpoint("orders") > before
+        assert [number for number in rows(shop) if number < 80] == list(range(80))
+        assert shop.events("orders", "release")[0]["actor"] == "airflow:oscar"
+
+
+def test_dead_letters_are_viewed_and_replayed_and_all_are_delivered(shop: Deployment) -> None:
+    with orders(shop, "dead-letters") as page:
+        group = page.locator("[data-error=Sink]")
+        group.get_by_role("cell", name="3", exact=True).wait_for()
+        group.get_by_role("button", name="View").click()
+        record = page.get_by_test_id("ckpt-record").first
+        record.get_by_text('"small"').first.wait_for()
+        content = record.locator("pre")
+        shown = {}
+        for form in ("JSON", "text", "hex"):
+            record.get_by_text(form, exact=True).click()
+            shown[form] = content.inner_text()
+        assert '"id": 1000' in shown["JSON"]
+        assert shown["text"].strip() == '{"id": 1000}'
+        assert "7b 22 69 64" in shown["hex"]
+
+        execute(shop.store, "ALTER TABLE orders DROP CONSTRAINT small")
+        group.get_by_role("button", name="Replay…").click()
+        page.get_by_role("dialog").get_by_text("3 records").first.wait_for()
+        carry_out(page, "Replay dead letters", "the constraint is gone")
+        run_now(page)
+        page.get_by_text("No record waits here for a decision.").wait_for()
+        assert [number for number in rows(shop) if number >= 1000] == [1000, 1001, 1002]
+        assert [event["actor"] for event in shop.events("orders", "dead_letters_read")] == ["airflow:oscar"]
+
+
+def test_a_rewind_is_shown_before_it_is_done(shop: Deployment) -> None:
+    before, delivered = shop.checkpoint("orders"), rows(shop)
+    with shop.ledger() as ledger:
+        start = min(item["base"] for item in ledger.partition_rows("orders")[0] if item["side_end"] is None)
+    with orders(shop) as page:
+        page.get_by_role("button", name="Rewind").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Position").fill(str(start))
+        dialog.get_by_role("button", name="Dry run").click()
+        dialog.get_by_test_id("ckpt-preview").get_by_text("before", exact=True).wait_for()
+        assert dialog.get_by_role("img").count() >= 2, "the line before and after"
+        assert dialog.get_by_role("button", name="Rewind", exact=True).is_disabled(), "it requires a reason"
+        assert shop.checkpoint("orders") == before
+        carry_out(page, "Rewind", "the target lost its rows")
+        run_now(page)
+        page.get_by_text("generation 2").first.wait_for(timeout=_WAIT_MS)
+    assert rows(shop) == sorted(delivered * 2), "a sink that appends has every row twice"
