@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka redis jdbc browser demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-many ui docs package lock clean
+.PHONY: help setup java postgres kafka redis jdbc browser demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -91,7 +91,7 @@ ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on on
 compat: setup postgres java jdbc ## Part of the suite on other versions of Airflow, PySpark and Python; ENVIRONMENTS="oldest newest" chooses; writes build/compat/summary.json
 	@$(PY) -m tests.compat $(ENVIRONMENTS)
 
-try: setup postgres java kafka redis ## Proofs, storms and benchmarks in small, so that none stops working unseen
+try: setup postgres java kafka redis browser ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka
 	@$(PY) -m tests.small
 
@@ -116,6 +116,9 @@ bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000
 
 bench-many: setup postgres java redis ## 300 files in a folder, 50 pipelines at once on each executor, 50 runs on one ledger; writes build/bench/many.json
 	@$(PY) -m tests.benchmarks.many
+
+bench-page: setup postgres browser ## The page on a ledger of 300 pipelines and 10,000,000 receipts: answers, first paint, frames; writes build/bench/page.json
+	@$(PY) -m tests.benchmarks.page
 
 bench-isolation: setup postgres java ## A million clean rows with and without isolation of bad ones; writes build/bench/isolation.json
 	@$(PY) -m tests.benchmarks.isolation

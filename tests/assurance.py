@@ -31,6 +31,7 @@ TARGETS = (
     "bench-peers",
     "bench-ledger",
     "bench-many",
+    "bench-page",
 )
 """The make targets that leave a record."""
 

@@ -24,6 +24,17 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "bench-isolation": ("tests.benchmarks.isolation", "--rounds", "1", "--rows", "20000"),
     "bench-ledger": ("tests.benchmarks.ledger", "--receipts", "20000"),
     "bench-peers": ("tests.benchmarks.peers", "--rounds", "0", "--rows", "20000", "--tables", "3"),
+    "bench-page": (
+        "tests.benchmarks.page",
+        "--receipts",
+        "20000",
+        "--pipelines",
+        "20",
+        "--batches",
+        "2000",
+        "--number",
+        "5",
+    ),
     "bench-many": ("tests.benchmarks.many", "--pipelines", "3", "--files", "60", "--seconds", "5"),
 }
 """By make target, the module and its arguments; the slowest begin first."""
