@@ -133,6 +133,7 @@ def run(receipts: int, pipelines: int, batches: int, number: int) -> dict[str, A
             say(f"{count:,} receipts made in {time.monotonic() - started:.0f} s")
         ledgers = {name: stack.enter_context(Ledger.open(url)) for name, url in urls.items()}
         asked = in_turn(ledgers, number)
+        say(f"p95 of the queries in ms: { {name: round(_p95(values)) for name, values in asked.items()} }")
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ckpt-bench-page-")))
         (home / "dags").mkdir()
         airflow = AirflowServices(
@@ -144,6 +145,7 @@ def run(receipts: int, pipelines: int, batches: int, number: int) -> dict[str, A
         )
         with airflow:
             answered = of_api(airflow, number)
+            say(f"p95 of the answers in ms: { {name: round(_p95(values)) for name, values in answered.items()} }")
             with page_of(airflow.url, "ada", airflow.passwords["ada"], size=(1360, 720)) as page:
                 paints = [first_paint(page) for _ in range(5)]
                 drawn = frames(page)

@@ -1,4 +1,4 @@
-"""What a browser's console reports."""
+"""Errors that a browser's console reports."""
 
 from __future__ import annotations
 

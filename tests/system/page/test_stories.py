@@ -1,4 +1,4 @@
-"""What is done on the page at night, in a real browser with real runs: a blocked pipeline, dead letters, a rewind.
+"""A night on the page, in a real browser with real runs: a blocked pipeline, dead letters, a rewind.
 
 The tests tell one story and build on each other. ``AUTH_MANAGERS`` names the auth managers under which it is told, in
 ``make test-page`` both.
@@ -86,7 +86,7 @@ def run_now(page: Page) -> None:
 
 
 def rows(shop: Deployment) -> list[int]:
-    """What the target holds."""
+    """Ids that the target holds."""
     return [row[0] for row in execute(shop.store, "SELECT id FROM orders ORDER BY id")]
 
 
