@@ -49,7 +49,7 @@ _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _RETRIES, _LONGEST_MS = 5, 2_000
 """Number of retries, and longest pause in ms: about 5 s in total. By default Spark's client retries for ten minutes."""
 
-_CHANNEL = [("grpc.use_local_subchannel_pool", 1)]
+CHANNEL_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 """Options of gRPC. By default, the channels of a process share their connections and the pauses between attempts. While
 a server restarts, the pauses of the lost session's channel grow to two minutes, and would hold up a new session."""
 
@@ -75,7 +75,7 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
     wait_for_server(server, stopped)
     code_zip = CodeZip()
     try:
-        session = next(filter(None, (_attach(url, found) for found in _ids(pipeline, ledger, code_zip))))
+        session = next(filter(None, (attach(url, found) for found in _ids(pipeline, ledger, code_zip))))
         if session.conf.get(_READY_PROPERTY, "false") != "true":
             _set_up(session, pipeline, code_zip)
     except PySparkException as error:
@@ -129,7 +129,7 @@ def without_ids(text: str) -> str:
     return _ID.sub("***", text)
 
 
-def _attach(url: str, session_id: str) -> SparkSession | None:
+def attach(url: str, session_id: str) -> SparkSession | None:
     """Return the session with an id, created if necessary; None if the server has closed it.
 
     Operations that an earlier run left in the session are cancelled.
@@ -142,7 +142,7 @@ def _attach(url: str, session_id: str) -> SparkSession | None:
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
-    session = SparkSession(DefaultChannelBuilder(f"{url};session_id={session_id}", _CHANNEL))
+    session = SparkSession(DefaultChannelBuilder(f"{url};session_id={session_id}", CHANNEL_OPTIONS))
     session.client.set_retry_policies([DefaultPolicy(_RETRIES, max_backoff=_LONGEST_MS)])
     try:
         session.interruptAll()

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import socket
 import time
+import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.session import SparkSession
 
 import airflow_provider_ckpt.core
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines import connect_server as addressed
+from airflow_provider_ckpt.engines import connect_session
 from airflow_provider_ckpt.engines.connect import ConnectEngine
 from tests.integration.engines.engine_setup import CONNECTION, EngineSetup, await_rows, delivered, expected, slow_orders
 from tests.services.replication import orders_pipeline
@@ -211,3 +216,23 @@ def test_an_engine_that_begins_cancels_what_an_earlier_one_left_running(
     later.close()
 
     assert (summary.records, summary.errors) == (Counts(10, 10, 0, 0), {"Processing": 1})
+
+
+def test_a_server_that_is_back_is_reached_however_long_this_process_has_tried() -> None:
+    """gRPC's channels of a process share their pauses between attempts by default, which grow to minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"sc://127.0.0.1:{port}/"
+    lost = DefaultChannelBuilder(url, connect_session.CHANNEL_OPTIONS).toChannel()
+    with pytest.raises(grpc.FutureTimeoutError):
+        grpc.channel_ready_future(lost).result(17)
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    try:
+        with pytest.raises(PySparkException, match="UNIMPLEMENTED"):  # it answers, and is no Spark
+            connect_session.attach(url, str(uuid.uuid4()))
+    finally:
+        server.stop(None)
+        lost.close()

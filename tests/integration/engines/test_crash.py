@@ -21,18 +21,15 @@ from tests.integration.engines.engine_setup import EngineSetup, Kind, await_rows
 from tests.services.processes import below, kill
 from tests.services.spark_connect import SparkConnectServer
 
-ROWS = 4_000
+ROWS = 2_000
 EACH = pytest.mark.parametrize("engine_setup", [Kind.WARM, Kind.SUBMIT, Kind.CONNECT], indirect=True)
 NOT_STANDING = pytest.mark.parametrize("engine_setup", [Kind.SUBMIT, Kind.CONNECT], indirect=True)
 
 
 def kill_spark(engine_setup: EngineSetup, server: SparkConnectServer) -> None:
-    """End the Java process that runs the lanes, and its Python workers; a server is started again after a while, in
-    which gRPC's pauses between attempts to connect have grown beyond the time for which a new session is tried.
-    """
+    """End the Java process that runs the lanes, and its Python workers; a server is started again."""
     if engine_setup.kind is Kind.CONNECT:
         server.kill()
-        time.sleep(6)
         server.start()
     else:
         ours = [process for process in below(os.getpid()) if any("ckpt-run-" in part for part in process.command)]
@@ -51,7 +48,6 @@ def started(engine_setup: EngineSetup, document: Mapping[str, Any]) -> int:
     ("engine_setup", "delivery"),
     [
         (Kind.SUBMIT, "exactly_once"),
-        (Kind.CONNECT, "exactly_once"),
         (Kind.CONNECT, "at_most_once"),
     ],
     indirect=["engine_setup"],
@@ -59,7 +55,7 @@ def started(engine_setup: EngineSetup, document: Mapping[str, Any]) -> int:
 def test_spark_is_killed_and_the_run_goes_on_with_another(
     engine_setup: EngineSetup, connect_server: SparkConnectServer, delivery: str
 ) -> None:
-    document = slow_orders(engine_setup, ROWS) | {"delivery": delivery}
+    document = slow_orders(engine_setup, ROWS, seconds=0.2) | {"delivery": delivery}
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine_setup.run, document)
@@ -78,7 +74,7 @@ def test_spark_is_killed_and_the_run_goes_on_with_another(
 
 @EACH
 def test_the_run_is_killed_and_the_next_one_completes_it(engine_setup: EngineSetup, tmp_path: Path) -> None:
-    document = slow_orders(engine_setup, ROWS)
+    document = slow_orders(engine_setup, ROWS, seconds=0.2)
 
     with engine_setup.running(document, tmp_path) as process:
         started(engine_setup, document)
