@@ -44,7 +44,7 @@ class NotReadableError(Exception):
     """A text is not valid YAML, or exceeds a limit, so that no data can be read from it.
 
     :ivar line: the line of the error, from 1; None if it is not known
-    :ivar problem: the problem, without a key
+    :ivar problem: text of the problem; it names no key of the document
     """
 
     def __init__(self, line: int | None, text: str) -> None:

@@ -182,13 +182,14 @@ class Launcher(SparkSubmitHook):
 
 
 def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables that Spark needs on a local master, without those that the user has set.
+    """Return environment variables with which to start Spark on a local master, in addition to those of this process.
 
-    Executors use the Python of this process, and temporary files of Spark and Java are in the run directory, to be
-    removed with it even if Spark is killed.
+    Executors then use the Python of this process, and temporary files of Spark and Java are in the run directory, to be
+    removed with it even if Spark is killed. A variable that this process has already, or whose Spark property ``conf``
+    sets, is left out.
 
     :param directory: the run directory
-    :param conf: Spark properties of the run
+    :param conf: Spark properties of the run, by name
     """
     environment = {JAVA_OPTIONS: f'"-Djava.io.tmpdir={directory}" {os.environ.get(JAVA_OPTIONS, "")}'.rstrip()}
     if "PYSPARK_PYTHON" not in os.environ:

@@ -115,11 +115,12 @@ class FilesSource:
     def plan(self, request: PlanRequest) -> Plan:
         """Check the known and new files, then split the requested ranges at record boundaries.
 
-        A run plans each wave. Only its first planning checks the known files, and later plannings repeat the result;
-        files that a wave reads are checked anyway when they are opened.
+        A run plans before each of its waves. It checks the known files the first time only, and then repeats the
+        result: files that a wave reads are checked anyway when they are opened.
 
         A file that cannot be read does not affect other files: a new one is not recorded until it is repaired, and the
-        ranges of a recorded one that is missing or was replaced are planned as expired batches.
+        ranges of a recorded one that is missing or was replaced are planned as expired batches, which a user has to
+        skip.
         """
         delivered = request.committed.get(PARTITION, 0)
         discovery = self._discover(request.files, delivered=delivered, look_again=self._first is None)

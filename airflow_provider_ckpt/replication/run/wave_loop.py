@@ -114,7 +114,10 @@ class WaveLoop:
         self._run.raise_refused()
 
     def _plan_next(self) -> list[Batch]:
-        """Apply stored actions and plan more; return the batches that may begin now or later."""
+        """Apply stored actions and plan new batches; return all planned batches that this run may begin, oldest first.
+
+        They include batches whose next attempt is not due yet. Empty if nothing is left to begin in this run.
+        """
         self._run.apply_stored_actions()
         self._run.measure()
         if self._plan_on and self._run.more:

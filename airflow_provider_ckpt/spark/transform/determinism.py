@@ -126,7 +126,12 @@ def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
 
 
 def _analyse(frame: DataFrame, expressions: list[str]) -> None:
-    """Have Spark analyse expressions; it raises an error if a transform cannot contain one of them."""
+    """Have Spark analyse expressions inside a lambda, where it refuses what a transform cannot contain.
+
+    :param frame: data frame with the columns that the expressions name
+    :param expressions: SQL expressions of the transform
+    :raises PySparkException: if Spark refuses one, such as an aggregate or a window function
+    """
     values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
     counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")
     counted.schema  # noqa: B018  # makes a Connect session analyse, too
