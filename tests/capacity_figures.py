@@ -22,12 +22,16 @@ def insert(page: str, folder: Path = FOLDER) -> str:
     path = folder / "bench-many.json"
     found = json.loads(path.read_text("utf-8")) if path.is_file() else None
     for name, told in PARTS.items():
-        text = f"{told(found['figures'])}\n\n*At {found['commit']}, {found['day']}.*" if found else _NEVER
-        page = page.replace(f"|{name}|", text)
+        page = page.replace(f"|{name}|", f"{told(found['figures'])}\n\n{_when(found)}" if found else _NEVER)
     return page
 
 
 _NEVER = "*The figures are missing here:* ``make bench-many`` *was never run whole.*"
+
+
+def _when(found: dict[str, Any]) -> str:
+    load = found["figures"]["load"]
+    return f"*At {found['commit']}, {found['day']}; load average of the machine before: {load:.1f}.*"
 
 
 def _files(figures: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ def record(folder: Path) -> None:
     }
     ledger = {"at_once": 50, "commands": 9000, "commands_per_second": 150.2, "command_ms": _SUMMARY}
     figures = {
+        "load": 9.16,
         "files": {
             "files": 300,
             "parse_seconds": 2.34,
@@ -60,7 +61,7 @@ def test_a_record_is_shown_with_its_commit(tmp_path: Path) -> None:
 
     shown = capacity_figures.insert(_PAGE, tmp_path)
 
-    assert shown.count("At 0123456789ab, 2026-11-25") == 3
+    assert shown.count("At 0123456789ab, 2026-11-25; load average of the machine before: 9.2.") == 3
     assert "parses it in 2.3 s" in shown
     assert "   * - all runs together\n     - 41 s\n     - 41 s" in shown
     assert "   * - memory of the driver, at most\n     - 1100 MiB\n     - 1100 MiB" in shown
