@@ -17,8 +17,7 @@ from tests.services.replication import orders_pipeline
 from tests.services.tables import add_rows, execute, make_source, scalar
 
 ROWS = 1_000
-EVERY_ENGINE = pytest.mark.parametrize("engine_setup", list(Kind), indirect=True)
-EVERY_SESSION = pytest.mark.parametrize("engine_setup", [Kind.WARM, Kind.SUBMIT, Kind.CONNECT], indirect=True)
+EVERY_ENGINE = pytest.mark.parametrize("engine_setup", [Kind.WARM, Kind.SUBMIT, Kind.CONNECT], indirect=True)
 SHARED = pytest.mark.parametrize("engine_setup", [Kind.WARM, Kind.CONNECT], indirect=True)
 """``test_submit.py`` has an expression that is refused by a Spark of the run's own."""
 
@@ -43,7 +42,7 @@ def test_each_record_is_delivered_filtered_or_dead_lettered_and_none_twice(engin
     assert engine_setup.ledger.audit("orders")["ok"]
 
 
-@EVERY_SESSION
+@EVERY_ENGINE
 def test_files_into_a_table_that_is_committed_once_a_wave(engine_setup: EngineSetup, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
@@ -73,7 +72,7 @@ def test_an_expression_that_no_lane_can_bear_is_refused_before_anything_is_sent(
     assert scalar(engine_setup.dsn, "SELECT count(*) FROM target") == 0
 
 
-@EVERY_SESSION
+@EVERY_ENGINE
 def test_a_batch_that_kills_its_python_is_held_and_the_others_are_delivered(engine_setup: EngineSetup) -> None:
     make_source(engine_setup.dsn, "orders", 500)
     execute(engine_setup.dsn, "CREATE TABLE target (id bigint)")
