@@ -57,6 +57,8 @@ class Access:
         :param dag_ids: ids of the DAGs
         """
         wanted = sorted(set(dag_ids) - self._asked)
+        if not wanted:
+            return
         self._asked.update(wanted)
         is_multi_team = conf.getboolean("core", "multi_team", fallback=False)
         with create_session() as session:
