@@ -37,7 +37,7 @@ LIMITS = {"overview": 150, "line": 100, "batches": 100}
 """Milliseconds of an answer of the API at the 95th percentile."""
 
 RATIO = 1.3
-"""How much longer a query of the big ledger takes than of the small one, at the median."""
+"""Maximum ratio of a query's median time on the big ledger to that on the small one."""
 
 FIRST_PAINT = 1500
 FRAMES = 30

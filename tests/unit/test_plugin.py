@@ -28,7 +28,7 @@ plugins_manager.ensure_plugins_loaded()
 assert "airflow_provider_ckpt.plugin" in sys.modules
 print(sorted(name for name in sys.modules if name == "fastapi" or name.startswith("airflow_provider_ckpt.api")))
 """
-"""What scheduler, DAG processor and workers ask of plugins."""
+"""Program that loads plugins as scheduler, DAG processor and workers do; prints the heavy modules among its imports."""
 
 
 def test_loading_the_plugin_imports_nothing_heavy_and_takes_at_most_5_ms() -> None:
