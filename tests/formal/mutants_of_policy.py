@@ -88,7 +88,7 @@ OF_POLICY: Sequence[Mutant] = (
         "a pipeline skips a record at whose error it has to halt",
         "core/error_policy.py",
         "choose_action",
-        "chosen in (ErrorAction.SKIP_AND_LOG, ErrorAction.DEAD_LETTER)",
+        "chosen in _DROPS",
         "chosen is ErrorAction.DEAD_LETTER",
         test="tests/unit/core/test_retry_policy.py::test_no_override_turns_a_halt_into_a_drop_of_a_record",
     ),

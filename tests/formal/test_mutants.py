@@ -1,15 +1,12 @@
-"""The mutants in small: all of them still fit the code, and one of each kind is caught."""
+"""The mutants in small: one of each kind is caught, and what changes nothing survives."""
 
 from __future__ import annotations
 
-import ast
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.formal.configurations import SMALL
 from tests.formal.expectations import PROPERTIES
 from tests.formal.mutant import Mutant
 from tests.formal.mutants import MUTANTS, run_all
@@ -22,28 +19,6 @@ ONE_OF_EACH = [
     "the outcome of an older epoch's attempt is settled",
     "compaction reaches across a gap",
 ]
-
-
-def test_there_are_enough_and_no_two_have_one_name() -> None:
-    assert len(BY_NAME) == len(MUTANTS) >= 25
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_it_applies_compiles_and_changes_the_place_that_it_names(mutant: Mutant) -> None:
-    source = (PACKAGE / mutant.file).read_text("utf-8")
-
-    assert ast.dump(ast.parse(mutant.applied(PACKAGE))) != ast.dump(ast.parse(source))
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_what_is_to_catch_it_exists(mutant: Mutant) -> None:
-    if mutant.test:
-        file, name = mutant.test.split("::")[0], re.sub(r"\[.*", "", mutant.test.split("::")[-1])
-        places = [ROOT / file, ROOT / "tests/integration/connectors/conformance_sink.py"]
-        assert any(f"def {name}(" in place.read_text() for place in places)
-    else:
-        assert mutant.breaks in PROPERTIES
-        assert mutant.configuration in SMALL
 
 
 def test_one_of_each_kind_is_caught() -> None:
