@@ -33,14 +33,16 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server for the whole session."""
-    with PostgresServer() as server:
+    with PostgresServer(in_memory=True) as server:
         yield server
 
 
 @pytest.fixture
-def postgres_database(postgres_server: PostgresServer) -> str:
+def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
     """The dsn of a database made for this test."""
-    return postgres_server.new_database()
+    dsn = postgres_server.new_database()
+    yield dsn
+    postgres_server.drop_database(dsn)
 
 
 @pytest.fixture(scope="session")

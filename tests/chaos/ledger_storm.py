@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     big = Scale(options.processes, options.commands, options.seed)
     small = Scale(SMALL.processes, SMALL.commands, options.seed)
-    with PostgresServer() as server:
+    with PostgresServer(in_memory=True) as server:
         _say(f"PostgreSQL: {big.processes} processes")
         summary = on_postgres(server, FOLDER / "postgres", big, tell=_say)
     _say(f"SQLite: {small.processes} processes")

@@ -54,7 +54,7 @@ class Servers:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._open as stack:
             self.rows, self.books, self.stream = (stack.enter_context(Proxy()) for _ in range(3))
-            self.postgres = stack.enter_context(PostgresServer(_CARELESS))
+            self.postgres = stack.enter_context(PostgresServer(_CARELESS, in_memory=True))
             for proxy in (self.rows, self.books):
                 proxy.lead_to(self.postgres.port)
             self.kafka = stack.enter_context(KafkaBroker(proxy=self.stream))

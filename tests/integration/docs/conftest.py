@@ -21,7 +21,7 @@ from tests.services.warm_airflow import airflow_in
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server whose databases and roles have the documentation's names."""
-    with PostgresServer() as opened:
+    with PostgresServer(in_memory=True) as opened:
         yield opened
 
 

@@ -23,8 +23,8 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of a ledger that does not exist yet."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/ledger.db"
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    return server.new_database()
+    url: str = request.getfixturevalue("postgres_database")
+    return url
 
 
 @pytest.fixture(scope="session")

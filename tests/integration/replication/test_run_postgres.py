@@ -223,7 +223,7 @@ def test_a_full_disk_at_the_sink_leaves_batches_planned_and_dead_letters_nothing
 def test_a_sink_that_is_down_is_one_clear_error_and_the_next_run_carries_on(
     spark: SparkSession, postgres_server: PostgresServer
 ) -> None:
-    with PostgresServer() as server, make_ledger(postgres_server.new_database()) as ledger:
+    with PostgresServer(in_memory=True) as server, make_ledger(postgres_server.new_database()) as ledger:
         dsn = server.new_database()
         make_source(dsn, "orders", 300)
         make_target(dsn, "target")

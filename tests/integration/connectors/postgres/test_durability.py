@@ -31,7 +31,7 @@ _LAZY = {"wal_writer_delay": "10s", "wal_writer_flush_after": "0"}
 @pytest.fixture(scope="module")
 def lazy_server() -> Iterator[PostgresServer]:
     """A server that loses what was not flushed when it is killed."""
-    with PostgresServer(_LAZY) as server:
+    with PostgresServer(_LAZY, in_memory=True) as server:
         yield server
 
 
@@ -220,7 +220,7 @@ def test_a_dead_letter_table_that_a_crash_empties_is_refused_by_name(postgres_da
 
 
 def test_a_server_that_does_not_flush_at_all_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    with PostgresServer({"full_page_writes": "off"}, fsync=False) as server:
+    with PostgresServer({"full_page_writes": "off"}, fsync=False, in_memory=True) as server:
         dsn = server.new_database()
         execute(dsn, "CREATE TABLE target (id int)")
         _check(dsn)

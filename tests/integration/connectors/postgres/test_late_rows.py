@@ -752,7 +752,7 @@ class TestBelowAView:
 @pytest.fixture(scope="module")
 def logical() -> Iterator[PostgresServer]:
     """A server that publishes."""
-    with PostgresServer({"wal_level": "logical"}, fsync=False) as own:
+    with PostgresServer({"wal_level": "logical"}, in_memory=True) as own:
         yield own
 
 

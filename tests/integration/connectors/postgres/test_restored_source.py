@@ -14,7 +14,7 @@ from tests.services.tables import execute
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    with PostgresServer(fsync=False) as own:
+    with PostgresServer(in_memory=True) as own:
         yield own
 
 

@@ -23,7 +23,7 @@ class Cluster:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self.server = stack.enter_context(PostgresServer(fsync=False))
+        self.server = stack.enter_context(PostgresServer(in_memory=True))
         self.database = self.server.new_database().rsplit("/", 1)[1]
         execute(self.owner, SERIAL, ADD_50, f"CREATE ROLE plain LOGIN PASSWORD '{PASSWORD}'")
         execute(self.owner, "GRANT SELECT ON source, source_id_seq TO plain")

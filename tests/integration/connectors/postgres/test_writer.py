@@ -423,7 +423,7 @@ class TestLostConnections:
             assert lane.rows() == [(1,), (3,)]
 
     def test_a_server_that_is_gone_is_the_sink_as_a_whole(self) -> None:
-        with PostgresServer() as server:
+        with PostgresServer(in_memory=True) as server:
             dsn = target(server.new_database(), "id int")
             with Lane(dsn) as lane:
                 lane.send(id=[1])
