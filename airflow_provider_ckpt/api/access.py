@@ -21,7 +21,7 @@ from sqlalchemy import select
 
 from airflow_provider_ckpt.api.guard import User
 from airflow_provider_ckpt.api.ledgers import OpenedLedger
-from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
+from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline, Tasks
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 
 _AT_ONCE = 500
@@ -93,18 +93,21 @@ class Access:
             )
         return self._answers[key]
 
-    def visible_dags(self, found: PipelineOverview) -> list[str]:
-        """Return the DAGs that have planned a pipeline and whose runs the user may see, sorted."""
-        return [dag_id for dag_id in self.known(dag_id for dag_id, _ in found.tasks) if self.may("GET", dag_id)]
+    def visible_dags(self, tasks: Tasks) -> list[str]:
+        """Return those DAGs of some tasks whose runs the user may see, sorted."""
+        return [dag_id for dag_id in self.known(dag_id for dag_id, _ in tasks) if self.may("GET", dag_id)]
 
-    def may_see(self, found: PipelineOverview) -> bool:
-        """Return whether the user may see a pipeline."""
-        dags = self.known(dag_id for dag_id, _ in found.tasks)
+    def may_see(self, tasks: Tasks) -> bool:
+        """Return whether the user may see a pipeline, from the tasks that have planned it."""
+        dags = self.known(dag_id for dag_id, _ in tasks)
         return any(self.may("GET", dag_id) for dag_id in dags) if dags else self.is_administrator
 
-    def may_act(self, found: PipelineOverview) -> bool:
-        """Return whether the user may act on a pipeline and see the bytes of its dead letters."""
-        dags = self.known(dag_id for dag_id, _ in found.tasks)
+    def may_act(self, tasks: Tasks) -> bool:
+        """Return whether the user may act on a pipeline and see the bytes of its dead letters.
+
+        :param tasks: the tasks that have planned the pipeline
+        """
+        dags = self.known(dag_id for dag_id, _ in tasks)
         if not dags:
             return self.is_administrator
         return all(self.may("GET", dag_id) and self.may("PUT", dag_id) for dag_id in dags)
@@ -117,30 +120,35 @@ def _access(user: User) -> Access:
 AccessDep = Annotated[Access, Depends(_access)]
 
 
-def _seen_pipeline(pipeline: str, ledger: OpenedLedger, access: AccessDep) -> PipelineOverview:
-    found = ledger.overview(pipeline).pipelines
-    if not found or not access.may_see(found[0]):
-        raise HTTPException(404, f"There is no pipeline {pipeline!r} that you may see.")
-    return found[0]
+def no_such_pipeline(name: str) -> HTTPException:
+    """Return the answer for a pipeline that does not exist or that the user may not see."""
+    return HTTPException(404, f"There is no pipeline {name!r} that you may see.")
 
 
-Seen = Annotated[PipelineOverview, Depends(_seen_pipeline)]
+def _seen_pipeline(pipeline: str, ledger: OpenedLedger, access: AccessDep) -> PlannedPipeline:
+    found = ledger.planned_pipeline(pipeline)
+    if found is None or not access.may_see(found.tasks):
+        raise no_such_pipeline(pipeline)
+    return found
+
+
+Seen = Annotated[PlannedPipeline, Depends(_seen_pipeline)]
 """Pipeline of the route's path, which the user may see; else the answer is 404, as for an unknown pipeline."""
 
 
-def acted_pipeline(found: Seen, access: AccessDep) -> PipelineOverview:
+def acted_pipeline(found: Seen, access: AccessDep) -> PlannedPipeline:
     """Return the pipeline of the route's path, on which the user may act.
 
     :raises HTTPException: with status 403 if the user may see it but not act on it
     """
-    if not access.may_act(found):
+    if not access.may_act(found.tasks):
         raise HTTPException(
             403,
             f"To act on pipeline {found.name!r} takes the right to edit the runs of every DAG that has run it: "
-            f"{', '.join(access.visible_dags(found)) or 'there is none, so it is for administrators'}.",
+            f"{', '.join(access.visible_dags(found.tasks)) or 'there is none, so it is for administrators'}.",
         )
     return found
 
 
-Acted = Annotated[PipelineOverview, Depends(acted_pipeline)]
+Acted = Annotated[PlannedPipeline, Depends(acted_pipeline)]
 """Pipeline of the route's path, on which the user may act; else the answer is 403."""

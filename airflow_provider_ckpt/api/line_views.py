@@ -10,6 +10,7 @@ from airflow_provider_ckpt.api.views import partition_kind
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.queries import line
+from airflow_provider_ckpt.ledger.queries.line_batches import BatchPiece
 
 
 def partition_line(found: line.PartitionLine) -> PartitionLine:
@@ -52,7 +53,7 @@ def partition_line(found: line.PartitionLine) -> PartitionLine:
     )
 
 
-def _batch_piece(found: line.BatchPiece) -> Piece:
+def _batch_piece(found: BatchPiece) -> Piece:
     state = found.state.value
     return Piece(
         start=found.range.start,

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.api.models.pipelines import (
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind, side_kind
 from airflow_provider_ckpt.core.receipt import Counts as RecordCounts
 from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
-from airflow_provider_ckpt.ledger.queries import overview
+from airflow_provider_ckpt.ledger.queries import lag_history
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
@@ -48,26 +48,36 @@ def counts(found: RecordCounts | Mapping[str, Any]) -> Counts:
     return Counts(**{name: data[name] for name in ("read", "delivered", "filtered", "dead_lettered")})
 
 
+def seconds_left(found: PipelineOverview, at: datetime) -> float:
+    """Return the seconds until a pipeline's lease expires; 0 if no run holds it.
+
+    :param found: state of the pipeline
+    :param at: time of the snapshot
+    """
+    if found.owner is None or found.expires_at is None or is_dead(found.owner):
+        return 0.0
+    return max(0.0, (found.expires_at - at).total_seconds())
+
+
 def lease(found: PipelineOverview, at: datetime) -> Lease:
     """Return the model of a pipeline's lease.
 
     :param found: state of the pipeline
     :param at: time of the snapshot
     """
-    left = (found.expires_at - at).total_seconds() if found.expires_at else 0.0
-    held = found.owner is not None and left > 0 and not is_dead(found.owner)
+    left = seconds_left(found, at)
     return Lease(
-        held=held,
+        held=left > 0,
         owner=text(found.owner),
         run=run_link(found.owner),
         epoch=found.epoch,
         expires_at=found.expires_at,
-        seconds_left=round(left, 1) if held else 0.0,
+        seconds_left=round(left, 1),
     )
 
 
 def pipeline_row(
-    found: PipelineOverview, at: datetime, access: Access, history: Sequence[overview.LagPoint]
+    found: PipelineOverview, at: datetime, access: Access, history: Sequence[lag_history.LagPoint]
 ) -> PipelineRow:
     """Return the row of a pipeline in the list.
 
@@ -96,12 +106,12 @@ def pipeline_row(
         dead_letters=found.parked + found.replaying,
         stored_actions=found.stored_actions,
         lease=held,
-        dags=access.visible_dags(found),
-        may_act=access.may_act(found),
+        dags=access.visible_dags(found.tasks),
+        may_act=access.may_act(found.tasks),
     )
 
 
-def lag_points(history: Sequence[overview.LagPoint]) -> list[LagPoint]:
+def lag_points(history: Sequence[lag_history.LagPoint]) -> list[LagPoint]:
     """Return the models of a pipeline's lag over time, relative to the lowest checkpoint in it."""
     first = min((point.committed for point in history), default=0)
     return [

@@ -36,6 +36,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
+from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline
 from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_rows
 from airflow_provider_ckpt.replication.process_lease_owner import is_dead
@@ -87,7 +88,7 @@ def preview_action(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: 
     )
 
 
-def _of_dag(found: PipelineOverview, access: Access, wish: ActionWish) -> Preview:
+def _of_dag(found: PlannedPipeline, access: Access, wish: ActionWish) -> Preview:
     forms = recovery_forms(access, found.name, wish)
     remark = None if forms else "No recovery DAG that you may see offers this pipeline; see recovery_dag in the docs."
     summary = f"{wish.kind.replace('_', ' ').capitalize()} needs the source or the sink; the recovery DAG does it."
@@ -188,7 +189,7 @@ def carry_out_action(found: Acted, ledger: OpenedLedger, access: AccessDep, orde
 
 
 def _outcome(
-    ledger: Ledger, found: PipelineOverview, access: Access, result: ActionResult, reason: str | None
+    ledger: Ledger, found: PlannedPipeline, access: Access, result: ActionResult, reason: str | None
 ) -> ActionOutcome:
     now = ledger.overview(found.name)
     return ActionOutcome(
@@ -200,7 +201,7 @@ def _outcome(
         waits_for=None if result.applied else _lease_of(now.pipelines, now.at),
         changes=_changes(result.before, result.after),
         remark=_remark(result),
-        runs=[dag_id for dag_id in access.visible_dags(found) if access.may("POST", dag_id)],
+        runs=[dag_id for dag_id in access.visible_dags(found.tasks) if access.may("POST", dag_id)],
     )
 
 

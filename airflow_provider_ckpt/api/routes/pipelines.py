@@ -12,7 +12,7 @@ import yaml
 from fastapi import APIRouter, HTTPException, Query
 
 from airflow_provider_ckpt.api import cursors, views
-from airflow_provider_ckpt.api.access import Access, AccessDep, Seen
+from airflow_provider_ckpt.api.access import Access, AccessDep, Seen, no_such_pipeline
 from airflow_provider_ckpt.api.health import ORDER, judge
 from airflow_provider_ckpt.api.ledgers import OpenedLedger
 from airflow_provider_ckpt.api.models.fields import Moment
@@ -83,9 +83,9 @@ def list_pipelines(
     access.load(dag for item in found.pipelines for dag, _ in item.tasks)
     chosen = []
     for item in found.pipelines:
-        if not access.may_see(item) or not _matches(item, access, search, dag_id, task_id):
+        if not access.may_see(item.tasks) or not _matches(item, access, search, dag_id, task_id):
             continue
-        its_health, cause = judge(item, is_running=views.lease(item, found.at).held)
+        its_health, cause = judge(item, is_running=views.seconds_left(item, found.at) > 0)
         since = cause.since.timestamp() if cause.since else found.at.timestamp()
         if needs_me is None or (ORDER[its_health] <= ORDER[Health.DEAD_LETTERS]) == needs_me:
             chosen.append(((ORDER[its_health], since, item.name), its_health, item))
@@ -116,7 +116,7 @@ def _matches(
     :param task_id: task of that DAG, or a task of the group that has planned it
     """
     if search is not None:
-        names = [found.name, *access.visible_dags(found)]
+        names = [found.name, *access.visible_dags(found.tasks)]
         if not any(search.lower() in name.lower() for name in names):
             return False
     if dag_id is None:
@@ -140,15 +140,18 @@ def get_pipeline(found: Seen, ledger: OpenedLedger, access: AccessDep) -> Pipeli
     :param ledger: the ledger
     :param access: rights of the user
     """
-    at = ledger.overview(found.name).at
+    now = ledger.overview(found.name)
+    if not now.pipelines:
+        raise no_such_pipeline(found.name)
+    state, at = now.pipelines[0], now.at
     history = ledger.lag_history([found.name], _times(at, _DETAIL_POINTS, _DAY))[found.name]
     rows, total = ledger.partition_rows(found.name)
     partitions = [views.partition_row(row) for row in rows]
     settled = sum((Counts(**row.settled.model_dump()) for row in partitions), Counts())
     actions = ledger.stored_action_page(found.name)
     return PipelineDetail(
-        **dict(views.pipeline_row(found, at, access, history)),
-        generation=found.generation,
+        **dict(views.pipeline_row(state, at, access, history)),
+        generation=state.generation,
         settled=views.counts(settled),
         partition_rows=partitions,
         partitions_left_out=total - len(partitions),

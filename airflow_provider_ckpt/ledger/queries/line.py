@@ -13,10 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import START, Range, subtract
+from airflow_provider_ckpt.ledger.queries import line_batches
+from airflow_provider_ckpt.ledger.queries.line_batches import MAX_GAPS, BatchPiece, BlockedLine, of_generation
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.receipts import from_row
 
@@ -26,32 +27,10 @@ MAX_PIECES = 1000
 MAX_DEAD_LETTERS = 500
 """Maximum number of entries of the dead letter index in an answer."""
 
-_MAX_GAPS = 100
 _MARGIN = 20
 """The default window begins before the low watermark by one part in this many of its length."""
 
 _P, _B, _R, _D = tables.partition.c, tables.batch.c, tables.receipt.c, tables.dead_letter.c
-_NO_SUPERSEDED = _B.state != BatchState.SUPERSEDED.value
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPiece:
-    """One batch of a partition, or several in one state.
-
-    :param state: the state of these batches
-    :param range: from the first position of the batches to the last
-    :param batches: number of batches
-    :param key: key of the first batch
-    :param attempts: largest number of attempts of one of the batches
-    :param error_type: error type of the batch if the piece is a single one; None for several, or without an error
-    """
-
-    state: BatchState
-    range: Range
-    batches: int
-    key: BatchKey
-    attempts: int
-    error_type: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +42,6 @@ class DeadLetterPiece:
     records: int
     error_type: str
     state: str
-
-
-@dataclass(frozen=True, slots=True)
-class BlockedLine:
-    """The first unresolved batch of a partition, and the resolved batches beyond it.
-
-    :param key: the unresolved batch
-    :param state: its state
-    :param batches: number of resolved batches beyond the checkpoint
-    :param positions: number of positions that these cover
-    """
-
-    key: BatchKey
-    state: BatchState
-    batches: int
-    positions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +118,12 @@ def lines(
 
 def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: int) -> PartitionLine:
     width = max(1, -(-(window.end - window.start) // buckets))
-    batches, total = _batch_pieces(connection, row, window, width)
-    receipts = _receipts(connection, row, window)
-    sampled: list[Range] = []
-    if len(receipts) > MAX_PIECES:
-        sampled = _sample(connection, row, window, width)
-        receipts = _receipts(connection, row, window, exceptions=True)[:MAX_PIECES]
+    groups = line_batches.batch_groups(connection, row, window, width)
+    inside = [group for group in groups if group.bucket is not None]
+    is_grouped = sum(group.batches for group in inside) > MAX_PIECES
+    is_sampled = _has_many_receipts(connection, row, window)
+    receipts = _receipts(connection, row, window, exceptions=is_sampled)
+    sampled = _sample(connection, row, window, width) if is_sampled else []
     dead_letters = _dead_letters(connection, row, window)
     return PartitionLine(
         row["partition"],
@@ -172,14 +135,16 @@ def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: in
         row["bound"],
         row["side_end"],
         window,
-        batches,
+        line_batches.grouped_pieces(connection, row, inside)
+        if is_grouped
+        else line_batches.single_pieces(connection, row, window),
         receipts,
         sampled,
-        _gaps(connection, row, window, None if sampled else receipts),
+        _gaps(connection, row, window, groups, None if is_sampled else receipts),
         dead_letters[:MAX_DEAD_LETTERS],
         len(dead_letters) > MAX_DEAD_LETTERS,
-        _blocked(connection, row),
-        bool(sampled) or total > len(batches),
+        line_batches.blocked_line(connection, row, groups),
+        is_grouped or is_sampled,
     )
 
 
@@ -198,91 +163,39 @@ def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
     """Return the smallest end of a range of a partition that begins at the position before all others."""
     ends = [
         connection.execute(
-            sa.select(c.range_end).where(_of(c, row)).order_by(c.range_start).limit(1)
+            sa.select(c.range_end).where(of_generation(c, row)).order_by(c.range_start).limit(1)
         ).scalar_one_or_none()
         for c in (_R, _B)
     ]
     return min((end for end in ends if end is not None), default=None)
 
 
-def _of(c: Any, row: sa.RowMapping) -> sa.ColumnElement[bool]:
-    """Restrict a table to the present generation of a partition."""
-    return sa.and_(c.pipeline == row["pipeline"], c.generation == row["generation"], c.partition == row["partition"])
+def _receipts_in(row: sa.RowMapping, window: Range) -> sa.ColumnElement[bool]:
+    """Restrict the receipts to those that begin in a window, and the one before."""
+    before = sa.select(sa.func.max(_R.range_start)).where(of_generation(_R, row), _R.range_start <= window.start)
+    first = sa.func.coalesce(before.scalar_subquery(), window.start)
+    return sa.and_(of_generation(_R, row), _R.range_start >= first, _R.range_start < window.end)
 
 
-def _batch_pieces(
-    connection: Connection, row: sa.RowMapping, window: Range, width: int
-) -> tuple[list[BatchPiece], int]:
-    """Return the batches of a partition in a window, grouped by state and bucket if there are many, and their number.
-
-    :param connection: connection on a snapshot
-    :param row: the partition's row
-    :param window: the window
-    :param width: number of positions of a bucket
-    """
-    found = (
-        sa.select(
-            _B.seq,
-            _B.range_start,
-            _B.range_end,
-            _B.state,
-            _B.attempts,
-            sa.func.count().over().label("total"),
-            sa.case((_B.range_start > window.start, _B.range_start - window.start), else_=0).label("offset"),
-        )
-        .where(_of(_B, row), _NO_SUPERSEDED, _B.range_start < window.end, _B.range_end > window.start)
-        .cte("found")
-    )
-    c = found.c
-    group = sa.case((c.total <= MAX_PIECES, c.seq), else_=c.offset // width)
-    grouped = (
-        sa.select(
-            c.state,
-            sa.func.min(c.range_start).label("start"),
-            sa.func.max(c.range_end).label("end"),
-            sa.func.count().label("batches"),
-            sa.func.min(c.seq).label("seq"),
-            sa.func.max(c.attempts).label("attempts"),
-            sa.func.max(c.total).label("total"),
-        )
-        .group_by(c.state, group)
-        .cte("grouped")
-    )
-    g = grouped.c
-    first = sa.and_(_of(_B, row), _B.seq == g.seq)
-    query = sa.select(*g, _B.error).select_from(grouped.join(tables.batch, first)).order_by(g.start, g.seq)
-    rows = connection.execute(query).all()
-    pieces = [
-        BatchPiece(
-            BatchState(item.state),
-            Range(item.start, item.end),
-            item.batches,
-            BatchKey(row["generation"], row["partition"], item.seq),
-            item.attempts,
-            item.error["type"] if item.error and item.batches == 1 else None,
-        )
-        for item in rows
-    ]
-    return pieces, max((item.total for item in rows), default=0)
+def _has_many_receipts(connection: Connection, row: sa.RowMapping, window: Range) -> bool:
+    """Return whether a window has more than :data:`MAX_PIECES` receipts, which the index alone tells."""
+    query = sa.select(_R.range_start).where(_receipts_in(row, window)).order_by(_R.range_start)
+    return connection.execute(query.offset(MAX_PIECES).limit(1)).one_or_none() is not None
 
 
-def _receipts(
-    connection: Connection, row: sa.RowMapping, window: Range, *, exceptions: bool = False
-) -> list[RangeReceipt]:
-    """Return the range receipts of a partition in a window, in order, at most one more than :data:`MAX_PIECES`.
+def _receipts(connection: Connection, row: sa.RowMapping, window: Range, *, exceptions: bool) -> list[RangeReceipt]:
+    """Return the range receipts of a partition in a window, in order, at most :data:`MAX_PIECES`.
 
     :param connection: connection on a snapshot
     :param row: the partition's row
     :param window: the window
     :param exceptions: only receipts of batches that were rejected, skipped, or sent without a known receipt
     """
-    before = sa.select(sa.func.max(_R.range_start)).where(_of(_R, row), _R.range_start <= window.start)
-    first = sa.func.coalesce(before.scalar_subquery(), window.start)
     query = (
         sa.select(tables.receipt)
-        .where(_of(_R, row), _R.range_start >= first, _R.range_start < window.end, _R.range_end > window.start)
+        .where(_receipts_in(row, window), _R.range_end > window.start)
         .order_by(_R.range_start)
-        .limit(MAX_PIECES + 1)
+        .limit(MAX_PIECES)
     )
     if exceptions:
         query = query.where(sa.text(f"({tables.NOT_DELIVERED})"))
@@ -295,7 +208,7 @@ def _sample(connection: Connection, row: sa.RowMapping, window: Range, width: in
     series = sa.select(start.label("start")).cte("bucket", recursive=True)
     series = series.union_all(sa.select(series.c.start + size).where(series.c.start < last_start))
     end = series.c.start + size
-    inside = sa.and_(_of(_R, row), _R.range_start >= series.c.start, _R.range_start < end)
+    inside = sa.and_(of_generation(_R, row), _R.range_start >= series.c.start, _R.range_start < end)
 
     def nearest(column: sa.ColumnElement[int], order: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:
         return sa.select(column).where(inside).order_by(order).limit(1).correlate(series).scalar_subquery()
@@ -308,7 +221,7 @@ def _sample(connection: Connection, row: sa.RowMapping, window: Range, width: in
 def _dead_letters(connection: Connection, row: sa.RowMapping, window: Range) -> list[DeadLetterPiece]:
     query = (
         sa.select(_D.seq, _D.range_start, _D.range_end, _D.records, _D.error_type, _D.state)
-        .where(_of(_D, row), _D.range_start < window.end, _D.range_end > window.start)
+        .where(of_generation(_D, row), _D.range_start < window.end, _D.range_end > window.start)
         .order_by(_D.seq, _D.error_type, _D.ordinal)
         .limit(MAX_DEAD_LETTERS + 1)
     )
@@ -325,50 +238,30 @@ def _dead_letters(connection: Connection, row: sa.RowMapping, window: Range) -> 
 
 
 def _gaps(
-    connection: Connection, row: sa.RowMapping, window: Range, receipts: Iterable[RangeReceipt] | None
+    connection: Connection,
+    row: sa.RowMapping,
+    window: Range,
+    groups: Sequence[Any],
+    receipts: Iterable[RangeReceipt] | None,
 ) -> list[Range]:
     """Return the ranges in a window that were planned or passed and that nothing covers, at most 100.
 
     :param connection: connection on a snapshot
     :param row: the partition's row
     :param window: the window
+    :param groups: all batches of the partition in groups
     :param receipts: all receipts in the window; None if they are too many, so that only ranges beyond the checkpoint
         are returned
     """
-    before = sa.func.lag(_B.range_end).over(order_by=_B.range_start)
-    beyond = sa.and_(_of(_B, row), _NO_SUPERSEDED, _B.range_end > row["committed"])
-    ordered = sa.select(_B.range_start, _B.range_end, before.label("before")).where(beyond).subquery()
-    c = ordered.c
-    previous = sa.func.coalesce(c.before, row["committed"])
-    query = sa.select(previous, c.range_start).where(c.range_start > previous).order_by(c.range_start)
-    found = [Range(*item) for item in connection.execute(query.limit(_MAX_GAPS))]
-    last = connection.execute(sa.select(sa.func.max(_B.range_end)).where(beyond)).scalar_one()
-    end = row["committed"] if last is None else last
-    if end < row["planned_end"]:
-        found.append(Range(end, row["planned_end"]))
-    first, passed_end = max(window.start, row["base"]), min(window.end, row["committed"])
+    committed = row["committed"]
+    found = line_batches.gaps_between(connection, row) if any(group.gaps for group in groups) else []
+    end = max((group.end for group in groups), default=committed)
+    if max(end, committed) < row["planned_end"]:
+        found.append(Range(max(end, committed), row["planned_end"]))
+    first, passed_end = max(window.start, row["base"]), min(window.end, committed)
     if receipts is not None and first < passed_end:
-        unconfirmed = sa.select(_B.range_start, _B.range_end).where(_of(_B, row), _B.range_end <= row["committed"])
         covered = [item.range for item in receipts]
-        covered += [Range(*item) for item in connection.execute(unconfirmed)]
+        if any(group.passed for group in groups):
+            covered += line_batches.passed_ranges(connection, row)
         found += subtract(Range(first, passed_end), covered)
-    return sorted(gap for gap in found if gap.overlaps(window))[:_MAX_GAPS]
-
-
-def _blocked(connection: Connection, row: sa.RowMapping) -> BlockedLine | None:
-    first = connection.execute(
-        sa.select(_B.seq, _B.state)
-        .where(_of(_B, row), _B.state.in_([state.value for state in BLOCKING]))
-        .order_by(_B.range_start)
-        .limit(1)
-    ).one_or_none()
-    if first is None:
-        return None
-    resolved = _B.state.in_([state.value for state in RESOLVED])
-    batches, positions = connection.execute(
-        sa.select(sa.func.count(), sa.func.sum(_B.range_end - _B.range_start)).where(
-            _of(_B, row), resolved, _B.range_start >= row["committed"]
-        )
-    ).one()
-    key = BatchKey(row["generation"], row["partition"], first.seq)
-    return BlockedLine(key, BatchState(first.state), batches, int(positions or 0))
+    return sorted(gap for gap in found if gap.overlaps(window))[:MAX_GAPS]

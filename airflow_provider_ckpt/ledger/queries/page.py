@@ -12,11 +12,13 @@ from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import IndexEntry, RereadRange
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger.queries import line, marks, overview, pages, status
+from airflow_provider_ckpt.ledger.queries import lag_history, line, marks, overview, pages, pipeline_tasks, status
+from airflow_provider_ckpt.ledger.queries.lag_history import LagPoint
 from airflow_provider_ckpt.ledger.queries.line import PartitionLine
 from airflow_provider_ckpt.ledger.queries.marks import Marks
-from airflow_provider_ckpt.ledger.queries.overview import LagPoint, Overview
+from airflow_provider_ckpt.ledger.queries.overview import Overview
 from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, DeadLetterFilter
+from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import dead_letter_index
 
@@ -33,6 +35,11 @@ class PageQueries(Session):
         with self._reading() as connection:
             return overview.overview(connection, pipeline, now)
 
+    def planned_pipeline(self, pipeline: str) -> PlannedPipeline | None:
+        """Return a pipeline with the tasks that have planned it; None if there is no such pipeline."""
+        with self._reading() as connection:
+            return pipeline_tasks.planned_pipeline(connection, pipeline)
+
     def lag_history(self, pipelines: Sequence[str], times: Sequence[datetime]) -> dict[str, list[LagPoint]]:
         """Return planned ends and checkpoints of pipelines at some times, by name.
 
@@ -40,7 +47,7 @@ class PageQueries(Session):
         :param times: the times, oldest first
         """
         with self._reading() as connection:
-            return overview.lag_history(connection, pipelines, times)
+            return lag_history.lag_history(connection, pipelines, times)
 
     def lines(
         self,

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries import line
 from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, DeadLetterFilter
+from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline
 from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.ledger.ledger_driver import BAD_DATA, LedgerDriver, delivered, failed
 
@@ -50,6 +51,9 @@ def test_the_overview_names_what_blocks_since_when_and_what_waits(ledger: Ledger
     assert (prices.lag, prices.held, prices.blocker, prices.tasks, prices.planned_at) == (0, 0, None, (), None)
     assert [found.name for found in ledger.overview("prices").pipelines] == ["prices"]
     assert ledger.overview("nobody").pipelines == []
+    assert ledger.planned_pipeline("orders") == PlannedPipeline("orders", driver.now, (("shop", "replicate"),))
+    assert ledger.planned_pipeline("prices") == PlannedPipeline("prices", None, ())
+    assert ledger.planned_pipeline("nobody") is None
 
 
 def test_rate_and_earlier_lag_come_from_the_history(ledger: Ledger) -> None:
@@ -121,6 +125,24 @@ def test_many_batches_and_receipts_become_few_pieces(ledger: Ledger, monkeypatch
     assert (ranges[0].start, ranges[-1].end) == (950, 1050)
     assert all(first.end == second.start for first, second in pairwise(ranges))
     assert sum(found.skipped for found in near.receipts) == 1
+    assert shown.blocked is not None
+    assert (shown.blocked.key, shown.gaps) == (held.key, [])
+    with ledger._writing() as connection:
+        connection.execute(tables.batch.delete().where(tables.batch.c.range_start.in_([2000, 2500])))
+    (shown,) = ledger.lines("orders", window=Range(0, 3000), buckets=10)
+    assert shown.gaps == [Range(2000, 2010), Range(2500, 2510)]
+
+
+def test_batches_that_were_sent_at_most_once_are_no_gaps(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger).start("t")
+    driver.begin(driver.plan(10, 20), at_most_once=True)
+    driver.plan(30)
+    (shown,) = ledger.lines("orders")
+    assert (shown.committed, shown.gaps) == (20, [])
+    assert [(piece.range, piece.state) for piece in shown.batches][1:] == [
+        (Range(10, 20), BatchState.SENT),
+        (Range(20, 30), BatchState.PLANNED),
+    ]
 
 
 def test_marks_are_leases_and_actions(ledger: Ledger) -> None:

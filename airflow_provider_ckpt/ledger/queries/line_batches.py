@@ -1,0 +1,194 @@
+"""Queries of a partition's batches for its number line: in groups, singly, what blocks, what is missing between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.ranges import START, Range
+from airflow_provider_ckpt.ledger.store import tables
+
+MAX_GAPS = 100
+"""Maximum number of missing ranges in an answer."""
+
+_B = tables.batch.c
+_NO_SUPERSEDED = _B.state != BatchState.SUPERSEDED.value
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPiece:
+    """One batch of a partition, or several in one state.
+
+    :param state: the state of these batches
+    :param range: from the first position of the batches to the last
+    :param batches: number of batches
+    :param key: key of the first batch
+    :param attempts: largest number of attempts of one of the batches
+    :param error_type: error type of the batch if the piece is a single one; None for several, or without an error
+    """
+
+    state: BatchState
+    range: Range
+    batches: int
+    key: BatchKey
+    attempts: int
+    error_type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedLine:
+    """The first unresolved batch of a partition, and the resolved batches beyond it.
+
+    :param key: the unresolved batch
+    :param state: its state
+    :param batches: number of resolved batches beyond the checkpoint
+    :param positions: number of positions that these cover
+    """
+
+    key: BatchKey
+    state: BatchState
+    batches: int
+    positions: int
+
+
+def of_generation(c: Any, row: sa.RowMapping) -> sa.ColumnElement[bool]:
+    """Restrict a table to the present generation of a partition."""
+    return sa.and_(c.pipeline == row["pipeline"], c.generation == row["generation"], c.partition == row["partition"])
+
+
+def _overlaps(window: Range) -> sa.ColumnElement[bool]:
+    """Restrict the batches to those that overlap a window."""
+    return sa.and_(_B.range_start < window.end, _B.range_end > window.start)
+
+
+def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, width: int) -> Sequence[Any]:
+    """Return the batches of a partition in groups, by one pass over all of them.
+
+    A group has the batches of one state that begin in one bucket of the window, or all of that state outside of it.
+    Beside sums and bounds of these batches it has the number of those that end at the checkpoint or before it
+    (``passed``), of those that begin at the checkpoint or beyond it (``beyond``) with their number of positions, and of
+    those beyond the checkpoint before which a range is missing (``gaps``).
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    :param window: the window
+    :param width: number of positions of a bucket
+    """
+    before = sa.func.lag(_B.range_end).over(order_by=_B.range_start).label("before")
+    batches = sa.select(_B.seq, _B.range_start, _B.range_end, _B.state, _B.attempts, before)
+    ordered = batches.where(of_generation(_B, row), _NO_SUPERSEDED).subquery()
+    c, committed = ordered.c, row["committed"]
+    offset = sa.case((c.range_start > window.start, c.range_start - window.start), else_=0)
+    is_inside = sa.and_(c.range_start < window.end, c.range_end > window.start)
+    bucket = sa.case((is_inside, offset // width)).label("bucket")
+    is_beyond = c.range_start >= committed
+    query = sa.select(
+        c.state,
+        bucket,
+        sa.func.min(c.range_start).label("start"),
+        sa.func.max(c.range_end).label("end"),
+        sa.func.count().label("batches"),
+        sa.func.min(c.seq).label("seq"),
+        sa.func.max(c.attempts).label("attempts"),
+        sa.func.count().filter(c.range_end <= committed).label("passed"),
+        sa.func.count().filter(is_beyond).label("beyond"),
+        sa.func.sum(sa.case((c.range_start > START, c.range_end - c.range_start))).filter(is_beyond).label("positions"),
+        sa.func.count().filter(_is_behind_a_gap(c, committed)).label("gaps"),
+    )
+    return connection.execute(query.group_by(c.state, bucket)).all()
+
+
+def _is_behind_a_gap(c: Any, committed: int) -> sa.ColumnElement[bool]:
+    """Return whether positions beyond the checkpoint are missing between a batch and the one before it.
+
+    :param c: columns of the batches, of which ``before`` is the end of the one before
+    :param committed: the checkpoint
+    """
+    return sa.and_(c.range_start > committed, sa.or_(c.before.is_(None), c.range_start > c.before))
+
+
+def grouped_pieces(connection: Connection, row: sa.RowMapping, groups: Sequence[Any]) -> list[BatchPiece]:
+    """Return a piece for each group of batches, in order.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    :param groups: the groups inside the window
+    """
+    alone = [group.seq for group in groups if group.batches == 1 and group.attempts]
+    with_error = sa.select(_B.seq, _B.error).where(of_generation(_B, row), _B.seq.in_(alone), _B.error.is_not(None))
+    errors: dict[int, Any] = dict(connection.execute(with_error).tuples().all()) if alone else {}
+    return [
+        _piece(row, group, group.batches, errors.get(group.seq))
+        for group in sorted(groups, key=lambda group: (group.start, group.seq))
+    ]
+
+
+def single_pieces(connection: Connection, row: sa.RowMapping, window: Range) -> list[BatchPiece]:
+    """Return a piece for each batch in a window, in order.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    :param window: the window
+    """
+    columns = (_B.seq, _B.range_start.label("start"), _B.range_end.label("end"), _B.state, _B.attempts, _B.error)
+    query = sa.select(*columns).where(of_generation(_B, row), _NO_SUPERSEDED, _overlaps(window))
+    found = connection.execute(query.order_by(_B.range_start, _B.seq))
+    return [_piece(row, item, 1, item.error) for item in found]
+
+
+def _piece(row: sa.RowMapping, found: Any, batches: int, error: Mapping[str, Any] | None) -> BatchPiece:
+    """Return a piece of a partition.
+
+    :param row: the partition's row
+    :param found: state, bounds, first number and attempts
+    :param batches: number of batches
+    :param error: error of the batch if it is a single one
+    """
+    return BatchPiece(
+        BatchState(found.state),
+        Range(found.start, found.end),
+        batches,
+        BatchKey(row["generation"], row["partition"], found.seq),
+        found.attempts,
+        error["type"] if error else None,
+    )
+
+
+def passed_ranges(connection: Connection, row: sa.RowMapping) -> list[Range]:
+    """Return the ranges of the batches that end at the checkpoint or before it, which no receipt has confirmed yet."""
+    query = sa.select(_B.range_start, _B.range_end).where(of_generation(_B, row), _B.range_end <= row["committed"])
+    return [Range(*item) for item in connection.execute(query)]
+
+
+def gaps_between(connection: Connection, row: sa.RowMapping) -> list[Range]:
+    """Return the ranges beyond the checkpoint that are missing before batches, at most 100."""
+    before = sa.func.lag(_B.range_end).over(order_by=_B.range_start).label("before")
+    ordered = sa.select(_B.range_start, before).where(of_generation(_B, row), _NO_SUPERSEDED).subquery()
+    c, committed = ordered.c, row["committed"]
+    previous = sa.case((c.before > committed, c.before), else_=committed)
+    query = sa.select(previous, c.range_start).where(_is_behind_a_gap(c, committed)).order_by(c.range_start)
+    return [Range(*item) for item in connection.execute(query.limit(MAX_GAPS))]
+
+
+def blocked_line(connection: Connection, row: sa.RowMapping, groups: Sequence[Any]) -> BlockedLine | None:
+    """Return the first unresolved batch of a partition and what is resolved beyond the checkpoint.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    :param groups: all batches of the partition in groups
+    """
+    blocking = [state.value for state in BLOCKING]
+    if not any(group.state in blocking for group in groups):
+        return None
+    query = sa.select(_B.seq, _B.state).where(of_generation(_B, row), _B.state.in_(blocking))
+    seq, state = connection.execute(query.order_by(_B.range_start).limit(1)).one()
+    resolved = [group for group in groups if BatchState(group.state) in RESOLVED]
+    positions = sum(int(group.positions or 0) for group in resolved)
+    key = BatchKey(row["generation"], row["partition"], seq)
+    return BlockedLine(key, BatchState(state), sum(group.beyond for group in resolved), positions)
