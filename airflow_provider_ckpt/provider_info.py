@@ -173,7 +173,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     f"{_PACKAGE}.triggers.next_round",
                     f"{_PACKAGE}.triggers.condition",
-                    f"{_PACKAGE}.triggers.work",
+                    f"{_PACKAGE}.triggers.start_on_lag",
                 ],
             }
         ],

@@ -7,14 +7,15 @@ from typing import NoReturn
 
 from airflow_provider_ckpt.api.models.actions import ActionName, ActionWish
 from airflow_provider_ckpt.api.models.dead_letters import DeadLetterFilter
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.dead_letter_selection import Selection, select
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.queries.pages import BatchFilter
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, parse_batch_keys
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 from airflow_provider_ckpt.replication.actions.dead_letters import check_batches
+from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys
 from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions, source_partition
 from airflow_provider_ckpt.replication.setup import stored_pipeline
 

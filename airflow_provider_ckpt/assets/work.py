@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetWatcher
 
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
-from airflow_provider_ckpt.triggers.work import CkptWorkTrigger
+from airflow_provider_ckpt.triggers.start_on_lag import CkptWorkTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_ckpt.cli.identity import actor, given_reason
 from airflow_provider_ckpt.cli.output import write_table
-from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, Action
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, apply_in_ledger, change_rows
+from airflow_provider_ckpt.core.action import NEED_NEW_EPOCH, Action
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext, apply_in_ledger
+from airflow_provider_ckpt.replication.actions.result_document import change_rows
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow_provider_ckpt.cli.actions import action_context, request_action, write_result
 from airflow_provider_ckpt.cli.runner import command
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.actions import actions
-from airflow_provider_ckpt.replication.actions.actions import parse_batch_keys
+from airflow_provider_ckpt.replication.actions.carry_out_action import skip_batches
+from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys
 
 
 @command(write_result)
@@ -40,4 +40,4 @@ def skip(args: Namespace) -> dict[str, Any]:
     The function returns the result of the action, JSON-ready.
     """
     with action_context(args, required_by="skip") as context:
-        return actions.skip_batches(context, args.batch)
+        return skip_batches(context, args.batch)

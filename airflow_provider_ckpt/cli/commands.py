@@ -206,7 +206,7 @@ def _reread_commands() -> Iterable[CLICommand]:
         (
             _command(
                 "range",
-                "rewind.replay_range",
+                "replay_range.replay_range",
                 "Read a range below the checkpoint again",
                 *(
                     common.PIPELINE,
@@ -224,14 +224,14 @@ def _reread_commands() -> Iterable[CLICommand]:
     )
     yield _command(
         "recover",
-        "recovery.recover",
+        "recover.recover",
         "Find records that neither a receipt nor a batch accounts for, and read them again",
         *(common.PIPELINE, common.REASON, common.DRY_RUN, common.DECLARATION),
         more="The next run reads them.",
     )
     yield _command(
         "adopt",
-        "recovery.adopt",
+        "adopt.adopt",
         "Take over a pipeline whose receipts in the sink are another ledger's",
         common.PIPELINE,
         arg(

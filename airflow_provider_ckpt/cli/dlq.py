@@ -16,12 +16,13 @@ from airflow_provider_ckpt.cli.actions import action_context, write_result
 from airflow_provider_ckpt.cli.output import write_document
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core import private_files
-from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.dead_letter_selection import Selection, take_first
 from airflow_provider_ckpt.core.dead_letters import UNDELIVERED, IndexEntry, newest_reread
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters, parse_selection
+from airflow_provider_ckpt.replication.actions.carry_out_action import act_on_dead_letters
 from airflow_provider_ckpt.replication.actions.dead_letters import check_batches, export_document
+from airflow_provider_ckpt.replication.actions.parse_arguments import parse_selection
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter

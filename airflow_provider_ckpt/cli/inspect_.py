@@ -10,7 +10,7 @@ from airflow_provider_ckpt.cli.actions import stored_actions
 from airflow_provider_ckpt.cli.output import write_document
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.actions.actions import parse_batch_keys
+from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -11,10 +11,10 @@ from typing import Any
 
 from airflow_provider_ckpt.cli.actions import action_context, request_action, write_result
 from airflow_provider_ckpt.cli.runner import FailedError, command
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.phases import Phase
-from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger, force_stop
+from airflow_provider_ckpt.replication.actions.carry_out_action import apply_in_ledger, force_stop
 
 
 @command(write_result)

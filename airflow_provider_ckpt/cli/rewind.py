@@ -1,4 +1,4 @@
-"""``airflow ckpt rewind`` and ``replay range``: read records below the checkpoint again."""
+"""``airflow ckpt rewind``: begin a new generation at an earlier position."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 
 from airflow_provider_ckpt.cli.actions import action_context, write_result
 from airflow_provider_ckpt.cli.runner import command
-from airflow_provider_ckpt.core.actions import Action, ActionKind
-from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.replication.actions.actions import apply_behind_fence
-from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions, source_partition
+from airflow_provider_ckpt.core.action import Action, ActionKind
+from airflow_provider_ckpt.replication.actions.carry_out_action import apply_behind_fence
+from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
 
 
 @command(write_result)
@@ -25,25 +23,3 @@ def rewind(args: Namespace) -> dict[str, Any]:
         return apply_behind_fence(
             context, Action(ActionKind.REWIND, positions=resolve_positions(context, target, args.partition))
         )
-
-
-@command(write_result)
-def replay_range(args: Namespace) -> dict[str, Any]:
-    """Have the next run read the range ``--from`` to ``--to`` again in a side partition, and return the result.
-
-    The checkpoint does not move.
-    """
-    with action_context(args) as context:
-        try:
-            ranges = ((source_partition(context, args.partition), Range(args.start, args.end)),)
-        except ValueError as error:
-            raise ConfigError(
-                f"{error}.",
-                hint="Give --from the first position of the range, and --to a higher one, the first after the range.",
-            ) from error
-        before = set(context.ledger.partitions(args.pipeline))
-        result = apply_behind_fence(context, Action(ActionKind.REPLAY, ranges=ranges, with_replayed=args.with_replayed))
-        started = sorted(set(context.ledger.partitions(args.pipeline)) - before)
-        if started:
-            result["next"] = f"the next run reads the range, as partition {', '.join(started)}"
-        return result

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.cli.arguments import position as parse_position
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.actions.accept_sink import make_acceptance, make_move
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext, change_sink
 from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
 
 

@@ -181,24 +181,3 @@ class ErrorHandling(Section):
     missing_field_behavior: Annotated[Literal["error", "null", "skip"], BeforeValidator(_null_word)] = "error"
     null_value_behavior: Literal["passthrough", "error", "skip"] = "passthrough"
     cache_failure_behavior: Literal["skip", "error"] = "skip"
-
-
-class Consumer(Section):
-    """Distribution of batches over lanes.
-
-    :param strategy: ``pinned`` executes a partition's batches in one lane, in order; ``round_robin`` distributes them
-        over all lanes; ``single`` uses one lane; ``auto`` is ``pinned`` if source or sink require order, else
-        ``round_robin``
-    :param lanes: number of lanes; ``auto`` uses the number of cores of the Spark master
-    :param max_in_flight: maximum number of records in unsettled batches, started or not; planning waits beyond it
-    """
-
-    strategy: Literal["auto", "pinned", "round_robin", "single"] = "auto"
-    lanes: Literal["auto"] | WholeNumber = "auto"
-    max_in_flight: WholeNumber = Field(default=500_000, ge=1)
-
-    @model_validator(mode="after")
-    def _some(self) -> Self:
-        if isinstance(self.lanes, int) and self.lanes < 1:
-            raise ValueError("lanes must be at least 1")
-        return self

@@ -12,9 +12,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from airflow_provider_ckpt.config.compatibility import refuse_contradictions
+from airflow_provider_ckpt.config.consumer_lanes import Consumer
 from airflow_provider_ckpt.config.delivery import (
     CommitStrategy,
-    Consumer,
     DeadLetterQueue,
     DeliveryGuarantee,
     ErrorHandling,
@@ -161,9 +161,8 @@ class Pipeline(Section):
     @property
     def pinned(self) -> bool:
         """True if a partition's batches are executed in one lane, in order (semantics, section 6)."""
-        if self.consumer.strategy == "auto":
-            return self.sink.mode == "upsert" or "kafka" in (self.source.type, self.sink.type)
-        return self.consumer.strategy != "round_robin"
+        needs_order = self.sink.mode == "upsert" or "kafka" in (self.source.type, self.sink.type)
+        return self.consumer.is_pinned(needs_order=needs_order)
 
     @property
     def policy(self) -> DeliveryPolicy:

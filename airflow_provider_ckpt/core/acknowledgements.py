@@ -5,7 +5,7 @@ A second receipt of a batch, and a receipt of an unknown batch, change nothing b
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, BatchState
+from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, Batch, BatchState
 from airflow_provider_ckpt.core.checkpoint import next_checkpoint
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition_view import PartitionView
@@ -15,6 +15,11 @@ from airflow_provider_ckpt.core.tickets import Event
 
 class AcknowledgingPartition(PartitionView):
     """A partition that resolves its batches by receipts and moves its checkpoint over them."""
+
+    @property
+    def pending_acks(self) -> dict[int, Batch]:
+        """Resolved batches that the checkpoint cannot pass yet, because a batch before them is unresolved; by seq."""
+        return {seq: b for seq, b in self.batches.items() if b.state in RESOLVED}
 
     def ack(self, receipt: Receipt, *, advance: bool = True) -> list[Event]:
         """Resolve a batch by its receipt: the batch gets the state of the receipt's verdict, such as ``delivered``.

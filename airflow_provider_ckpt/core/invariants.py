@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from airflow_provider_ckpt.core.acknowledgements import AcknowledgingPartition
 from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, VERDICT_STATE, Batch, BatchState
-from airflow_provider_ckpt.core.partition_view import PartitionView
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, contiguous_end
@@ -39,17 +39,19 @@ class Violation:
 Findings = Iterator[tuple[str, int | None]]
 """Violations of one invariant, each with its message and its source position; None if there is no single position."""
 
-StateCheck = Callable[[PartitionView, list[RangeReceipt]], Findings]
+StateCheck = Callable[[AcknowledgingPartition, list[RangeReceipt]], Findings]
 """Function that checks one invariant on a partition.
 
 It receives the partition and the range receipts of its generation, in order of ranges.
 """
 
-StepCheck = Callable[[PartitionView, PartitionView], Findings]
+StepCheck = Callable[[AcknowledgingPartition, AcknowledgingPartition], Findings]
 """Function that checks one invariant on a partition before and after one step."""
 
 
-def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *, epoch: int) -> list[Violation]:
+def state_violations(
+    partition: AcknowledgingPartition, passed: Iterable[RangeReceipt], *, epoch: int
+) -> list[Violation]:
     """Return the violations of all invariants that concern one state of a partition.
 
     :param partition: the partition
@@ -62,7 +64,7 @@ def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *
     return [Violation(name, partition.id, *what) for name, several in found for what in several]
 
 
-def step_violations(before: PartitionView, after: PartitionView) -> list[Violation]:
+def step_violations(before: AcknowledgingPartition, after: AcknowledgingPartition) -> list[Violation]:
     """Return the violations of all invariants that compare a partition before and after one step."""
     return [Violation(name, after.id, *what) for name, check in STEP_CHECKS.items() for what in check(before, after)]
 
@@ -70,13 +72,13 @@ def step_violations(before: PartitionView, after: PartitionView) -> list[Violati
 # Invariants of a state
 
 
-def _terminalized_prefix(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
+def _terminalized_prefix(p: AcknowledgingPartition, passed: list[RangeReceipt]) -> Findings:
     reached = contiguous_end(p.base, [receipt.range for receipt in passed] + _resolved(p))
     if reached < p.committed:
         yield f"committed is {p.committed}, but receipts reach from {p.base} to {reached} only", reached
 
 
-def _ordering(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _ordering(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         if batch.started and batch.state in BLOCKING and batch.range.end <= p.committed:
             yield (
@@ -85,7 +87,7 @@ def _ordering(p: PartitionView, _: list[RangeReceipt]) -> Findings:
             )
 
 
-def _unresolved_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _unresolved_not_passed(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         if batch.state in BLOCKING and batch.range.start < p.committed:
             yield (
@@ -94,7 +96,7 @@ def _unresolved_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Findings:
             )
 
 
-def _planned_visible(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _planned_visible(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         if not batch.started and batch.state in BLOCKING and batch.range.start < p.committed:
             yield (
@@ -103,24 +105,24 @@ def _planned_visible(p: PartitionView, _: list[RangeReceipt]) -> Findings:
             )
 
 
-def _not_ahead_of_planned(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _not_ahead_of_planned(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     if p.committed > p.planned_end:
         yield f"committed is {p.committed}, but nothing beyond {p.planned_end} was ever planned", p.planned_end
 
 
-def _watermark_blocks(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _watermark_blocks(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     watermark = p.cancellation_watermark
     if watermark is not None and p.committed > p.batches[watermark].range.start:
         yield f"committed is {p.committed}, beyond the cancelled {p.batches[watermark].key}", p.committed
 
 
-def _held_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _held_not_passed(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         if batch.state is BatchState.HELD and batch.range.start < p.committed:
             yield f"{batch.key} is held, and committed {p.committed} has passed it", batch.range.start
 
 
-def _tiles(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
+def _tiles(p: AcknowledgingPartition, passed: list[RangeReceipt]) -> Findings:
     valid = [b for b in p.batches.values() if b.state is not BatchState.SUPERSEDED and b.range.end > p.committed]
     owners = sorted([(b.range, str(b.key)) for b in valid] + [(r.range, "a receipt") for r in passed])
     for (one, owner), (other, next_owner) in pairwise(owners):
@@ -133,14 +135,14 @@ def _tiles(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
             yield f"{batch.key} has a number that was never assigned; {p.next_seq} is next", batch.range.start
 
 
-def _receipt_matches(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _receipt_matches(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         receipt = batch.receipt
         if receipt is not None and (receipt.key, receipt.range) != (batch.key, batch.range):
             yield f"{batch.key} {batch.range} carries the receipt of {receipt.key} {receipt.range}", batch.range.start
 
 
-def _sum_identity(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
+def _sum_identity(p: AcknowledgingPartition, passed: list[RangeReceipt]) -> Findings:
     sums = [(str(b.key), b.receipt.counts, b.range) for b in p.batches.values() if b.receipt is not None]
     sums += [(f"range {item.range}", item.counts, item.range) for item in passed]
     for name, counts, span in sums:
@@ -148,7 +150,7 @@ def _sum_identity(p: PartitionView, passed: list[RangeReceipt]) -> Findings:
             yield f"the counts of {name} do not add up: {counts.to_json()}", span.start
 
 
-def _one_verdict(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _one_verdict(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         expected = None if batch.receipt is None else VERDICT_STATE[batch.receipt.verdict]
         if expected is not None and batch.state is not expected:
@@ -159,20 +161,20 @@ def _one_verdict(p: PartitionView, _: list[RangeReceipt]) -> Findings:
             yield f"{batch.key} was started and is skipped without a receipt", batch.range.start
 
 
-def _not_delivered_and_dead_lettered(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _not_delivered_and_dead_lettered(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     for batch in p.batches.values():
         receipt = batch.receipt
         if receipt is not None and receipt.verdict is not Verdict.DELIVERED and receipt.counts.delivered:
             yield f"{batch.key} is {receipt.verdict.value} and delivered {receipt.counts.delivered}", batch.range.start
 
 
-def _drain_complete(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _drain_complete(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     if p.phase is Phase.STOPPED:
         for batch in p.in_flight.values():
             yield f"the pipeline is stopped, and {batch.key} is in flight", batch.range.start
 
 
-def _nothing_stranded(p: PartitionView, _: list[RangeReceipt]) -> Findings:
+def _nothing_stranded(p: AcknowledgingPartition, _: list[RangeReceipt]) -> Findings:
     if p.blocking or p.gaps():
         return
     if p.committed < p.planned_end:
@@ -182,7 +184,7 @@ def _nothing_stranded(p: PartitionView, _: list[RangeReceipt]) -> Findings:
         )
 
 
-def _stale_epoch(p: PartitionView, epoch: int) -> Findings:
+def _stale_epoch(p: AcknowledgingPartition, epoch: int) -> Findings:
     for batch in p.batches.values():
         claimed = batch.epoch if batch.receipt is None else batch.receipt.epoch
         if claimed is not None and claimed > epoch:
@@ -217,12 +219,12 @@ Its check is not in :data:`STATE_CHECKS`, because it also needs the newest grant
 # Invariants of a step
 
 
-def _monotonic(before: PartitionView, after: PartitionView) -> Findings:
+def _monotonic(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Findings:
     if before.generation == after.generation and after.committed < before.committed:
         yield f"committed went back from {before.committed} to {after.committed}", after.committed
 
 
-def _no_double_complete(before: PartitionView, after: PartitionView) -> Findings:
+def _no_double_complete(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Findings:
     for seq, batch in _batches_in_both(before, after):
         now = after.batches[seq]
         # A batch that was sent at most once, or skipped in the ledger alone, may still get a receipt from the sink.
@@ -231,14 +233,14 @@ def _no_double_complete(before: PartitionView, after: PartitionView) -> Findings
             yield f"{batch.key} was {batch.state.value} and became {now.state.value}", batch.range.start
 
 
-def _no_plan_after_drain(before: PartitionView, after: PartitionView) -> Findings:
+def _no_plan_after_drain(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Findings:
     if before.phase is after.phase is not Phase.RUNNING and before.generation == after.generation:
         for batch in after.batches.values():
             if batch.key.seq >= before.next_seq and batch.state is BatchState.PLANNED:
                 yield f"{batch.key} was planned while {after.phase.value}", batch.range.start
 
 
-def _no_new_sending(before: PartitionView, after: PartitionView) -> Findings:
+def _no_new_sending(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Findings:
     if before.phase is after.phase is not Phase.RUNNING:
         for seq, batch in _batches_in_both(before, after):
             now = after.batches[seq]
@@ -246,19 +248,19 @@ def _no_new_sending(before: PartitionView, after: PartitionView) -> Findings:
                 yield f"{batch.key} was started while {after.phase.value}", batch.range.start
 
 
-def _force_stop_abandons(before: PartitionView, after: PartitionView) -> Findings:
+def _force_stop_abandons(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Findings:
     if before.phase is not Phase.STOPPED and after.phase is Phase.STOPPED:
         for batch in after.in_flight.values():
             yield f"the stop left {batch.key} in flight", batch.range.start
 
 
-def _failure_keeps_checkpoint(before: PartitionView, after: PartitionView) -> Findings:
+def _failure_keeps_checkpoint(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Findings:
     ended = [seq for seq in before.in_flight if seq in after.batches and after.batches[seq].state in BLOCKING]
     if ended and after.committed != before.committed and not _explains_checkpoint(before, after):
         yield f"no verdict arrived, but committed moved from {before.committed} to {after.committed}", after.committed
 
 
-def _watermark_kept(before: PartitionView, after: PartitionView) -> Findings:
+def _watermark_kept(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Findings:
     for seq, batch in _batches_in_both(before, after):
         now = after.batches[seq]
         if batch.cancelled and not now.cancelled and now.state in BLOCKING and now.attempts == batch.attempts:
@@ -268,7 +270,7 @@ def _watermark_kept(before: PartitionView, after: PartitionView) -> Findings:
             )
 
 
-def _order_kept(before: PartitionView, after: PartitionView) -> Findings:
+def _order_kept(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Findings:
     for seq, batch in _batches_in_both(before, after):
         now = after.batches[seq]
         if now.range != batch.range and now.receipt is None:
@@ -290,11 +292,11 @@ STEP_CHECKS: Mapping[str, StepCheck] = {
 """The checks that compare the states before and after one step, by the name of the invariant."""
 
 
-def _resolved(p: PartitionView) -> list[Range]:
+def _resolved(p: AcknowledgingPartition) -> list[Range]:
     return [batch.range for batch in p.batches.values() if batch.state in RESOLVED]
 
 
-def _both_resolved(p: PartitionView, one: Range, other: Range) -> bool:
+def _both_resolved(p: AcknowledgingPartition, one: Range, other: Range) -> bool:
     """Return whether two overlapping ranges are both resolved, so that the overlap is allowed.
 
     Receipts that were imported from the sink may overlap; the checkpoint moves over their union.
@@ -303,12 +305,12 @@ def _both_resolved(p: PartitionView, one: Range, other: Range) -> bool:
     return one not in blocking and other not in blocking
 
 
-def _batches_in_both(before: PartitionView, after: PartitionView) -> Iterator[tuple[int, Batch]]:
+def _batches_in_both(before: AcknowledgingPartition, after: AcknowledgingPartition) -> Iterator[tuple[int, Batch]]:
     if before.generation == after.generation:
         yield from ((seq, batch) for seq, batch in before.batches.items() if seq in after.batches)
 
 
-def _explains_checkpoint(before: PartitionView, after: PartitionView) -> bool:
+def _explains_checkpoint(before: AcknowledgingPartition, after: AcknowledgingPartition) -> bool:
     """Return whether a step contains a reason for the checkpoint to move.
 
     Such a reason is a batch that was resolved or superseded, or a changed cancellation watermark.

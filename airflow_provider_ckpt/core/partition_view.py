@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, Batch, BatchState
+from airflow_provider_ckpt.core.batch import BLOCKING, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.checkpoint import cancellation_watermark
 from airflow_provider_ckpt.core.errors import LedgerStateError
@@ -62,11 +62,6 @@ class PartitionView:
     def in_flight(self) -> dict[int, Batch]:
         """Batches with an open attempt, by seq."""
         return {seq: b for seq, b in self.batches.items() if b.state is BatchState.IN_FLIGHT}
-
-    @property
-    def pending_acks(self) -> dict[int, Batch]:
-        """Resolved batches that the checkpoint cannot pass yet, because a batch before them is unresolved; by seq."""
-        return {seq: b for seq, b in self.batches.items() if b.state in RESOLVED}
 
     @property
     def blocking(self) -> dict[int, Batch]:
@@ -122,7 +117,7 @@ class PartitionView:
         """
         return HeldTicket(self._expect(seq, BatchState.HELD).key)
 
-    # Helpers of the transitions in partition.py
+    # Helpers of the transitions in batch_transitions.py
 
     def _batch_of_ticket(self, ticket: PlannedTicket | InFlightTicket) -> Batch:
         if isinstance(ticket, InFlightTicket):

@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_provider_ckpt.core.actions import Action
+from airflow_provider_ckpt.core.action import Action
 from airflow_provider_ckpt.core.errors import LedgerStateError
 
 _REQUEST_AGAIN = "Nothing was changed. Request it again: trigger the DAG again."

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from airflow_provider_ckpt.core.batch import BLOCKING, VERDICT_STATE, Batch, BatchState
-from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.rewind import rewind

@@ -15,10 +15,10 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
+from airflow_provider_ckpt.core.acknowledgements import AcknowledgingPartition
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind, side_kind
 from airflow_provider_ckpt.core.partition_history import PartitionSnapshot
-from airflow_provider_ckpt.core.partition_view import PartitionView
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, merge, subtract
 
@@ -141,7 +141,7 @@ class PartitionAccount:
     :ivar resolved: ``receipts``, and a range receipt for each resolved batch beyond the checkpoint
     """
 
-    partition: PartitionView
+    partition: AcknowledgingPartition
     low_watermark: int
     receipts: Sequence[RangeReceipt] = ()
     settled: PartitionSnapshot | None = None

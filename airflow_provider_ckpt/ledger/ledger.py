@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from airflow_provider_ckpt.ledger.commands.admin import AdminCommands
 from airflow_provider_ckpt.ledger.commands.dead_letters import DeadLetterCommands
 from airflow_provider_ckpt.ledger.commands.dry_runs import DryRunCommands
 from airflow_provider_ckpt.ledger.commands.proposals import ProposalCommands
 from airflow_provider_ckpt.ledger.commands.runs import RunCommands
 from airflow_provider_ckpt.ledger.commands.sinks import SinkCommands
-from airflow_provider_ckpt.ledger.commands.user_actions import AdminCommands
 from airflow_provider_ckpt.ledger.queries.page import PageQueries
 from airflow_provider_ckpt.ledger.queries.queries import Queries
 

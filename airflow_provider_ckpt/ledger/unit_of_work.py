@@ -11,9 +11,9 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import ErrorType, LedgerStateError
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, partitions, tables

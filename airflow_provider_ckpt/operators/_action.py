@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
     from airflow_provider_ckpt.replication.setup import PipelineContext
 
 
@@ -66,7 +66,7 @@ class CkptActionOperator(CkptNamedOperator):
             ``before``, ``after``, ``actor``, ``reason`` and ``next``, and for some actions others
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing was changed then
         """
-        from airflow_provider_ckpt.replication.actions.actions import ActionContext
+        from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             setup = partial(self._pipeline_context, context, ledger)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, Action, ActionKind
+from airflow_provider_ckpt.core.action import NEED_NEW_EPOCH, Action, ActionKind
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import position_text
-from airflow_provider_ckpt.replication.actions.actions import change_rows
+from airflow_provider_ckpt.replication.actions.result_document import change_rows
 
 _SPECIAL_CHARACTERS = re.compile(r"([!-/:-@\[-`{-~])")
 _MAX_ROWS = 20

@@ -74,11 +74,12 @@ class CkptStepOperator(CkptOperator):
         :param context: the task's context
         :param state: state of the run, from :meth:`previous_state`
         """
-        from airflow_provider_ckpt.replication.run.acquire import acquire, attach
+        from airflow_provider_ckpt.replication.run.acquire import acquire
+        from airflow_provider_ckpt.replication.run.attach_or_reacquire import attach_or_reacquire
 
         with self.setup_run(context) as setup:
             try:
-                continued = attach(setup, state["epoch"])
+                continued = attach_or_reacquire(setup, state["epoch"])
             except StaleEpochError:
                 if context["ti"].try_number == 1:
                     raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
 
 class _CkptBatchesOperator(CkptActionOperator):
@@ -52,7 +52,8 @@ class CkptReleaseOperator(_CkptBatchesOperator):
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Release the batches and return the result document."""
-        from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger, parse_batch_keys
+        from airflow_provider_ckpt.replication.actions.carry_out_action import apply_in_ledger
+        from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys
 
         keys = parse_batch_keys(_templates.text_tuple("batches", self.batches))
         return apply_in_ledger(context, Action(ActionKind.RELEASE, keys))
@@ -77,7 +78,7 @@ class CkptSkipOperator(_CkptBatchesOperator):
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Skip the batches and return the result document."""
-        from airflow_provider_ckpt.replication.actions.actions import skip_batches
+        from airflow_provider_ckpt.replication.actions.carry_out_action import skip_batches
 
         chosen = _templates.text_tuple("batches", self.batches)
         if not chosen:

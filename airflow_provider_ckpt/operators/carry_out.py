@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.ledger.types import ProposalRecord
-    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
 
 class CkptCarryOutOperator(CkptActionOperator):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.operators._action import CkptActionOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
 
 class _CkptPhaseOperator(CkptActionOperator):
@@ -18,7 +18,7 @@ class _CkptPhaseOperator(CkptActionOperator):
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Apply the action to the pipeline in the ledger, and return the result document."""
-        from airflow_provider_ckpt.replication.actions.actions import apply_in_ledger
+        from airflow_provider_ckpt.replication.actions.carry_out_action import apply_in_ledger
 
         return apply_in_ledger(context, Action(self.kind))
 
@@ -71,6 +71,6 @@ class CkptForceStopOperator(CkptActionOperator):
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Take the lease, fence the sink and stop the pipeline; return the result document."""
-        from airflow_provider_ckpt.replication.actions.actions import force_stop
+        from airflow_provider_ckpt.replication.actions.carry_out_action import force_stop
 
         return force_stop(context)

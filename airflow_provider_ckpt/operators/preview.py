@@ -19,7 +19,7 @@ from airflow_provider_ckpt.operators.base import push_return_value
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
     from airflow_provider_ckpt.replication.actions.proposals import ActionRequest
 
 DEFAULT_VALIDITY = timedelta(days=7)
@@ -173,7 +173,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
 
         :raises ConfigError: if there is no such action, or a parameter cannot be parsed
         """
-        from airflow_provider_ckpt.core.actions import ActionKind
+        from airflow_provider_ckpt.core.action import ActionKind
         from airflow_provider_ckpt.replication.actions.proposals import REQUESTABLE, ActionRequest
 
         if self.action not in REQUESTABLE:

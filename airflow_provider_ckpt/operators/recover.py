@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.operators._action import CkptActionOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
 
 class CkptRecoverOperator(CkptActionOperator):
@@ -28,7 +28,7 @@ class CkptRecoverOperator(CkptActionOperator):
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Find the missing records, have the next run read them again, and return the result document."""
-        from airflow_provider_ckpt.replication.actions.fenced_actions import recover
+        from airflow_provider_ckpt.replication.actions.recover import recover
 
         setup = context.setup()
         return recover(setup, dry_run=context.dry_run, actor=context.actor, reason=context.reason)

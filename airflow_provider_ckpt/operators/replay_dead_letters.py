@@ -12,7 +12,7 @@ from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.dead_letter_selection import Selection
-    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
 
 class CkptReplayDeadLettersOperator(CkptActionOperator):
@@ -76,8 +76,8 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Have the next run send the selected dead letters again, and return the result document."""
-        from airflow_provider_ckpt.core.actions import ActionKind
-        from airflow_provider_ckpt.replication.actions.actions import act_on_dead_letters
+        from airflow_provider_ckpt.core.action import ActionKind
+        from airflow_provider_ckpt.replication.actions.carry_out_action import act_on_dead_letters
 
         return act_on_dead_letters(
             context, ActionKind.REPLAY_DEAD_LETTERS, self._selection(), _templates.free_text(self.query)
@@ -85,7 +85,7 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
 
     def _selection(self) -> Selection:
         """Return the selection of dead letters that the templated parameters describe."""
-        from airflow_provider_ckpt.replication.actions.actions import parse_selection
+        from airflow_provider_ckpt.replication.actions.parse_arguments import parse_selection
 
         return parse_selection(
             _templates.text_tuple("error_types", self.error_types),

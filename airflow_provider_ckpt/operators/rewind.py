@@ -11,7 +11,7 @@ from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.actions.actions import ActionContext
+    from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
 
 class CkptRewindOperator(CkptActionOperator):
@@ -66,8 +66,8 @@ class CkptRewindOperator(CkptActionOperator):
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Rewind the pipeline, or store the action while a run holds the lease; return the result document."""
-        from airflow_provider_ckpt.core.actions import Action, ActionKind
-        from airflow_provider_ckpt.replication.actions.actions import apply_behind_fence
+        from airflow_provider_ckpt.core.action import Action, ActionKind
+        from airflow_provider_ckpt.replication.actions.carry_out_action import apply_behind_fence
         from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
 
         target = RewindTarget(

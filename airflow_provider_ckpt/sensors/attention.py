@@ -48,7 +48,7 @@ class CkptDeadLettersSensor(CkptSensor):
         """Return the condition that the pipeline has ``at_least`` dead letters of the given types, neither replayed nor
         discarded.
         """
-        from airflow_provider_ckpt.replication.actions.actions import parse_error_types
+        from airflow_provider_ckpt.replication.actions.parse_arguments import parse_error_types
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         types = parse_error_types(_templates.text_tuple("error_types", self.error_types))

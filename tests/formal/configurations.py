@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.action import ActionKind
 from tests.formal.worlds import Bounds
 
 _ON_BATCHES = frozenset({ActionKind.HOLD, ActionKind.RELEASE, ActionKind.SKIP, ActionKind.CANCEL})

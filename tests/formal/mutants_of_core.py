@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_PARTITION = "core/partition.py"
+_PARTITION = "core/batch_transitions.py"
 _ATTEMPTS = "core/attempts.py"
 _ACKNOWLEDGEMENTS = "core/acknowledgements.py"
 _CHECKPOINT = "core/checkpoint.py"
@@ -265,7 +265,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an action for a generation that has ended is applied",
-        "core/actions.py",
+        "core/apply_action.py",
         "_batch_step",
         "key.generation != partition.generation",
         "key.generation > partition.generation",
@@ -274,7 +274,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an action on several batches is carried out in part",
-        "core/actions.py",
+        "core/apply_action.py",
         "_act_on_batches",
         "steps = [_batch_step(pipeline_state, action.kind, key, reason) for key in dict.fromkeys(keys)]\n"
         "return [event for step in steps for event in step()]",
@@ -285,11 +285,11 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind leaves a replay of dead letters whose records it reads again",
-        "core/actions.py",
+        "core/apply_action.py",
         "_take_back",
         "list(partition.blocking.values())",
         "[]",
-        test=f"{_UNIT}/test_actions.py::TestTakenBack::test_what_a_replay_has_not_delivered_is_given_up_with_the_act"
+        test=f"{_UNIT}/test_apply_action.py::TestTakenBack::test_what_a_replay_has_not_delivered_is_given_up_with_the_act"
         "[10-rewind]",
     ),
     Mutant(
@@ -302,11 +302,11 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "what is still to be delivered may be replayed",
-        "core/side_partitions.py",
-        "check_re_read",
+        "core/replay_range.py",
+        "check_replay_range",
         "span.end",
         "span.start",
-        test=f"{_UNIT}/test_side_partitions.py::TestReRead::test_what_lies_beyond_the_checkpoint_is_not_read_once_more",
+        test=f"{_UNIT}/test_replay_range.py::TestReRead::test_what_lies_beyond_the_checkpoint_is_not_read_once_more",
     ),
     Mutant(
         "epochs are compared the wrong way at the lease",

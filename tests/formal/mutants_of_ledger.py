@@ -70,7 +70,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind is applied without a fence and a new epoch",
-        "ledger/commands/user_actions.py",
+        "ledger/commands/admin.py",
         "AdminCommands.apply_stored_actions",
         "frozenset() if behind_fence else NEED_NEW_EPOCH",
         "NEED_NEW_EPOCH if behind_fence else frozenset()",

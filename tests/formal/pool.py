@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from airflow_provider_ckpt.core import actions
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core import apply_action
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.invariants import Violation, state_violations, step_violations
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.ranges import Range, subtract
@@ -162,7 +162,7 @@ class Pool:
         action = Action(deed.kind, deed.batches, dict(deed.positions), deed.ranges)
         name = deed.kind.value
         try:
-            events = actions.apply(made, action, reason="test")
+            events = apply_action.apply(made, action, reason="test")
         except LedgerStateError:
             for part in copies:
                 self._refuse(Seen(name, deed, before[part.id].partition, part, before[part.id].passed))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range

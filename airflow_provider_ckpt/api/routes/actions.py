@@ -30,7 +30,7 @@ from airflow_provider_ckpt.api.models.fields import RunLink, shorten
 from airflow_provider_ckpt.api.models.pipelines import Lease
 from airflow_provider_ckpt.api.recovery_dags import recovery_forms
 from airflow_provider_ckpt.api.requested_actions import NEED_SOURCE_OR_SINK, check_fields, make_action, no_setup
-from airflow_provider_ckpt.core.actions import NEED_REASON, NEED_RECEIPTS_READ, Action, ActionKind
+from airflow_provider_ckpt.core.action import NEED_REASON, NEED_RECEIPTS_READ, Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.proposals import Proposal
@@ -38,7 +38,8 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline
 from airflow_provider_ckpt.ledger.types import ActionResult
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_rows
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
+from airflow_provider_ckpt.replication.actions.result_document import change_rows
 from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
 router = APIRouter(tags=["actions"])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.actions import NEED_RECEIPTS_READ, Action
+from airflow_provider_ckpt.core.action import NEED_RECEIPTS_READ, Action
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.ledger.commands import stored_actions
 from airflow_provider_ckpt.ledger.store import lease as lease_store

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_ckpt.core.actions import NEED_REASON, Action, ActionKind, require_reason
+from airflow_provider_ckpt.core.action import NEED_REASON, Action, ActionKind, require_reason
 from airflow_provider_ckpt.core.proposals import ProposalState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.commands import proposals, stored_actions

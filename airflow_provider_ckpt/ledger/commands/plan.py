@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.low_watermark import EXPIRED
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.actions import Action
+from airflow_provider_ckpt.core.action import Action
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.proposals import Proposal, ProposalState, no_proposal_error, require_state
 from airflow_provider_ckpt.ledger.session import Session
@@ -27,7 +27,7 @@ _USABLE = (ProposalState.OPEN.value, ProposalState.APPROVED.value)
 
 
 class ProposalCommands(Session):
-    """Commands for proposals: store, answer, refuse and look them up; ``user_actions.py`` carries out their actions."""
+    """Commands for proposals: store, answer, refuse and look them up; ``admin.py`` carries out their actions."""
 
     def propose(self, proposal: Proposal, *, subject: str, body: str, valid_for: timedelta) -> None:
         """Store a proposal and void the older ones of the same task.

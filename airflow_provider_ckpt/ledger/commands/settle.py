@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.decisions import (
     Decision,
     FailRun,
@@ -23,7 +24,6 @@ from airflow_provider_ckpt.core.decisions import (
     SkipBatch,
 )
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.reconcile import import_receipts
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, decide

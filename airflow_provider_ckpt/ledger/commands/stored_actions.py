@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.connectors.source_protocol import SNAPSHOT
-from airflow_provider_ckpt.core import actions
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core import apply_action
+from airflow_provider_ckpt.core.action import DEAD_LETTER_ACTIONS, SINK_ACTIONS, Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
@@ -82,7 +82,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
     :raises LedgerStateError: if the pipeline's state does not allow the action; nothing is changed then
     """
     pipeline = work.lease.pipeline
-    if action.kind in actions.DEAD_LETTER_ACTIONS:
+    if action.kind in DEAD_LETTER_ACTIONS:
         action = replace(
             action, dead_letters=tuple(dead_letter_index.select_open(work.connection, pipeline, action.dead_letters))
         )
@@ -91,14 +91,14 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
         action = replace(action, taken_back=_replays_read_again(work, action))
     before = _affected_state(work, action)
     try:
-        events = actions.apply(work.pipeline_state, action, reason=reason or "")
+        events = apply_action.apply(work.pipeline_state, action, reason=reason or "")
     except CkptError as error:
         error.pipeline = error.pipeline or pipeline
         raise
     _record_outcomes(work, events)
     generations.record_generations(work, events, reason)
     _update_dead_letter_index(work, action, events)
-    if action.kind in actions.SINK_ACTIONS:
+    if action.kind in SINK_ACTIONS:
         clear_state(work.connection, pipeline)
         for item in work.touched_partitions:
             item.receipted = None
@@ -209,7 +209,7 @@ def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: the action
     """
-    partitions, of_the_sink = work.pipeline_state.partitions, action.kind in actions.SINK_ACTIONS
+    partitions, of_the_sink = work.pipeline_state.partitions, action.kind in SINK_ACTIONS
     batches: dict[str, str | None] = {}
     for key in action.batches:
         batch = partitions[key.partition].batches.get(key.seq) if key.partition in partitions else None

@@ -13,10 +13,10 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.connectors.source_protocol import SourceFile
 from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.dead_letters import UNDELIVERED
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.low_watermark import low_watermark
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, merge

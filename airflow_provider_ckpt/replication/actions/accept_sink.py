@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core import reconcile
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.changed_sink import (

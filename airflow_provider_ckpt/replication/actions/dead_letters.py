@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_lookup import count_by_error_type, read_dead_letters
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.dead_letter_selection import Selection, select, select_numbers, take_first
 from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, DeadLetters, IndexEntry
 from airflow_provider_ckpt.core.errors import ConfigError

@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from airflow_provider_ckpt.core.actions import NEED_RECEIPTS_READ, SINK_ACTIONS, Action, ActionKind
+from airflow_provider_ckpt.core.action import NEED_RECEIPTS_READ, SINK_ACTIONS, Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.phases import Phase
-from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters, fenced_actions
-from airflow_provider_ckpt.replication.actions.actions import (
+from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters
+from airflow_provider_ckpt.replication.actions.carry_out_action import (
     ActionContext,
     apply_behind_fence,
     apply_in_ledger,
     change_sink,
     force_stop,
-    parse_batch_keys,
-    parse_selection,
     preview_sink_change,
     skip_batches,
 )
+from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys, parse_selection
+from airflow_provider_ckpt.replication.actions.recover import find_unaccounted
 from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions
 
 _MAX_DEAD_LETTER_RANGES = 5_000
@@ -104,7 +104,7 @@ def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
             hint="Leave that empty, or choose another action.",
         )
     if request.action is ActionKind.RECOVER:
-        unaccounted = fenced_actions.find_unaccounted(context.setup())
+        unaccounted = find_unaccounted(context.setup())
         return ProposedAction(unaccounted.action, unaccounted.open())
     return ProposedAction(_ACTION_MAKERS[request.action](context, request))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, parse_batch_keys, parse_time
-from airflow_provider_ckpt.replication.actions.fenced_actions import position_of_batch
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
+from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys, parse_time
+from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +79,25 @@ def _sources(context: ActionContext) -> list[str]:
     """
     partitions = context.ledger.status(context.pipeline)["partitions"]
     return [part["id"] for part in partitions if part["ends_at"] is None]
+
+
+def position_of_batch(setup: PipelineContext, key: BatchKey) -> dict[str, int]:
+    """Find a past batch by its receipt in the sink, and return its first position as ``{partition: position}``.
+
+    :param setup: the pipeline with its ledger, connections and lease owner
+    :param key: the batch
+    :raises ConfigError: if the sink holds no receipt of the batch, for example no longer
+    """
+    opened = OpenConnectors(setup)
+    try:
+        for receipt in opened.sink.receipts({}):
+            if receipt.key == key:
+                return {key.source: receipt.range.start}
+    finally:
+        opened.close()
+    raise ConfigError(
+        f"the sink holds no receipt of {key}.",
+        pipeline=setup.pipeline.name,
+        batch=str(key),
+        hint="Rewind to a position or a time instead.",
+    )

@@ -11,8 +11,8 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
 from airflow_provider_ckpt.connectors.source_protocol import Plan, Source, SourceFile
 from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.ledger.types import PartitionRecord

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
-from airflow_provider_ckpt.core.errors import CkptError, FencedError, LeaseBusyError, StaleEpochError
+from airflow_provider_ckpt.core.errors import CkptError, FencedError, LeaseBusyError
 from airflow_provider_ckpt.replication import process_lease_owner as owners
 from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
@@ -61,29 +61,6 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
         if isinstance(error, FencedError):
             setup.meter.count(Metric.FENCE_REJECTIONS)
         raise
-    return run
-
-
-def attach(setup: PipelineContext, epoch: int) -> Run:
-    """Continue a run under the lease that an earlier task of the same DAG run acquired.
-
-    If attempts of that epoch are still open, this task was started before and has died or is still running as a
-    duplicate. Then the lease is acquired again, which fences the other one; :attr:`Run.epoch` is the new epoch.
-
-    :param setup: the pipeline with its ledger, connections and lease owner
-    :param epoch: epoch of that lease
-    :raises StaleEpochError: if another run has taken over since
-    """
-    try:
-        lease = setup.ledger.attach(setup.pipeline.name, epoch, setup.owner)
-    except StaleEpochError:
-        setup.meter.count(Metric.FENCE_REJECTIONS)
-        raise
-    partitions = setup.ledger.partitions(setup.pipeline.name).values()
-    if any(batch.epoch == epoch for record in partitions for batch in record.partition.in_flight.values()):
-        return acquire(setup)
-    run = Run(setup, lease, OpenConnectors(setup))
-    run.record_checkpoints()
     return run
 
 

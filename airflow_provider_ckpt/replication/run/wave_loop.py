@@ -151,7 +151,7 @@ class WaveLoop:
         with self._run.step("spark_start"):
             ready = self._engine.ready(self._run.check)
         self._run.sink.check_columns(ready.columns)
-        lanes = self._lane_count(ready.parallelism)
+        lanes = self._pipeline.consumer.lane_count(ready.parallelism)
         chosen = self._choose_batches(due, lanes)
         # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
         tasks = self._task_builder.tasks(chosen)
@@ -222,13 +222,6 @@ class WaveLoop:
             )
         )
         self._run.summary.spark_started = True
-
-    def _lane_count(self, parallelism: int) -> int:
-        """Return the number of lanes that the pipeline declares, or Spark's number of parallel tasks."""
-        if self._pipeline.consumer.strategy == "single":
-            return 1
-        lanes = self._pipeline.consumer.lanes
-        return parallelism if lanes == "auto" else lanes
 
     def _choose_batches(self, due: list[Batch], lanes: int) -> list[Batch]:
         """Return the batches of the next wave: one that must run alone, or as many as a wave is likely to complete.

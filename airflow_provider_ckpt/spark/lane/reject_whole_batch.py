@@ -1,7 +1,7 @@
 """Reject a batch that is given up: each of its records becomes a dead letter, and none is delivered as a row.
 
 The ledger gives this instruction when the attempts of a batch are used up and ``retry.on_exhausted`` is ``dlq``
-(``core/partition.py``).
+(``core/batch_transitions.py``).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from airflow_provider_ckpt.spark.sql import cannot_raise, enclosed, literal, quo
 from airflow_provider_ckpt.spark.transform import determinism, original_columns, out_of_range_times
 from airflow_provider_ckpt.spark.transform.declared_columns import check_outputs, check_where
 from airflow_provider_ckpt.spark.transform.decode import decode, has_short_decimals, parser_sql, raw_column
+from airflow_provider_ckpt.spark.transform.null_values import null_value_checks
 from airflow_provider_ckpt.spark.transform.projection import error_class, project, quoted
 from airflow_provider_ckpt.spark.transform.record_check import RecordCheck
 from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, try_columns
@@ -217,7 +218,7 @@ def _input_columns(
     else:
         names = [name for name, _ in shape.columns]
         checks = [*_text_checks(pipeline, shape), *(check for _, check in _time_checks(pipeline, shape, quote))]
-    return frame, names, [*checks, *_null_checks(pipeline, names)]
+    return frame, names, [*checks, *null_value_checks(pipeline, names)]
 
 
 def _text_checks(pipeline: Pipeline, shape: RecordShape) -> list[RecordCheck]:
@@ -245,16 +246,3 @@ def _time_checks(
     """
     for found in out_of_range_times.time_range_checks(pipeline, shape):
         yield found.name, RecordCheck(found.failed(column(found.name)), ErrorType.SERIALIZATION, found.message)
-
-
-def _null_checks(pipeline: Pipeline, names: list[str]) -> list[RecordCheck]:
-    """Return a check that no field is null; an empty list if ``null_value_behavior`` is ``passthrough``.
-
-    :param pipeline: the pipeline's declaration
-    :param names: names of the columns that must not be null
-    """
-    behavior = pipeline.error_handling.null_value_behavior
-    if behavior == "passthrough":
-        return []
-    verdict = c.FILTERED if behavior == "skip" else str(ErrorType.PROCESSING)
-    return [RecordCheck(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]

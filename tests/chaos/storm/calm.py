@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from tests.chaos.storm.commands import Commands

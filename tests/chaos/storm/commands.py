@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, SourcePartition
-from airflow_provider_ckpt.core.actions import Action
+from airflow_provider_ckpt.core.action import Action
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.lease import assume_alive

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from airflow_provider_ckpt.core import stale_epoch
-from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import settle

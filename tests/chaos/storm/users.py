@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.lease import assume_alive
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.replication import process_lease_owner as owners

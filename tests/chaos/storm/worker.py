@@ -11,7 +11,7 @@ from random import Random
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger

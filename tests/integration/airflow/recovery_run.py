@@ -11,7 +11,7 @@ from typing import Any, cast
 from airflow.providers.common.compat.sdk import DownstreamTasksSkipped
 from airflow.sdk import DAG, BaseOperator
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.ledger.types import ProposalRecord
 from tests.integration.airflow.users import People

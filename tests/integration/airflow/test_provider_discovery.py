@@ -41,7 +41,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_the_command_line_lists_it(told: dict[str, str]) -> None:
     assert "airflow-provider-ckpt" in told["providers get airflow-provider-ckpt --full"]
     assert "ckpt_conn_id" in told["providers hooks"]
-    for trigger in ("next_round", "condition", "work"):
+    for trigger in ("next_round", "condition", "start_on_lag"):
         assert f"airflow_provider_ckpt.triggers.{trigger}" in told["providers triggers"]
     assert "airflow_provider_ckpt.links.pipeline.PipelineLink" in told["providers links"]
     assert "airflow-provider-ckpt" in told["providers configs"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import NEED_REASON, Action, ActionKind
+from airflow_provider_ckpt.core.action import NEED_REASON, Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from tests.integration.ledger.ledger_driver import LedgerDriver
 

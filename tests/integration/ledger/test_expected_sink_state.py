@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
 from airflow_provider_ckpt.core.ranges import Range

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile
-from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.store import tables

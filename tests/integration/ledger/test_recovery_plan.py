@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import ConfigError, LeaseBusyError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range

@@ -9,7 +9,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, BaseOperator
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
@@ -19,7 +19,7 @@ from airflow_provider_ckpt.operators.recover import CkptRecoverOperator
 from airflow_provider_ckpt.operators.replay_dead_letters import CkptReplayDeadLettersOperator
 from airflow_provider_ckpt.operators.rewind import CkptRewindOperator
 from airflow_provider_ckpt.replication.actions import dead_letters
-from airflow_provider_ckpt.replication.actions.actions import parse_batch_keys
+from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys
 from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.users import SIZE, People

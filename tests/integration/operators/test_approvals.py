@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, DownstreamTasksSkipped
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.airflow.ckpt import damage

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, DownstreamTasksSkipped
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.ledger.store import tables

@@ -9,13 +9,13 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 from structlog.testing import capture_logs
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import START
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.operators._markdown import approval_body
 from airflow_provider_ckpt.operators.carry_out import CkptReportOperator
-from airflow_provider_ckpt.replication.actions.actions import ActionContext
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 from airflow_provider_ckpt.replication.actions.proposals import preview
 from airflow_provider_ckpt.sensors.checkpoint import CkptCheckpointSensor
 from tests.integration.ledger.ledger_driver import LedgerDriver, delivered

@@ -7,7 +7,7 @@ from shutil import copyfile
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
@@ -15,13 +15,10 @@ from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from airflow_provider_ckpt.replication.actions.fenced_actions import (
-    adopt,
-    apply_fenced,
-    apply_fenced_or_store,
-    position_of_batch,
-    recover,
-)
+from airflow_provider_ckpt.replication.actions.adopt_other_ledger import adopt
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
+from airflow_provider_ckpt.replication.actions.recover import recover
+from airflow_provider_ckpt.replication.actions.rewind_target import position_of_batch
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger

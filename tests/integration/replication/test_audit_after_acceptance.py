@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.replication.actions import accept_sink
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.replication.test_restored_sink import back_up, counted, refused, restore
 from tests.services.replication import Replication

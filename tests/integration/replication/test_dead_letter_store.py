@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_ckpt.config.load import parse
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
-from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts

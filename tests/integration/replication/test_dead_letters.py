@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.dead_letters import DeadLetterState
@@ -18,8 +18,9 @@ from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.types import ActionResult
+from airflow_provider_ckpt.replication.actions.adopt_other_ledger import adopt
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
-from airflow_provider_ckpt.replication.actions.fenced_actions import adopt, apply_fenced, apply_fenced_or_store
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.receipt import Counts

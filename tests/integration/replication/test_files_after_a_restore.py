@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
-from airflow_provider_ckpt.replication.actions.fenced_actions import adopt
+from airflow_provider_ckpt.replication.actions.adopt_other_ledger import adopt
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.files.files_sink_support import ids as ids_in
 from tests.integration.connectors.files.files_support import lines, put, put_rows

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.lag import lag_positions
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.observe.lag import lag
-from airflow_provider_ckpt.replication.run.acquire import acquire, attach
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.attach_or_reacquire import attach_or_reacquire
 from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, numbered, put, transaction
 from tests.services.kafka import KafkaBroker
@@ -88,7 +89,7 @@ def test_a_topic_created_anew_between_two_tasks_of_a_run_is_refused(
     put(kafka_broker, topic, numbered(10, 100))
 
     with (
-        attach(setup, epoch) as carried,
+        attach_or_reacquire(setup, epoch) as carried,
         pytest.raises(SourceError, match="has changed since this pipeline was started"),
     ):
         carried.execute(cast("Engine", None), rounds=False)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_ckpt.core.actions import Action
+from airflow_provider_ckpt.core.action import Action
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkChangedError
 from airflow_provider_ckpt.replication.actions import accept_sink
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.preview import preview
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.services.delta import read_delta

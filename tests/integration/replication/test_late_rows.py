@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.operators._markdown import unsettled_sections
-from airflow_provider_ckpt.replication.actions.actions import ActionContext
-from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store, recover
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from airflow_provider_ckpt.replication.actions.proposals import ActionRequest, propose
+from airflow_provider_ckpt.replication.actions.recover import recover
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute, scalar
 

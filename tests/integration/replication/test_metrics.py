@@ -12,7 +12,8 @@ from airflow_provider_ckpt.core.errors import StaleEpochError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
-from airflow_provider_ckpt.replication.run.acquire import acquire, attach
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.attach_or_reacquire import attach_or_reacquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.services.replication import Replication
@@ -121,7 +122,7 @@ def test_who_takes_over_and_who_is_refused_is_counted(orders: Replication) -> No
     with pytest.raises(StaleEpochError):
         overtaken()
     with pytest.raises(StaleEpochError):
-        attach(setup, 1)
+        attach_or_reacquire(setup, 1)
 
     assert (first.counted[Metric.TAKEOVERS], second.counted[Metric.TAKEOVERS]) == (0, 1)
     assert (first.counted[Metric.FENCE_REJECTIONS], second.counted[Metric.FENCE_REJECTIONS]) == (2, 0)

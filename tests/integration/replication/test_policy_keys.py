@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError
 from airflow_provider_ckpt.core.receipt import Counts

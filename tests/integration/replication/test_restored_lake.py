@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from airflow_provider_ckpt.core.errors import IoError, SinkChangedError
 from airflow_provider_ckpt.replication.actions import accept_sink
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService

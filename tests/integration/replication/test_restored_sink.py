@@ -10,13 +10,13 @@ import psycopg2
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError, SourceError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.replication.actions import accept_sink
-from airflow_provider_ckpt.replication.actions.actions import ActionContext, change_sink
+from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext, change_sink
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.services.postgres import PostgresServer

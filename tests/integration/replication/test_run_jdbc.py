@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.actions import ActionKind
+from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
@@ -20,7 +20,8 @@ from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute
 from airflow_provider_ckpt.engines.factory import make_engine
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.replication.actions.dead_letters import make_action
-from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store, recover
+from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
+from airflow_provider_ckpt.replication.actions.recover import recover
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.spark.job import Job

@@ -20,14 +20,14 @@ from airflow.providers.common.compat.sdk import (
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import BaseSerialization
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.sensors.attention import CkptDeadLettersSensor, CkptHeldBatchesSensor
 from airflow_provider_ckpt.sensors.base import CkptSensor
 from airflow_provider_ckpt.sensors.checkpoint import CkptCheckpointSensor
 from airflow_provider_ckpt.sensors.lag import CkptLagSensor
-from airflow_provider_ckpt.triggers import condition, work
-from airflow_provider_ckpt.triggers.work import CkptWorkTrigger
+from airflow_provider_ckpt.triggers import condition, start_on_lag
+from airflow_provider_ckpt.triggers.start_on_lag import CkptWorkTrigger
 from tests.integration.airflow.users import LINE, SIZE, People
 
 AHEAD = 4 * SIZE
@@ -283,5 +283,5 @@ def test_a_watcher_knows_a_declared_pipeline_before_its_first_run(people: People
     async def first() -> dict[str, Any]:
         return dict((await anext(trigger.run())).payload)
 
-    assert asyncio.run(first())["reason"] == work.TriggerReason.ENOUGH
+    assert asyncio.run(first())["reason"] == start_on_lag.TriggerReason.ENOUGH
     assert people.partition

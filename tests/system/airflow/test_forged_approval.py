@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from tests.system.airflow.deployment import Deployment
 
 DAG, PIPELINE = "guarded_recovery", "guarded"

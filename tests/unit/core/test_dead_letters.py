@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.actions import Action, ActionKind, apply
+from airflow_provider_ckpt.core.action import Action, ActionKind
+from airflow_provider_ckpt.core.apply_action import apply
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letter_selection import (
     REPLAYABLE,
@@ -31,7 +33,6 @@ from airflow_provider_ckpt.core.dead_letters import (
     update_entries,
 )
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.side_partitions import restore_replay

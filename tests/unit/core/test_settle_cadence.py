@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ckpt.config.delivery import CommitStrategy
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.settle_cadence import SettleCadence, movable
 

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.dag_factories import pipelines
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
-from airflow_provider_ckpt.triggers.work import CkptWorkTrigger
+from airflow_provider_ckpt.triggers.start_on_lag import CkptWorkTrigger
 from tests.services.dag_parsing import DagSerialization
 
 PIPELINE = """

@@ -35,14 +35,15 @@ from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators._task_failure import CkptTaskError, airflow_error
 from airflow_provider_ckpt.operators.base import CkptOperator
 from airflow_provider_ckpt.operators.outcomes import describe_dead_letter_location
-from airflow_provider_ckpt.replication.run import acquire as replication
+from airflow_provider_ckpt.replication.run import acquire as acquiring
+from airflow_provider_ckpt.replication.run import attach_or_reacquire as attaching
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 from tests.unit.task_groups.test_replication import PIPELINE
 
 
 class HeldRun:
-    """A run as ``attach`` gives it, that has nothing to do but report."""
+    """A run as ``attach_or_reacquire`` gives it, that has nothing to do but report."""
 
     def __init__(self, summary: RunSummary, due: list[datetime | None] | None = None) -> None:
         self.summary = summary
@@ -96,7 +97,7 @@ class Task:
         for connection in ("SHOP", "WAREHOUSE"):
             monkeypatch.setenv(f"AIRFLOW_CONN_{connection}", "postgres://localhost/db")
         monkeypatch.setattr(pipeline_assets, "_newest_extra", lambda asset: None)
-        monkeypatch.setattr(replication, "attach", lambda setup, epoch: run)
+        monkeypatch.setattr(attaching, "attach_or_reacquire", lambda setup, epoch: run)
         monkeypatch.setattr("airflow_provider_ckpt.operators.base.open_ledger", lambda _: NoLedger())
 
     @property
@@ -229,7 +230,7 @@ def test_a_cleared_run_is_not_misled_by_what_an_older_epoch_handed_over(monkeypa
 
 def test_a_task_that_was_taken_over_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 1)), submit=handed())
-    monkeypatch.setattr(replication, "attach", taken_over)
+    monkeypatch.setattr(attaching, "attach_or_reacquire", taken_over)
 
     with pytest.raises(AirflowFailException, match="epoch 2 holds the lease"):
         task.task.execute(task.context)
@@ -238,8 +239,8 @@ def test_a_task_that_was_taken_over_fails_for_good(monkeypatch: pytest.MonkeyPat
 def test_a_task_that_runs_once_more_acquires_anew_and_passes_that_epoch_on(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 1)), submit=handed(epoch=1))
     task.context["ti"].try_number = 2
-    monkeypatch.setattr(replication, "attach", taken_over)
-    monkeypatch.setattr(replication, "acquire", lambda setup: HeldRun(RunSummary("orders", 3)))
+    monkeypatch.setattr(attaching, "attach_or_reacquire", taken_over)
+    monkeypatch.setattr(acquiring, "acquire", lambda setup: HeldRun(RunSummary("orders", 3)))
 
     assert task.task.execute(task.context)["epoch"] == 3
 

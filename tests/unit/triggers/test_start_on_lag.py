@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.lag import PartitionLag
 from airflow_provider_ckpt.core.ranges import START
-from airflow_provider_ckpt.triggers.work import CkptWorkTrigger, FiringRule, LagReading, TriggerReason
+from airflow_provider_ckpt.triggers.start_on_lag import CkptWorkTrigger, FiringRule, LagReading, TriggerReason
 
 
 def seen(lag: int, epoch: int = 1, *, running: bool = False) -> LagReading:

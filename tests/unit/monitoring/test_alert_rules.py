@@ -16,7 +16,7 @@ from airflow_provider_ckpt.stats import PREFIX
 
 SHIPPED = Path(airflow_provider_ckpt.__file__).parent / "monitoring"
 MAPPINGS: list[dict[str, Any]] = yaml.safe_load((SHIPPED / "statsd_mapping.yaml").read_text())["mappings"]
-GROUPS: list[dict[str, Any]] = yaml.safe_load((SHIPPED / "alerts.yaml").read_text())["groups"]
+GROUPS: list[dict[str, Any]] = yaml.safe_load((SHIPPED / "alert_rules.yaml").read_text())["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
 TAGS = {"pipeline", "partition"}
 FUNCTIONS = {"sum", "max", "increase", "delta"}

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
-from airflow_provider_ckpt.core.actions import (
+from airflow_provider_ckpt.core.action import (
     NEED_NEW_EPOCH,
     NEED_REASON,
     SINK_ACTIONS,
@@ -49,7 +49,7 @@ class AdminCommands(Session):
         """Carry out a user's action on a pipeline at once if no run holds the lease; otherwise store it.
 
         A stored action is applied by the run that holds the lease, or by the next one. Actions that need the sink's
-        fence or its receipts, which are all of :data:`~airflow_provider_ckpt.core.actions.NEED_RECEIPTS_READ`, are
+        fence or its receipts, which are all of :data:`~airflow_provider_ckpt.core.action.NEED_RECEIPTS_READ`, are
         always stored; a run applies them by :meth:`apply_stored_actions`. Before the action is carried out, actions
         that were stored earlier are applied.
 

@@ -8,16 +8,17 @@ from copy import deepcopy
 
 import pytest
 
-from airflow_provider_ckpt.core.actions import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, Action, ActionKind, apply
+from airflow_provider_ckpt.core.action import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, Action, ActionKind
+from airflow_provider_ckpt.core.apply_action import apply
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
+from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.reconcile import import_receipts
-from airflow_provider_ckpt.core.side_partitions import re_read
+from airflow_provider_ckpt.core.replay_range import replay_range
 from tests.unit.core.machines import NOW, ack, begin, fail, partition_of, receipt_of
 
 KEY = BatchKey(1, "p", 1)
@@ -294,7 +295,7 @@ class TestRewind:
 
     def test_a_side_partition_is_not_rewound(self) -> None:
         machine = self.two()
-        made, _ = re_read(machine, SideKind.REPLAY, "p", Range(0, 5))
+        made, _ = replay_range(machine, SideKind.REPLAY, "p", Range(0, 5))
 
         with pytest.raises(LedgerStateError, match=f"cannot rewind {made.id}"):
             apply(machine, Action(ActionKind.REWIND, positions={made.id: 0}), reason="bad transform")

@@ -1,0 +1,164 @@
+"""An action of a user on a pipeline, such as hold, skip or rewind: its kinds, its data, and which kinds need a reason.
+
+``apply_action.py`` applies an action to the state of a pipeline (semantics, sections 1, 3 and 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letters import DeadLetters
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.ranges import Range
+
+
+class ActionKind(StrEnum):
+    """Kinds of actions by which users change a pipeline; the audit log records each action under its kind.
+
+    - ``hold``, ``release``, ``skip`` and ``cancel`` change single batches.
+    - ``drain``, ``stop``, ``force_stop`` and ``resume`` change the phase of the pipeline.
+    - ``rewind``, ``replay`` and ``recover`` read parts of the source again.
+    - ``replay_dead_letters`` and ``discard_dead_letters`` change dead letters.
+    - ``resend_to_sink`` and ``keep_sink`` accept a sink that has changed: the first sends again what the sink has lost,
+      the second continues from the checkpoint. ``move`` lets the next run deliver to another sink.
+    """
+
+    HOLD = "hold"
+    RELEASE = "release"
+    SKIP = "skip"
+    CANCEL = "cancel"
+    DRAIN = "drain"
+    STOP = "stop"
+    FORCE_STOP = "force_stop"
+    RESUME = "resume"
+    REWIND = "rewind"
+    REPLAY = "replay"
+    RECOVER = "recover"
+    REPLAY_DEAD_LETTERS = "replay_dead_letters"
+    DISCARD_DEAD_LETTERS = "discard_dead_letters"
+    RESEND_TO_SINK = "resend_to_sink"
+    KEEP_SINK = "keep_sink"
+    MOVE = "move"
+
+
+NEED_NEW_EPOCH = frozenset({ActionKind.FORCE_STOP, ActionKind.REWIND})
+"""Actions that only the holder of a new epoch may apply, after it has fenced the sink and read its receipts."""
+
+NEED_RECEIPTS_READ = NEED_NEW_EPOCH | {ActionKind.REPLAY, ActionKind.RECOVER, ActionKind.REPLAY_DEAD_LETTERS}
+"""Actions that a run applies only after it has read the sink's receipts.
+
+All of them except force stop start a generation. A ledger that was restored from a backup may have lost generations
+whose receipts are in the sink. If their numbers were used again, those receipts would be taken for receipts of the new
+batches, which would then never be sent.
+"""
+
+PHASE_ACTIONS = frozenset({ActionKind.DRAIN, ActionKind.STOP, ActionKind.FORCE_STOP, ActionKind.RESUME})
+"""Actions that change the pipeline's phase; on a pipeline that is in that phase already, they only record an event."""
+
+DEAD_LETTER_ACTIONS = frozenset({ActionKind.REPLAY_DEAD_LETTERS, ActionKind.DISCARD_DEAD_LETTERS})
+"""Actions on dead letters. They change only those of the selected dead letters that are still parked."""
+
+SINK_ACTIONS = frozenset({ActionKind.RESEND_TO_SINK, ActionKind.KEEP_SINK, ActionKind.MOVE})
+"""Actions that accept or leave a changed sink.
+
+They are never stored for a later run. The command itself acquires the lease, compares and fences the sink, reconciles,
+and applies the action.
+"""
+
+NEED_REASON = SINK_ACTIONS | {
+    ActionKind.SKIP,
+    ActionKind.DISCARD_DEAD_LETTERS,
+    ActionKind.REWIND,
+    ActionKind.FORCE_STOP,
+}
+"""Actions that require a reason, because they give records up or send records again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action on a pipeline, with its arguments. Each kind uses some of the fields; the others keep their defaults.
+
+    :param kind: the kind of action
+    :param batches: for hold, release, skip and cancel: the batches to change; a release without any releases all held
+        batches. For actions on the sink: batches to hold, because the sink may contain their rows without a receipt
+    :param positions: for rewind and resend: by partition, the first position to read again
+    :param ranges: for replay, recover and resend: pairs of a source partition and a range of it to read again
+    :param dead_letters: for actions on dead letters: the dead letters, oldest first; for resend: the dead letters whose
+        replay the sink has lost
+    :param newest_first: for a replay of dead letters: whether the newest is sent first
+    :param unreachable: for move: whether the previous sink can no longer be read to find out which batches it has
+        received
+    :param with_replayed: for replay: whether records are also read again if a replay of their dead letters has
+        delivered them
+    :param from_receipts: for resend: whether the fields above were derived from the sink's receipts; they are then
+        derived again under the lease, and the action is refused if the result differs
+    :param states: for recover: by source partition, the new values of the state that the source connector stores in the
+        ledger, with which the next planning compares the source
+    :param taken_back: for rewind and resend: ids of side partitions that replay dead letters whose records are read
+        again; their undelivered batches are skipped
+    """
+
+    kind: ActionKind
+    batches: tuple[BatchKey, ...] = ()
+    positions: Mapping[str, int] = field(default_factory=dict)
+    ranges: tuple[tuple[str, Range], ...] = ()
+    dead_letters: tuple[DeadLetters, ...] = ()
+    newest_first: bool = False
+    unreachable: bool = False
+    with_replayed: bool = False
+    from_receipts: bool = False
+    states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    taken_back: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the action as a JSON-ready dict, which the ledger stores; :meth:`from_json` is the inverse."""
+        return {
+            "kind": self.kind.value,
+            "batches": [key.to_json() for key in self.batches],
+            "positions": dict(self.positions),
+            "ranges": [[name, span.start, span.end] for name, span in self.ranges],
+            "dead_letters": [dead_letters.to_json() for dead_letters in self.dead_letters],
+            "newest_first": self.newest_first,
+            "unreachable": self.unreachable,
+            "with_replayed": self.with_replayed,
+            **({"from_receipts": True} if self.from_receipts else {}),
+            **({"states": {name: dict(state) for name, state in self.states.items()}} if self.states else {}),
+            **({"taken_back": list(self.taken_back)} if self.taken_back else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Action:
+        """Restore an action from the output of :meth:`to_json`."""
+        return cls(
+            ActionKind(data["kind"]),
+            tuple(BatchKey.from_json(key) for key in data["batches"]),
+            dict(data["positions"]),
+            tuple((name, Range(start, end)) for name, start, end in data["ranges"]),
+            tuple(DeadLetters.from_json(item) for item in data.get("dead_letters", ())),
+            data.get("newest_first", False),
+            data.get("unreachable", False),
+            data.get("with_replayed", False),
+            data.get("from_receipts", False),
+            data.get("states", {}),
+            tuple(data.get("taken_back", ())),
+        )
+
+
+def require_reason(kind: str, actor: str | None, reason: str | None, *, required: bool) -> None:
+    """Raise an error if the actor of an action is missing, or its reason although the action requires one.
+
+    :param kind: the kind of action, for the error message
+    :param actor: the user who requests the action; None or blank if missing
+    :param reason: the user's reason; None or blank if missing
+    :param required: whether this action requires a reason
+    :raises ConfigError: if the actor or a required reason is missing or blank
+    """
+    name = kind.replace("_", " ")
+    if not (actor or "").strip():
+        raise ConfigError(f"{name}: actor is missing.", hint="Every action names the user who requests it.")
+    if required and not (reason or "").strip():
+        raise ConfigError(f"{name}: reason is missing.", hint="Give a reason; the audit log stores it.")

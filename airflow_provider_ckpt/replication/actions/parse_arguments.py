@@ -1,0 +1,74 @@
+"""Parse the arguments of actions that users write as text: batches, times, error types, selections of dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from difflib import get_close_matches
+
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_selection import Selection
+from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+
+
+def parse_batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
+    """Parse the names of batches, such as ``orders-0#17``.
+
+    :raises ConfigError: if a text is not a batch's name
+    """
+    try:
+        return tuple(BatchKey.parse(text) for text in texts)
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from error
+
+
+def parse_selection(
+    types: Iterable[str], batches: Iterable[str], since: str | None, until: str | None, stop_at: int | None
+) -> Selection:
+    """Parse the options by which a user selects dead letters.
+
+    :param types: names of error types; all if empty
+    :param batches: batches as ``partition#seq``; all if empty
+    :param since: time from which records became dead letters, ISO 8601
+    :param until: time before which records became dead letters, ISO 8601
+    :param stop_at: maximum number of dead letters
+    :raises ConfigError: if an option cannot be parsed
+    """
+    if stop_at is not None and stop_at < 1:
+        raise ConfigError("the number of dead letters to stop at must be at least 1.")
+    return Selection(
+        parse_error_types(types),
+        frozenset(parse_batch_keys(batches)),
+        parse_time(since) if since else None,
+        parse_time(until) if until else None,
+        stop_at,
+    )
+
+
+def parse_error_types(names: Iterable[str]) -> frozenset[str]:
+    """Check the names of error types, and return them as a set.
+
+    :raises ConfigError: if no error type has this name
+    """
+    found = frozenset(names)
+    known = {kind.lower(): kind for kind in (*(kind.value for kind in ErrorType), UNKNOWN_TYPE)}
+    for name in sorted(found - set(known.values())):
+        close = get_close_matches(name.lower(), known, 1)
+        advice = f"Did you mean {known[close[0]]}?" if close else f"Known: {', '.join(known.values())}."
+        raise ConfigError(f"there is no error type {name!r}.", hint=advice)
+    return found
+
+
+def parse_time(text: str) -> datetime:
+    """Parse an ISO 8601 time and return it in UTC; a time without a zone is UTC.
+
+    :raises ConfigError: if the text is not such a time
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is not a time.", hint="Write it as 2026-01-31T18:00:00+01:00; without a zone it is UTC."
+        ) from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
