@@ -233,7 +233,7 @@ class World:
 
 
 @pytest.mark.parametrize("partitioned", [False, True], ids=["table", "partitions"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_every_row_is_delivered_told_or_found_and_none_comes_twice_by_recovery(
     postgres_database: str, seed: int, partitioned: bool
 ) -> None:

@@ -82,9 +82,12 @@ def test_a_target_that_others_filled_again_is_set_back(harness: TargetHarness) -
 LARGE = 100_300
 
 
-@pytest.mark.parametrize("many", [300, LARGE])
 @pytest.mark.parametrize(
-    "kept", ["id <= {many} - 10", "id <= {many} / 2", "id < 300", "id = 1", "id = {many}", "id % 3 > 0"]
+    ("many", "kept"),
+    [
+        *((300, kept) for kept in ("id <= 290", "id <= 150", "id < 300", "id = 1", "id = 300", "id % 3 > 0")),
+        *((LARGE, kept) for kept in (f"id <= {LARGE} - 10", "id < 300", "id % 3 > 0")),
+    ],
 )
 def test_a_truncated_target_into_which_an_older_copy_is_put_back_is_set_back(
     harness: TargetHarness, many: int, kept: str
@@ -92,7 +95,7 @@ def test_a_truncated_target_into_which_an_older_copy_is_put_back_is_set_back(
     filled(harness, many)
     execute(
         harness.dsn,
-        f"CREATE TABLE k AS SELECT * FROM target WHERE {kept.format(many=many)}",
+        f"CREATE TABLE k AS SELECT * FROM target WHERE {kept}",
         "TRUNCATE target",
         "INSERT INTO target TABLE k",
     )
