@@ -4,7 +4,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 # With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
+# What tests write lies in memory where there is room: thousands of small databases wait for a disk otherwise.
+TEST_FILES := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 12000000 ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+PYTEST := PYTHONDONTWRITEBYTECODE= TMPDIR=$(TEST_FILES) $(PY) -m pytest
 
 .PHONY: help setup java postgres kafka redis jdbc browser demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
 
@@ -42,7 +44,7 @@ demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build
 	@$(PY) -m tests.system.demo
 
 test: lint postgres java kafka redis jdbc browser ## Lint, then every test: unit, integration, real Airflow, crashes
-	@$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
+	@$(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-fast: lint postgres java kafka jdbc ## Lint, unit tests, each connector once, a run by command and one by DAG: under 5 minutes
 	@$(PYTEST) -m fast --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 10
