@@ -1,8 +1,7 @@
-"""Database manager by which ``airflow db migrate`` migrates the ledger, too; ``airflow db reset`` does not change the
-ledger.
+"""Database manager by which ``airflow db migrate`` migrates the ledger, too.
 
-Airflow passes a session of its own metadata database, which is not used: the ledger is found by its connection and
-migrated by ``ledger.store.migrate``.
+``airflow db reset`` does not change the ledger. Airflow passes a session of its own metadata database, which is not
+used: the ledger is found by its connection and migrated by ``ledger.store.migrate``.
 """
 
 from __future__ import annotations
@@ -41,9 +40,7 @@ class CkptDBManager(BaseDBManager):
             self.log.warning("No ledger to migrate: %s", error)
 
     def get_alembic_config(self) -> Config:
-        """Return Alembic's configuration for the ledger's migrations, with the ledger's URL if a ledger is
-        configured.
-        """
+        """Return Alembic's configuration of the ledger's migrations, with the ledger's URL if there is one."""
         config = migrate.alembic_config()
         if self._location is not None:
             config.set_main_option("sqlalchemy.url", self._location.url.replace("%", "%%"))

@@ -82,8 +82,9 @@ def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
 
 
 def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
-    """Open the ledger that :func:`locate_ledger` finds; it must exist and have the Alembic revision that this version
-    needs.
+    """Open the ledger that :func:`locate_ledger` finds.
+
+    It must exist, and have the Alembic revision that this version needs.
 
     :param connection_id: id of the Airflow connection of the ledger
     :raises ConfigError: if no ledger is defined

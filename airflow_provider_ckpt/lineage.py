@@ -1,8 +1,7 @@
-"""Report lineage to OpenLineage: the datasets that a task read and wrote, by OpenLineage's naming rules, and row
-counts.
+"""Report lineage to OpenLineage: the datasets that a task read and wrote, and the numbers of rows.
 
-The module needs the OpenLineage provider (extra ``openlineage``), so it is imported only when that provider asks for
-lineage.
+The names of datasets follow OpenLineage's rules. The module needs the OpenLineage provider (extra ``openlineage``), so
+it is imported only when that provider asks for lineage.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ DatasetName = tuple[str, str]
 
 @define
 class CkptRunFacet(RunFacet):
-    """Run facet ``ckpt`` of OpenLineage: the numbers of a task's records by outcome, of its retries and of its commit
-    failures.
-    """
+    """Run facet ``ckpt`` of OpenLineage: numbers of a task's records by outcome, retries and failed commits."""
 
     pipeline: str
     read: int

@@ -1,5 +1,4 @@
-"""Asset of a pipeline, ``ckpt://<name>``, which gets an event with the new positions when a run has moved the
-checkpoint.
+"""Asset of a pipeline, ``ckpt://<name>``: a run that moves the checkpoint adds an event with the new positions.
 
 Operators declare the alias :data:`RUNS` as outlet and add the asset to it when a run has ended. So a DAG file can be
 parsed without knowing the pipeline's name, and a run that did not move the checkpoint emits no event.

@@ -54,8 +54,7 @@ def read_outline(path: Path) -> Outline:
 
 
 def may_declare(path: Path, dag_id: str) -> bool:
-    """Return whether a pipeline's file may declare the DAG of an id, which the search for its text tells without
-    parsing YAML.
+    """Return whether a pipeline's file may declare the DAG of an id; the text is searched, and YAML is not parsed.
 
     A file without the text cannot declare the DAG, unless an escape sequence or an environment variable hides it.
 

@@ -134,8 +134,6 @@ class DagSection(Section):
 
     @property
     def task_arguments(self) -> dict[str, Any]:
-        """Arguments of the DAG's tasks that the file gives, under Airflow's names; those that it leaves out are
-        missing.
-        """
+        """Arguments of the DAG's tasks, under Airflow's names; only those that the file gives."""
         given = ((name, getattr(self, key)) for key, name in _TASK_ARGUMENTS.items() if key in self.model_fields_set)
         return {name: value for name, value in given if value is not None}

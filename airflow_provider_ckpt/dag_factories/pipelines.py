@@ -128,8 +128,9 @@ def _dag_or_error(
 
 
 def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
-    """Create the DAG that takes the place of an invalid file's DAG, with the file's DAG id and schedule if they can be
-    read.
+    """Create the DAG that takes the place of an invalid file's DAG.
+
+    It has the file's DAG id and schedule if they can be read.
 
     :param file: the invalid file
     :param error: error message, which the DAG shows

@@ -1,5 +1,6 @@
-"""``recovery_dag``: create a DAG by which users repair a pipeline in Airflow's UI: form, preview, approval, action,
-report.
+"""``recovery_dag``: create a DAG by which users repair a pipeline in Airflow's UI.
+
+Its tasks show a form, preview the action, ask for approval, carry the action out and report the result.
 """
 
 from __future__ import annotations
@@ -173,8 +174,9 @@ def _params(names: Iterable[str]) -> dict[str, Param]:
 
 
 def _declared_names(folder: Path) -> list[str]:
-    """Return the names of the pipelines that the YAML files of a folder declare; files that cannot be read are only
-    logged.
+    """Return the names of the pipelines that the YAML files of a folder declare.
+
+    A file that cannot be read is only logged.
     """
     names = []
     for path in sorted(folder.glob("*.y*ml")):

@@ -1,3 +1,1 @@
-"""Airflow operators: a replication run in one task, the tasks of ``CkptReplicationTaskGroup``, and actions on a
-pipeline.
-"""
+"""Airflow operators: a run in one task, the tasks of ``CkptReplicationTaskGroup``, and actions on a pipeline."""

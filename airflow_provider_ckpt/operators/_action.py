@@ -93,9 +93,7 @@ class CkptActionOperator(CkptNamedOperator):
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
 
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
-        """Return the pipeline's setup (declaration, connections, lease owner), for an action that needs
-        source or sink.
-        """
+        """Return the pipeline's context, with which an action opens source or sink."""
         return self.setup(context, ledger, self.resolve_pipeline(ledger))
 
     def _given_reason(self) -> str | None:

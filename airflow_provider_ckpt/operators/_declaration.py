@@ -49,8 +49,9 @@ def load_pipeline(declaration: object, folder: str | Path, user: str) -> Pipelin
 
 
 def load_file(path: Path) -> Pipeline:
-    """Load the pipeline that a YAML file declares; a file that is unchanged since this process loaded it is not read
-    again.
+    """Load the pipeline that a YAML file declares.
+
+    A file that is unchanged since this process loaded it is not read again.
 
     :raises ConfigError: if the file cannot be read or is invalid
     """
@@ -125,8 +126,9 @@ def digest(declaration: object, folder: str | Path, user: str) -> str | None:
 
 
 def is_literal(declaration: object) -> bool:
-    """Return whether a declaration is known when the DAG file is parsed: it has no templates and no results of other
-    tasks.
+    """Return whether a declaration is known when the DAG file is parsed.
+
+    It then contains neither templates nor results of other tasks.
     """
     if isinstance(declaration, Pipeline | Path):
         return True
@@ -140,8 +142,7 @@ def is_literal(declaration: object) -> bool:
 
 
 def _refuse_mapped_argument(declaration: object, user: str) -> None:
-    """Raise :class:`ConfigError` if a path contains the ``repr`` of an argument of a mapped task group, in place of its
-    value.
+    """Raise :class:`ConfigError` if a path contains the ``repr`` of a mapped argument instead of its value.
 
     :param declaration: the declaration as a DAG passes it
     :param user: description of the task that uses the declaration, for the error message

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
 
 def proposal_origin(context: Context, task_id: str) -> str:
-    """Return the text under which the ledger stores the origin of a proposal: ``dag/run/task``, with ``[index]`` if
-    mapped.
+    """Return the origin of a proposal, as the ledger stores it: ``dag/run/task``, with ``[index]`` if mapped.
 
     :param context: context of any task of the same DAG run with the same map index
     :param task_id: id of the task that proposes

@@ -57,9 +57,7 @@ class CkptStepOperator(CkptOperator):
         return newest_state(found)
 
     def previous_states(self, context: Context) -> list[dict[str, Any]]:
-        """Return the states of the run that the tasks before this one returned by XCom, that of the latest
-        task first.
-        """
+        """Return the states of the run that earlier tasks returned by XCom, that of the latest task first."""
         ti = context["ti"]
         # In a mapped task group each instance has a run of its own; the index selects that of this instance.
         returned = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]

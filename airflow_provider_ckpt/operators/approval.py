@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class CkptApprovalOperator(ApprovalOperator):
-    """Ask a user to approve the action that a :class:`CkptPreviewOperator` proposed, and store the answer in the
-    ledger.
+    """Ask a user to approve a proposed action, and store the answer in the ledger.
 
-    On *Reject*, or without an answer in time, the directly following tasks are skipped.
+    A :class:`CkptPreviewOperator` task has proposed the action. On *Reject*, or without an answer in time, the directly
+    following tasks are skipped.
 
     :param preview: id of the :class:`CkptPreviewOperator` task
     :param assigned_users: users who may answer, as ``{"id": …, "name": …}``; by default any user who may edit the DAG

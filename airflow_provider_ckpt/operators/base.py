@@ -157,9 +157,7 @@ class CkptOperator(BaseOperator):
 
     @property
     def pipeline_label(self) -> str:
-        """Label of a mapped task in Airflow's UI: the pipeline's name, or the text of the declaration if it
-        is invalid.
-        """
+        """Label of a mapped task in Airflow's UI: the pipeline's name, or the text of an invalid declaration."""
         try:
             return self.pipeline_name
         except CkptError:

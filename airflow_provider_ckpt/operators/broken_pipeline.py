@@ -1,6 +1,4 @@
-"""``CkptBrokenPipelineOperator``: fail with the error of an invalid pipeline declaration, in place of the pipeline's
-task.
-"""
+"""``CkptBrokenPipelineOperator``: fail with the error of an invalid declaration, in place of the pipeline's task."""
 
 from __future__ import annotations
 

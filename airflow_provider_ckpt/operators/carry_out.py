@@ -60,8 +60,7 @@ class CkptCarryOutOperator(CkptActionOperator):
         return super().execute(context)
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Load the approved proposal from the ledger, carry out its action as its approver, and return the result
-        document.
+        """Carry out the action of the approved proposal in its approver's name, and return the result document.
 
         :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
         """

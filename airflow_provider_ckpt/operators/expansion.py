@@ -24,8 +24,9 @@ _PIPELINE = "pipeline"
 
 
 class CkptPartial(OperatorPartial):
-    """Operator class with some of its arguments, returned by :meth:`CkptOperator.partial`, whose expansion stores a
-    digest of all declarations.
+    """Operator class with some of its arguments, as :meth:`CkptOperator.partial` returns it.
+
+    Its expansion stores a digest of all declarations.
     """
 
     @classmethod
@@ -42,8 +43,7 @@ class CkptPartial(OperatorPartial):
         return _covered(super().expand(**mapped_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
-        """Create a mapped operator as Airflow's ``expand_kwargs`` does, and store the digest of its declarations with
-        it.
+        """Create a mapped operator as Airflow's ``expand_kwargs`` does; store the digest of its declarations with it.
 
         :param kwargs: list of the arguments of each mapped task, or another task's result
         :param strict: whether an argument that ``partial`` has set may not be given again
@@ -52,8 +52,9 @@ class CkptPartial(OperatorPartial):
 
 
 class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
-    """Function decorated by ``@task.ckpt_batch``, which a DAG calls or expands; its expansion stores a digest of all
-    declarations.
+    """Function decorated by ``@task.ckpt_batch``, which a DAG calls or expands.
+
+    Its expansion stores a digest of all declarations.
     """
 
     @classmethod
@@ -104,9 +105,7 @@ def _covered(operator: MappedOperator) -> MappedOperator:
 
 
 def _covered_result(result: XComArg) -> XComArg:
-    """Have Airflow store the digest of all declarations with the operator of a mapped task, and return the task's
-    result.
-    """
+    """Store the digest of all declarations with a mapped task's operator, and return the task's result."""
     _covered(cast("MappedOperator", result.operator))  # type: ignore[attr-defined]
     return result
 

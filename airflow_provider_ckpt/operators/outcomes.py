@@ -30,8 +30,7 @@ type.
 
 
 class CkptDeadLettersOperator(CkptStepOperator):
-    """Log and return the number of records that became dead letters in the run, by error type, and where they are
-    stored.
+    """Report the records that became dead letters in the run: their number by error type, and where they are stored.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
@@ -40,9 +39,7 @@ class CkptDeadLettersOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"dead_lettered", "errors", "where"}``: number of records, numbers by error type, and place of the
-        dead letters.
-        """
+        """Return ``{"dead_lettered", "errors", "where"}``: number of dead letters, numbers by error type, and place."""
         summary = self.previous_state(context)["summary"]
         pipeline = self.load_pipeline()
         with self.translate_errors():
@@ -107,8 +104,7 @@ class CkptSummaryOperator(CkptStepOperator):
 
 
 def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Return a phrase for the place where a pipeline's dead letters are stored, such as ``topic orders-dlq of
-    connection k``.
+    """Return a phrase for the place of a pipeline's dead letters, such as ``topic orders-dlq of connection k``.
 
     :param pipeline: the pipeline's declaration
     :param connections: function that returns the connection of an id; a connection may name the folder from which

@@ -54,10 +54,10 @@ class CkptResumeOperator(_CkptPhaseOperator):
 
 
 class CkptForceStopOperator(CkptActionOperator):
-    """Stop a pipeline at once: take the lease from the run that holds it, fence the sink, and abandon the batches in
-    flight.
+    """Stop a pipeline at once, and abandon its batches in flight.
 
-    The sink refuses the run that held the lease from then on. The checkpoint stays where it is. Needs a ``reason``.
+    The lease is taken from the run that holds it, and the sink is fenced. The sink refuses the run that held the lease
+    from then on. The checkpoint stays where it is. Needs a ``reason``.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log

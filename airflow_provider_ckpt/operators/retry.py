@@ -1,6 +1,4 @@
-"""The task group's ``retry`` task: run the later rounds, each at its time, then choose the next tasks as ``route``
-does.
-"""
+"""The task group's ``retry`` task: run the later rounds at their times, then choose the next tasks like ``route``."""
 
 from __future__ import annotations
 
@@ -68,8 +66,9 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._run_rounds(context, before)
 
     def _run_rounds(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
-        """Run the rounds that are due; then defer until the next one, or choose the next tasks and return the state of
-        the run.
+        """Run the rounds that are due; then defer until the next one, or end the run.
+
+        At its end, the next tasks are chosen, and the state of the run is returned.
 
         :param context: the task's context
         :param state: state of the run before these rounds

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 class CkptRewindOperator(CkptActionOperator):
-    """Move a pipeline's checkpoint back by starting a new generation; unresolved batches of the old one are not sent
-    any more.
+    """Move a pipeline's checkpoint back by starting a new generation.
 
-    Needs a ``reason`` and exactly one of ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows
-    from that position on twice.
+    Unresolved batches of the old generation are not sent any more. Needs a ``reason`` and exactly one of
+    ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows from that position on twice.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param to_position: first position to read again

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 
 class CkptSettleOperator(CkptStepOperator):
-    """Settle the batches that ``submit`` left open: read their receipts from the sink, and move the checkpoint past
-    them.
+    """Settle the batches that ``submit`` left open, by their receipts in the sink, and move the checkpoint.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`

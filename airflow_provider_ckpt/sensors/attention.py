@@ -45,9 +45,7 @@ class CkptDeadLettersSensor(CkptSensor):
         self.error_types = error_types
 
     def condition(self) -> Condition:
-        """Return the condition that the pipeline has ``at_least`` dead letters of the given types, neither replayed nor
-        discarded.
-        """
+        """Return the condition that ``at_least`` dead letters of the given types are neither replayed nor discarded."""
         from airflow_provider_ckpt.replication.actions.parse_arguments import parse_error_types
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 

@@ -268,9 +268,7 @@ def _connection(job: Job) -> Connection:
 
 
 def _properties(connection: Connection, read_query: ReadQuery) -> dict[str, str]:
-    """Return the options of Spark's JDBC read and the properties of the JDBC driver, without the URL; one is the
-    password.
-    """
+    """Return the options of Spark's JDBC read and the driver's properties, among them the password, without the URL."""
     at = "bigint" if read_query.kind is CursorKind.NUMBER else "string"
     columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(read_query.columns)]
     properties = {
@@ -284,8 +282,7 @@ def _properties(connection: Connection, read_query: ReadQuery) -> dict[str, str]
 
 
 def _value_sql(number: int, spark: str, read_as: str) -> str:
-    """Return Spark SQL that converts a column of the query to the type that the source declares, or to null if it
-    cannot.
+    """Return Spark SQL that converts a column of the query to its declared type, or to null where that fails.
 
     :param number: index of the column in the query, from 0
     :param spark: Spark SQL type that the source declares for the column
@@ -296,8 +293,7 @@ def _value_sql(number: int, spark: str, read_as: str) -> str:
 
 
 def _position_sql(kind: CursorKind) -> str:
-    """Return Spark SQL that converts a row's cursor value to its position, such as microseconds since 1970 for a
-    timestamp.
+    """Return Spark SQL that converts a cursor value to its position, such as a timestamp to microseconds since 1970.
 
     The SQL yields null for a value that cannot be converted.
 

@@ -105,8 +105,9 @@ def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector
 
 
 def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
-    """Return whether lanes can read and deliver without Spark SQL: at most, flat JSON is decoded, which a lane can do
-    itself.
+    """Return whether lanes can read and deliver without Spark SQL.
+
+    They can if at most flat JSON is decoded, which a lane does itself.
     """
     takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
     if job.pipeline.source.read_by_spark or not takes_nulls:
@@ -119,8 +120,7 @@ def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
 def _run_batches_alone(
     spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, error: ErrorInfo
 ) -> list[Outcome]:
-    """Run each batch of a wave in a Spark job of its own, after an error of the source ended the wave; return the
-    outcomes.
+    """Run each batch of a wave in a Spark job of its own, after an error of the source has ended the wave.
 
     One batch may have caused the error. Alone, it fails without the others, which are delivered; a batch that the wave
     had already delivered has a receipt. If the source as a whole failed, the wave has only one batch, or delivery is
@@ -236,8 +236,7 @@ def _with_column_names(
     deliver: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Restore the names of the transform's output columns, which Spark passed as ``_0``, ``_1`` …, and deliver the
-    rows.
+    """Restore the names of the output columns, which Spark passed as ``_0``, ``_1`` …, and deliver the rows.
 
     :param names: names of the columns, in order
     :param deliver: function that delivers the rows and yields one result row for each batch

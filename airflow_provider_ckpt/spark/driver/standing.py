@@ -90,8 +90,9 @@ class ServedRun:
         return f"ckpt-run-{self.number}"
 
     def wait(self) -> bool:
-        """Wait until there may be a new wave, but not longer than :data:`_PATIENCE`; return False if the client is
-        gone.
+        """Wait until there may be a new wave; return False if the client is gone.
+
+        The wait takes :data:`_PATIENCE` at most.
         """
         self.bell.wait(_PATIENCE)
         self.bell.clear()
@@ -264,8 +265,7 @@ class StandingDriver:
         }
 
     def _serve_run(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        """Serve a run until its client closes the connection; then cancel those Spark jobs of the run that are still in
-        progress.
+        """Serve a run until its client closes the connection; then cancel its Spark jobs in progress.
 
         The driver tells the client that it accepts the run, and reads the run directory only after the client has
         confirmed this. A client that does not confirm has given up waiting, and another driver may be using its run

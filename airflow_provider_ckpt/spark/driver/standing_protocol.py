@@ -43,8 +43,9 @@ _CHUNK = 1 << 16
 
 
 def short_path(directory: int, name: str) -> str:
-    """Return a short path of a file in an open directory, because the address of a Unix socket is limited to about 100
-    bytes.
+    """Return a short path of a file in an open directory.
+
+    The address of a Unix socket is limited to about 100 bytes.
 
     :param directory: file descriptor of the directory
     :param name: path of the file relative to the directory

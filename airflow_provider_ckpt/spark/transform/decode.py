@@ -101,8 +101,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
 
 
 def raw_column(name: str) -> str:
-    """Return the quoted name under which the transform carries a source column beside the decoded ones, such as
-    ``__raw_key``.
+    """Return the quoted name of a source column beside the decoded ones, such as ``__raw_key``.
 
     A schema cannot have a column of this name, since such names are reserved.
     """
@@ -110,8 +109,7 @@ def raw_column(name: str) -> str:
 
 
 def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
-    """Return SQL that parses a record's text with ``from_json`` or ``from_csv``, according to the pipeline's
-    ``decode``.
+    """Return SQL that parses a record's text with ``from_json`` or ``from_csv``, as ``transform.decode`` says.
 
     :param pipeline: the pipeline's declaration
     :param text: SQL expression of the text
@@ -125,8 +123,7 @@ def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
 
 
 def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
-    """Return a SQL condition that is true if a record has no decimal that takes the parser minutes (see
-    ``slow_decimals.py``).
+    """Return an SQL condition: the record has no decimal that the parser takes minutes for (``slow_decimals.py``).
 
     :param spark: any session, which parses the schema
     :param pipeline: the pipeline's declaration
@@ -140,8 +137,9 @@ def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> st
 
 
 def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
-    """Return SQL that parses a record with Spark's parser; it yields null for a record that would stall or crash the
-    parser.
+    """Return SQL that parses a record with Spark's parser.
+
+    It yields null for a record that would stall or crash the parser.
 
     :param pipeline: the pipeline's declaration
     :param fields: fields of the schema

@@ -64,8 +64,7 @@ r"""Pattern of field names whose characters JSON can escape only by their number
 
 
 def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:
-    """Return a SQL condition that is true if a parsed column differs from the record's text, as 15 differs from
-    ``"1,5"``.
+    """Return an SQL condition: a parsed column differs from the record's text, as 15 differs from ``"1,5"``.
 
     :param fields: fields of the schema
     :param columns: by field name, SQL expression of the parsed column
@@ -217,8 +216,7 @@ def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
 
 
 def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
-    """Yield the name of each field whose value ``from_json`` may alter, and a regular expression for notations that it
-    keeps.
+    """Yield each field whose value ``from_json`` may alter, with a pattern of the notations that it keeps.
 
     The regular expression is None for a type without such notations. Fields of structs are yielded by their own names.
     """
@@ -259,8 +257,7 @@ def _is_finite(value: str, _: str) -> str:
 
 
 def _is_day(value: str, own: str) -> str:
-    """Return a SQL condition that is true if the text states the same day as the parsed date, alone or followed by a
-    time.
+    """Return an SQL condition: the text states the same day as the parsed date, alone or followed by a time.
 
     A cast to date would ignore any text that follows a day and a space or ``T``.
 
@@ -272,8 +269,7 @@ def _is_day(value: str, own: str) -> str:
 
 
 def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
-    """Return a SQL condition that is true if the text states the same time as the parsed timestamp and begins with a
-    year.
+    """Return an SQL condition: the text states the same time as the parsed timestamp, and begins with a year.
 
     Without the year, a cast would accept a time of day and add today's date.
 
