@@ -16,6 +16,7 @@ from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import refuse_changed_sink
 from airflow_provider_ckpt.replication.run.first_start import first_starts, refuse_unsuitable_columns, start_partitions
+from airflow_provider_ckpt.replication.run.reconcile import reconcile
 from airflow_provider_ckpt.replication.run.refuse_other_ledger import refuse_other_ledgers
 from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
@@ -95,7 +96,7 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
         run.ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())
     start_partitions(run, first, known)
-    run.reconcile(run.record_checkpoints())
+    reconcile(run, run.record_checkpoints())
     if not accepting:
         run.apply_stored_actions(behind_fence=True)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from airflow_provider_ckpt.connectors.source_protocol import SOURCE_END
 from airflow_provider_ckpt.core.batch import Batch, BatchState
-from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     FencedError,
@@ -24,14 +24,14 @@ from airflow_provider_ckpt.core.errors import (
 from airflow_provider_ckpt.core.lag import PartitionLag, lag_positions
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.routes import routes
 from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.run import file_lists, final_check
 from airflow_provider_ckpt.replication.run.late_records import unread_by
 from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewal
 from airflow_provider_ckpt.replication.run.metrics import RunMetrics
 from airflow_provider_ckpt.replication.run.plan import Planner
-from airflow_provider_ckpt.replication.run.replays import find_lost_replays, store_replays
+from airflow_provider_ckpt.replication.run.reconcile import reconcile
+from airflow_provider_ckpt.replication.run.replays import store_replays
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.replication.run.wave_loop import WaveLoop
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext, utcnow
@@ -124,38 +124,6 @@ class Run:
         found = [partition for partition in self.source.partitions() if partition.id in known]
         self.ledger.start_partitions(self.lease, {partition: known[partition.id].partition.base for partition in found})
         self.source_verified = True
-
-    def reconcile(self, records: Mapping[str, PartitionRecord] | None = None) -> None:
-        """Settle batches that have a receipt in the sink, and abandon attempts of older epochs that have none.
-
-        :param records: the ledger's partitions, if the caller has them
-        """
-        with self.step("reconcile"):
-            receipts = list(self.receipts(records))
-            file_lists.refuse_unlisted_receipts(self, receipts)
-            lost_replays = find_lost_replays(self, receipts)
-            found = self.ledger.reconcile(
-                self.lease, receipts, now=utcnow(), window=self.window, lost_replays=lost_replays
-            )
-            self.settled([*found.acked, *found.imported])
-        if found.acked or found.imported or found.fenced:
-            log.info(
-                "Reconciled %s: %d batches already had a receipt, %d receipts were unknown to the ledger, "
-                "%d attempts of older epochs were fenced",
-                self.pipeline.name,
-                len(found.acked),
-                len(found.imported),
-                len(found.fenced),
-            )
-
-        for name, known in found.repeated_rewinds.items():
-            log.warning(
-                "%s: this ledger is older than a rewind of %s, whose receipts the sink holds. It continues in "
-                "generation %d, which is assumed to begin at %d; if the rewind went further back, rewind again.",
-                self.pipeline.name,
-                name,
-                *known,
-            )
 
     def apply_stored_actions(self, *, behind_fence: bool = False) -> bool:
         """Apply the actions that were stored while a run held the lease.
@@ -253,7 +221,7 @@ class Run:
 
     def settle(self) -> None:
         """Settle batches that have a receipt in the sink although no wave has reported their outcome."""
-        self.reconcile()
+        reconcile(self)
 
     def planned(self) -> list[Batch]:
         """Return all batches in state ``planned``, in the order of their keys."""
@@ -280,33 +248,10 @@ class Run:
             with self.step("confirm"):
                 final_check.confirm(self.setup, self.lease, self.sink)
         records = self.ledger.partitions(self.pipeline.name)
-        states: dict[str, int] = {}
-        for name, record in records.items():
-            positions = self.summary.checkpoint.setdefault(name, {"before": record.partition.committed, "after": 0})
-            positions["after"] = record.partition.committed
-            if not side_generation(name):
-                self.summary.generation = max(self.summary.generation, record.partition.generation)
-            for batch in record.partition.blocking.values():
-                states[batch.state.value] = states.get(batch.state.value, 0) + 1
-        if self.unconfirmed:
-            states[BatchState.SENT.value] = self.unconfirmed
-        self.summary.batches_by_state = states
+        self.summary.set_end_state(records, unconfirmed=self.unconfirmed)
         self.summary.lag = self._lag(records)
         self.metrics.report(records, self.summary.lag)
         self.summary.expired = self.metrics.expired
-        self.summary.route = [
-            str(leaf)
-            for leaf in routes(
-                dead_lettered=self.summary.records.dead_lettered,
-                waiting=sum(
-                    batch.round > 1
-                    for record in records.values()
-                    for batch in record.partition.batches.values()
-                    if batch.state is BatchState.PLANNED
-                ),
-                held=states.get(BatchState.HELD.value, 0),
-            )
-        ]
         self.summary.target_rows = self.sink.target_rows()
         self.summary.seconds = time.monotonic() - self._started
         if release:

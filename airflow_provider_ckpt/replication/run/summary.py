@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import side_generation
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.lag import lag_text
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
 from airflow_provider_ckpt.core.routes import Route, routes
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.types import PartitionRecord
 
 
 @dataclass(slots=True)
@@ -67,6 +72,31 @@ class RunSummary:
         for receipt in receipts:
             self.batches += 1
             self.records = self.records + receipt.counts
+
+    def set_end_state(self, records: Mapping[str, PartitionRecord], *, unconfirmed: int) -> None:
+        """Set the checkpoints after the run, the generation, the unresolved batches by state, and the route.
+
+        :param records: the ledger's partitions at the end of the run
+        :param unconfirmed: number of batches that were sent with delivery at_most_once and have no receipt
+        """
+        states: Counter[str] = Counter()
+        waiting = 0
+        for name, record in records.items():
+            partition = record.partition
+            self.checkpoint.setdefault(name, {"before": partition.committed, "after": 0})["after"] = partition.committed
+            if not side_generation(name):
+                self.generation = max(self.generation, partition.generation)
+            states.update(batch.state.value for batch in partition.blocking.values())
+            waiting += sum(b.state is BatchState.PLANNED and b.round > 1 for b in partition.blocking.values())
+        if unconfirmed:
+            states[BatchState.SENT.value] = unconfirmed
+        self.batches_by_state = dict(states)
+        self.route = [
+            str(leaf)
+            for leaf in routes(
+                dead_lettered=self.records.dead_lettered, waiting=waiting, held=states[BatchState.HELD.value]
+            )
+        ]
 
     def count_errors(self, counts: Mapping[str, int]) -> None:
         """Add numbers of errors by type to ``errors``."""
