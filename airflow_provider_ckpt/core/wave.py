@@ -5,11 +5,11 @@ They are plain values with a JSON form, so that they can be sent by file, pickle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.ranges import Range
@@ -159,57 +159,3 @@ class Outcome:
             data["staged"],
             data["seconds"],
         )
-
-
-def distribute(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[BatchTask]]:
-    """Distribute the batches of a wave over lanes, and return the batches of each lane in order; no lane is empty.
-
-    :param tasks: the batches
-    :param lanes: maximum number of lanes
-    :param pinned: whether all batches of a partition go to one lane, in seq order; otherwise they are dealt to the
-        lanes in turn, regardless of their partition
-    """
-    ordered = sorted(tasks, key=lambda task: (task.key.partition, task.key.generation, task.key.seq))
-    packed: list[list[BatchTask]] = [[] for _ in range(max(min(lanes, len(ordered)), 1))]
-    if pinned:
-        groups: dict[str, list[BatchTask]] = {}
-        for task in ordered:
-            groups.setdefault(task.key.partition, []).append(task)
-        for group in sorted(groups.values(), key=len, reverse=True):
-            min(packed, key=len).extend(group)
-    else:
-        for index, task in enumerate(ordered):
-            packed[index % len(packed)].append(task)
-    return [lane for lane in packed if lane]
-
-
-def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
-    """Return the first batch of each partition if the pipeline is pinned, else all batches.
-
-    Waves that may only start one batch of a partition use this to keep the partition's order.
-
-    :param due: batches that may start now, in order
-    :param pinned: whether the pipeline is pinned
-    """
-    if not pinned:
-        return list(due)
-    first: dict[str, Batch] = {}
-    for batch in due:
-        first.setdefault(batch.key.partition, batch)
-    return list(first.values())
-
-
-def without_blocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
-    """Return the due batches, leaving out those that come after a batch of their partition that is not due yet.
-
-    This preserves the order of a pinned pipeline (semantics, section 6).
-
-    :param due: the batches whose next attempt may start now
-    :param candidates: all batches that could be started now or later
-    """
-    ready = {batch.key for batch in due}
-    waiting: dict[str, int] = {}
-    for batch in candidates:
-        if batch.key not in ready:
-            waiting.setdefault(batch.key.partition, batch.key.seq)
-    return [batch for batch in due if batch.key.seq < waiting.get(batch.key.partition, batch.key.seq + 1)]

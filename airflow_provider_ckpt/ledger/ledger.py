@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.ledger.commands.admin import AdminCommands
+from airflow_provider_ckpt.ledger.commands.adopt_other_ledger import AdoptionCommands
+from airflow_provider_ckpt.ledger.commands.break_lease import LeaseBreakingCommands
 from airflow_provider_ckpt.ledger.commands.dead_letters import DeadLetterCommands
+from airflow_provider_ckpt.ledger.commands.delete_pipeline import PipelineDeletionCommands
 from airflow_provider_ckpt.ledger.commands.dry_runs import DryRunCommands
 from airflow_provider_ckpt.ledger.commands.proposals import ProposalCommands
+from airflow_provider_ckpt.ledger.commands.request_action import ActionCommands
+from airflow_provider_ckpt.ledger.commands.retention import RetentionCommands
 from airflow_provider_ckpt.ledger.commands.runs import RunCommands
 from airflow_provider_ckpt.ledger.commands.sinks import SinkCommands
 from airflow_provider_ckpt.ledger.queries.page import PageQueries
@@ -15,7 +19,11 @@ from airflow_provider_ckpt.ledger.queries.queries import Queries
 class Ledger(
     RunCommands,
     SinkCommands,
-    AdminCommands,
+    ActionCommands,
+    AdoptionCommands,
+    LeaseBreakingCommands,
+    PipelineDeletionCommands,
+    RetentionCommands,
     ProposalCommands,
     DryRunCommands,
     DeadLetterCommands,

@@ -70,8 +70,8 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind is applied without a fence and a new epoch",
-        "ledger/commands/admin.py",
-        "AdminCommands.apply_stored_actions",
+        "ledger/commands/request_action.py",
+        "ActionCommands.apply_stored_actions",
         "frozenset() if behind_fence else NEED_NEW_EPOCH",
         "NEED_NEW_EPOCH if behind_fence else frozenset()",
         test=f"{_HERE}::test_a_rewind_waits_for_a_fence",

@@ -27,7 +27,7 @@ class DeadLetterIndex:
 class DeadLetterCommands(Session):
     """Commands that read and complete the index of dead letters.
 
-    Actions of users that change the state of dead letters are in ``admin.py``.
+    Actions of users that change the state of dead letters are in ``request_action.py``.
     """
 
     def dead_letter_index(self, pipeline: str) -> DeadLetterIndex:

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from airflow_provider_ckpt.core.action import require_reason
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.partition_history import deletable_snapshots
 from airflow_provider_ckpt.ledger.queries import sink_state, status
+from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, receipts, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import Lease
@@ -281,3 +283,34 @@ def _recovering_partition(row: sa.RowMapping) -> str | None:
     """
     key = BatchKey(row["generation"], row["partition"], 0)
     return None if key.is_replay else key.source
+
+
+class RetentionCommands(Session):
+    """Command by which a user deletes old rows of a pipeline."""
+
+    def garbage_collect(
+        self,
+        pipeline: str,
+        *,
+        keep: timedelta,
+        actor: str,
+        reason: str | None = None,
+        now: datetime | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, int]:
+        """Delete rows of a pipeline that are older than ``keep`` and no longer needed; a run may continue meanwhile.
+
+        The module's docstring names the rows that are always kept.
+
+        :param pipeline: name of the pipeline
+        :param keep: age from which rows may be deleted
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores; None if there is none
+        :param now: time from which ages are calculated; None for the current time
+        :param dry_run: whether to only count the rows, and change nothing
+        :returns: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        require_reason("collect", actor, reason, required=False)
+        moment = now or datetime.now(UTC)
+        return GarbageCollection(self._writing, pipeline, keep, moment, dry_run=dry_run).run(actor=actor, reason=reason)

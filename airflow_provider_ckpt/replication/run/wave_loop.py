@@ -20,12 +20,13 @@ from airflow_provider_ckpt.core.errors import (
     ErrorInfo,
     LedgerUnavailableError,
 )
+from airflow_provider_ckpt.core.lane_assignment import distribute, first_of_each_partition, without_blocked
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import position_text
-from airflow_provider_ckpt.core.wave import Outcome, Wave, distribute, first_of_each_partition, without_blocked
+from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.replication.run.batch_tasks import TaskBuilder
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine, WaveLostError
 from airflow_provider_ckpt.replication.run.halt import AT_MOST_ONCE_HINT, halt_error
-from airflow_provider_ckpt.replication.run.locate import TaskBuilder
 from airflow_provider_ckpt.replication.run.outage import OutageWait
 from airflow_provider_ckpt.replication.run.settle import WaveSettlement
 from airflow_provider_ckpt.replication.run.time_budget import GRACE, TimeBudget

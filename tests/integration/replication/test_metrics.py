@@ -133,7 +133,7 @@ def test_what_expires_in_a_run_is_counted_and_told_in_its_summary(orders: Replic
     with acquire(replace(orders.setup(), meter=meter)) as held:
         held.plan()
         held.window = timedelta(microseconds=1)  # a cached property: later, all of it is too old
-        held.reconcile()
+        held.settle()
         summary = held.finish()
 
     assert meter.counted[Metric.EXPIRED] == len(summary.expired) == 10

@@ -1,4 +1,4 @@
-"""Commands for users: request actions, break a lease, adopt receipts, delete a pipeline or old rows."""
+"""Request an action: carry it out at once if no run holds the lease, store it otherwise, and apply stored ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
@@ -21,7 +20,7 @@ from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.lease import assume_alive
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.ledger.commands import proposals, reconcile, retention, sink_state, stored_actions
+from airflow_provider_ckpt.ledger.commands import proposals, reconcile, sink_state, stored_actions
 from airflow_provider_ckpt.ledger.commands.apply_or_store import ACTION_TTL, apply_or_store
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
@@ -31,8 +30,8 @@ from airflow_provider_ckpt.ledger.types import ActionResult, Lease, StoredAction
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
-class AdminCommands(Session):
-    """Commands for users. Each records an event with actor and reason in the audit log."""
+class ActionCommands(Session):
+    """Commands for users' actions. Each records an event with actor and reason in the audit log."""
 
     def action(
         self,
@@ -136,118 +135,6 @@ class AdminCommands(Session):
         """
         with self._command(lease, now) as work:
             return stored_actions.apply_stored_actions(work, skip=frozenset() if behind_fence else NEED_NEW_EPOCH)
-
-    def break_lease(self, pipeline: str, *, actor: str, reason: str) -> Lease:
-        """Take the lease from its holder and release it; the holder's commands are refused from then on.
-
-        Attempts that the holder left in flight stay open until the next run, which fences the sink and reconciles.
-
-        :param pipeline: name of the pipeline
-        :param actor: the user who requests the action, such as ``cli:ann@host7``
-        :param reason: the user's explanation, which the audit log stores
-        :returns: the lease with the new epoch, as it was before its release
-        :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
-        """
-        require_reason("break lease", actor, reason, required=True)
-        with self._writing() as connection:
-            status.require_pipeline(connection, pipeline)
-            lease, previous, _ = lease_store.acquire(
-                connection, pipeline, actor, ACTION_TTL, 0, assume_alive, force=True
-            )
-            lease_store.release(connection, lease)
-            detail = {"before": {"owner": previous.owner, "epoch": previous.epoch}, "reason": reason}
-            moment = lease_store.database_time(connection)
-            bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_broken", detail)])
-        return lease
-
-    def adopt(self, lease: Lease, ledger_id: str, *, actor: str, reason: str) -> None:
-        """Take over another ledger's receipts in the sink, for a pipeline whose former ledger was lost.
-
-        From then on, this ledger reads and writes the pipeline's receipts in the sink under the other ledger's id. The
-        stored state of the sink is cleared, and the audit log gets an event.
-
-        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
-        :param ledger_id: id of the other ledger, under which the sink stores the receipts
-        :param actor: the user who requests the action, such as ``cli:ann@host7``
-        :param reason: the user's explanation, which the audit log stores
-        :raises ConfigError: if actor or reason is missing
-        """
-        require_reason("adopt", actor, reason, required=True)
-        with self._command(lease, touch=()) as work:
-            c = tables.pipeline.c
-            of_pipeline = c.name == lease.pipeline
-            before = work.connection.execute(sa.select(c.adopted).where(of_pipeline)).scalar_one()
-            work.connection.execute(tables.pipeline.update().where(of_pipeline).values(adopted=ledger_id))
-            sink_state.clear_state(work.connection, lease.pipeline)
-            detail = {"before": before or self.id, "after": ledger_id, "reason": reason}
-            row = events.event_row(work.lease, work.now, "adopted", detail) | {"actor": actor}
-            bulk_sql.insert(work.connection, tables.event, [row])
-
-    def sink_id(self, pipeline: str) -> str:
-        """Return the ledger id under which the sink stores a pipeline's receipts.
-
-        It is this ledger's own id, or the id of the ledger whose receipts the pipeline has adopted.
-        """
-        with self._reading() as connection:
-            c = tables.pipeline.c
-            return connection.execute(sa.select(c.adopted).where(c.name == pipeline)).scalar_one_or_none() or self.id
-
-    def delete_pipeline(
-        self, pipeline: str, *, actor: str, reason: str, is_dead: Callable[[str], bool] = assume_alive
-    ) -> None:
-        """Delete everything that the ledger stores of a pipeline except its audit log and its lease row.
-
-        The sink is not changed. The lease row remains so that epochs continue to grow if the name is used again.
-
-        :param pipeline: name of the pipeline
-        :param actor: the user who requests the action, such as ``cli:ann@host7``
-        :param reason: the user's explanation, which the audit log stores
-        :param is_dead: function that returns whether the process of a lease owner has certainly ended
-        :raises LeaseBusyError: while a run holds the lease
-        :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
-        """
-        require_reason("delete", actor, reason, required=True)
-        with self._writing() as connection:
-            status.require_pipeline(connection, pipeline)
-            lease, _, _ = lease_store.acquire(connection, pipeline, actor, ACTION_TTL, 0, is_dead, force=False)
-            for table in tables.metadata.sorted_tables:
-                if "pipeline" in table.c and table not in (tables.event, tables.lease):
-                    connection.execute(table.delete().where(table.c.pipeline == pipeline))
-            connection.execute(tables.pipeline.delete().where(tables.pipeline.c.name == pipeline))
-            lease_store.release(connection, lease)
-            moment = lease_store.database_time(connection)
-            bulk_sql.insert(
-                connection, tables.event, [events.event_row(lease, moment, "forgotten", {"reason": reason})]
-            )
-
-    def garbage_collect(
-        self,
-        pipeline: str,
-        *,
-        keep: timedelta,
-        actor: str,
-        reason: str | None = None,
-        now: datetime | None = None,
-        dry_run: bool = False,
-    ) -> dict[str, int]:
-        """Delete rows of a pipeline that are older than ``keep`` and no longer needed; a run may continue meanwhile.
-
-        See ``retention.py`` for the rows that are always kept.
-
-        :param pipeline: name of the pipeline
-        :param keep: age from which rows may be deleted
-        :param actor: the user who requests the action, such as ``cli:ann@host7``
-        :param reason: the user's explanation, which the audit log stores; None if there is none
-        :param now: time from which ages are calculated; None for the current time
-        :param dry_run: whether to only count the rows, and change nothing
-        :returns: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
-        :raises ConfigError: if the ledger does not know the pipeline
-        """
-        require_reason("collect", actor, reason, required=False)
-        moment = now or datetime.now(UTC)
-        return retention.GarbageCollection(self._writing, pipeline, keep, moment, dry_run=dry_run).run(
-            actor=actor, reason=reason
-        )
 
     def stored_actions(self, pipeline: str) -> list[StoredAction]:
         """Return the actions of users that are stored and have not been applied yet, oldest first."""

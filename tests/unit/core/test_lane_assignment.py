@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.lane_assignment import distribute, without_blocked
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask, Wave, distribute, without_blocked
+from airflow_provider_ckpt.core.wave import BatchTask, Wave
 
 
 def task(partition: str, seq: int) -> BatchTask:

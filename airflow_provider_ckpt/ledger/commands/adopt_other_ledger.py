@@ -1,0 +1,47 @@
+"""Adopt another ledger's receipts: read and write the receipts in the sink under the id of that ledger."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from airflow_provider_ckpt.core.action import require_reason
+from airflow_provider_ckpt.ledger.commands import sink_state
+from airflow_provider_ckpt.ledger.session import Session
+from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
+from airflow_provider_ckpt.ledger.types import Lease
+
+
+class AdoptionCommands(Session):
+    """Commands for the ledger id under which the sink stores a pipeline's receipts."""
+
+    def adopt(self, lease: Lease, ledger_id: str, *, actor: str, reason: str) -> None:
+        """Take over another ledger's receipts in the sink, for a pipeline whose former ledger was lost.
+
+        From then on, this ledger reads and writes the pipeline's receipts in the sink under the other ledger's id. The
+        stored state of the sink is cleared, and the audit log gets an event.
+
+        :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
+        :param ledger_id: id of the other ledger, under which the sink stores the receipts
+        :param actor: the user who requests the action, such as ``cli:ann@host7``
+        :param reason: the user's explanation, which the audit log stores
+        :raises ConfigError: if actor or reason is missing
+        """
+        require_reason("adopt", actor, reason, required=True)
+        with self._command(lease, touch=()) as work:
+            c = tables.pipeline.c
+            of_pipeline = c.name == lease.pipeline
+            before = work.connection.execute(sa.select(c.adopted).where(of_pipeline)).scalar_one()
+            work.connection.execute(tables.pipeline.update().where(of_pipeline).values(adopted=ledger_id))
+            sink_state.clear_state(work.connection, lease.pipeline)
+            detail = {"before": before or self.id, "after": ledger_id, "reason": reason}
+            row = events.event_row(work.lease, work.now, "adopted", detail) | {"actor": actor}
+            bulk_sql.insert(work.connection, tables.event, [row])
+
+    def sink_id(self, pipeline: str) -> str:
+        """Return the ledger id under which the sink stores a pipeline's receipts.
+
+        It is this ledger's own id, or the id of the ledger whose receipts the pipeline has adopted.
+        """
+        with self._reading() as connection:
+            c = tables.pipeline.c
+            return connection.execute(sa.select(c.adopted).where(c.name == pipeline)).scalar_one_or_none() or self.id
