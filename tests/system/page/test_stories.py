@@ -1,4 +1,4 @@
-"""A night on the page, in a real browser with real runs: a blocked pipeline, dead letters, a rewind.
+"""A night on the page, in a real browser with real runs: a blocked pipeline, dead letters, a rewind, a run that hangs.
 
 The tests tell one story and build on each other. ``AUTH_MANAGERS`` names the auth managers under which it is told, in
 ``make test-page`` both.
@@ -10,11 +10,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_provider_ckpt.core.task_lease_owner import of_task
 from tests.services.airflow import AirflowServices
 from tests.services.browser import page_of
 from tests.services.postgres import PostgresServer, sqlalchemy_url
@@ -39,7 +41,8 @@ def shop(
     home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
     (home / "plugins").mkdir()
     shutil.copy(_SHOP / "preloaded.py", home / "plugins")
-    shutil.copy(_SHOP / "replication.py", dags)
+    for file in ("replication.py", "recovery.py"):
+        shutil.copy(_SHOP / file, dags)
     metadata, ledger, store = (postgres_server.new_database() for _ in range(3))
     warm = WarmSpark(tmp_path_factory.mktemp("runtime"))
     env = {"AIRFLOW_CONN_STORE": store, "AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(ledger), **warm.environment}
@@ -167,3 +170,31 @@ def test_a_rewind_is_shown_before_it_is_done(shop: Deployment) -> None:
         run_now(page)
         page.get_by_text("generation 2").first.wait_for(timeout=_WAIT_MS)
     assert rows(shop) == sorted(delivered * 2), "a sink that appends has every row twice"
+
+
+def test_a_run_that_hangs_is_fenced_by_the_recovery_dag_which_the_page_follows(shop: Deployment) -> None:
+    with shop.ledger() as ledger:
+        hanging = ledger.acquire("orders", of_task("orders", "manual__0", "orders", "replicate"), timedelta(hours=1))
+    with orders(shop) as page:
+        page.get_by_role("button", name="Force stop").click()
+        dialog = page.get_by_role("dialog")
+        start = dialog.get_by_role("button", name="Start its run")
+        start.wait_for()
+        assert start.is_disabled(), "it requires a reason"
+        dialog.get_by_label("Reason").fill("its machine is gone")
+        start.click()
+        run = dialog.get_by_test_id("ckpt-run")
+        run.get_by_text("waits for an approval").wait_for()
+        run_id = run.get_by_role("link").first.inner_text().removeprefix("recovery / ")
+        path = f"/dags/recovery/dagRuns/{run_id.replace('+', '%2B')}"
+        asked = {"pipeline": "orders", "action": "force_stop", "reason": "its machine is gone"}
+        assert shop.airflow.api("GET", path)["conf"] == asked
+        shop.asks("recovery", run_id, "approve")
+        assert shop.epoch("orders") == hanging.epoch, "nothing is done before somebody has approved it"
+        answer = {"chosen_options": ["Approve"], "params_input": {}}
+        shop.airflow.api("PATCH", f"{path}/taskInstances/approve/-1/hitlDetails", answer, user="oscar")
+        run.get_by_text("success").wait_for(timeout=_WAIT_MS)
+        dialog.get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Resume").wait_for(timeout=_WAIT_MS)
+    assert shop.epoch("orders") > hanging.epoch
+    assert [event["actor"] for event in shop.events("orders", "force_stop")] == ["airflow:oscar"]

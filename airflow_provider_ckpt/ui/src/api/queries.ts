@@ -32,7 +32,7 @@ export function usePipelines(filter: ListFilter) {
         client.GET("/api/pipelines", {
           params: {
             query: {
-              limit: 100,
+              limit: 50,
               ...(filter.search === "" ? {} : { search: filter.search }),
               ...(filter.needsMe ? { needs_me: true } : {}),
               ...(filter.health.length > 0 ? { health: [...filter.health] } : {}),

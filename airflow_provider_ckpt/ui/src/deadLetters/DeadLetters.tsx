@@ -1,9 +1,10 @@
-import { Box, Button, HStack, Text } from "@chakra-ui/react";
+import { Box, HStack, Text } from "@chakra-ui/react";
 import { useMemo } from "react";
 import { useSearchParams } from "react-router-dom";
 
 import { useDeadLetterGroups } from "../api/queries";
 import type { DeadLetterFilter, DeadLetterGroup } from "../api/types";
+import { Choice } from "../elements/Choice";
 import { Empty, Failure, Loading } from "../elements/States";
 import { count } from "../format/numbers";
 import type { ViewProps } from "../pipeline/PipelinePage";
@@ -38,16 +39,9 @@ export function DeadLetters({ detail, onWish }: ViewProps) {
     <Box>
       <HStack aria-label="Filter dead letters by state" gap={2} mb={3} role="group" wrap="wrap">
         {Object.entries(DEAD_LETTER_STATE).map(([state, { label }]) => (
-          <Button
-            aria-pressed={states.includes(state)}
-            borderRadius="full"
-            key={state}
-            onClick={() => toggle(state)}
-            size="xs"
-            variant={states.includes(state) ? "solid" : "outline"}
-          >
+          <Choice isOn={states.includes(state)} key={state} onChoose={() => toggle(state)}>
             {label} {data?.by_state[state] === undefined ? "" : count(data.by_state[state])}
-          </Button>
+          </Choice>
         ))}
         <Text color="fg.muted" fontSize="sm">
           {states.length === 0 ? "Those that are neither replayed nor discarded are shown." : ""}

@@ -1,34 +1,50 @@
 /** Moments and durations as text, in the time zone that the user has chosen in Airflow. */
 
 const ZONE_KEY = "timezone";
+const BROWSERS_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** A format takes long to make, and a list shows hundreds of moments. */
+const formats = new Map<string, Intl.DateTimeFormat>();
 
 /** The zone that Airflow's own pages show times in: what its menu stores in the browser, else the browser's. */
 export function zone(): string {
-  const browsers = Intl.DateTimeFormat().resolvedOptions().timeZone;
   try {
     const stored: unknown = JSON.parse(localStorage.getItem(ZONE_KEY) ?? "null");
     if (typeof stored === "string") {
-      new Intl.DateTimeFormat("en", { timeZone: stored });
+      formatOf(stored);
       return stored;
     }
   } catch {
     // Storage that is forbidden, holds no JSON or names no zone says nothing.
   }
-  return browsers;
+  return BROWSERS_ZONE;
+}
+
+/** @throws RangeError if there is no such zone */
+function formatOf(timeZone: string): Intl.DateTimeFormat {
+  let format = formats.get(timeZone);
+  if (format === undefined) {
+    format = new Intl.DateTimeFormat("en", {
+      timeZone,
+      hourCycle: "h23",
+      year: "numeric",
+      month: "2-digit",
+      day: "2-digit",
+      hour: "2-digit",
+      minute: "2-digit",
+      second: "2-digit",
+    });
+    formats.set(timeZone, format);
+  }
+  return format;
 }
 
 function parts(at: Date, timeZone: string): Record<string, string> {
-  const format = new Intl.DateTimeFormat("en", {
-    timeZone,
-    hourCycle: "h23",
-    year: "numeric",
-    month: "2-digit",
-    day: "2-digit",
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-  });
-  return Object.fromEntries(format.formatToParts(at).map((part) => [part.type, part.value]));
+  return Object.fromEntries(
+    formatOf(timeZone)
+      .formatToParts(at)
+      .map((part) => [part.type, part.value]),
+  );
 }
 
 /** A moment in full, as Airflow writes it: `2026-11-25 07:42:10`. */

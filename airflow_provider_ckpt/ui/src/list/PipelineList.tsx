@@ -4,10 +4,11 @@ import { useEffect, useState } from "react";
 import { type ListFilter, usePipelines } from "../api/queries";
 import type { Health } from "../api/types";
 import { LiveSwitch } from "../app/LiveSwitch";
+import { Choice } from "../elements/Choice";
 import { HEALTH, HEALTHS } from "../elements/HealthMark";
 import { Icon } from "../elements/Icon";
 import { Empty, Failure, Loading } from "../elements/States";
-import { count } from "../format/numbers";
+import { count, many } from "../format/numbers";
 import { PipelineTable } from "./PipelineTable";
 import { type ListState, useListState } from "./useListState";
 
@@ -106,24 +107,10 @@ function Filters({ state, byHealth, total }: FiltersProps) {
       ))}
       {total === undefined ? null : (
         <Text color="fg.muted" fontSize="sm" ms="auto">
-          {count(total)} shown
+          {many(total, "pipeline")}
         </Text>
       )}
     </HStack>
-  );
-}
-
-interface ChoiceProps {
-  readonly isOn: boolean;
-  readonly onChoose: () => void;
-  readonly children: React.ReactNode;
-}
-
-function Choice({ isOn, onChoose, children }: ChoiceProps) {
-  return (
-    <Button aria-pressed={isOn} borderRadius="full" onClick={onChoose} size="xs" variant={isOn ? "solid" : "outline"}>
-      {children}
-    </Button>
   );
 }
 

@@ -3,6 +3,7 @@ import { useSearchParams } from "react-router-dom";
 
 import { type BatchFilter, useBatches } from "../api/queries";
 import type { BatchRow } from "../api/types";
+import { Choice } from "../elements/Choice";
 import { Empty, Failure, Loading } from "../elements/States";
 import { count, many } from "../format/numbers";
 import { BatchPanel } from "./BatchPanel";
@@ -40,16 +41,9 @@ export function BatchesView({ detail, selection, onWish }: ViewProps) {
     <Box>
       <HStack aria-label="Filter batches" gap={2} mb={3} role="group" wrap="wrap">
         {Object.entries(byState).map(([state, number]) => (
-          <Button
-            aria-pressed={states.includes(state)}
-            borderRadius="full"
-            key={state}
-            onClick={() => toggle(state)}
-            size="xs"
-            variant={states.includes(state) ? "solid" : "outline"}
-          >
+          <Choice isOn={states.includes(state)} key={state} onChoose={() => toggle(state)}>
             {BATCH_STATE[state as BatchRow["state"]]?.label ?? state} {count(number)}
-          </Button>
+          </Choice>
         ))}
         <NativeSelect.Root size="sm" width="14rem">
           <NativeSelect.Field
