@@ -30,7 +30,8 @@ def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) 
     Receipts of older generations are ignored. A receipt of a newer generation shows that this ledger was restored from
     a backup that is older than a rewind; the rewind is then repeated. Its target position is lost, but it was neither
     after the start of the first receipt of the newer generation nor after the checkpoint of the generation before. The
-    new generation starts at the lower of these two positions, so no record is left out.
+    new generation starts at the lower of these two positions: everything before it has a verdict in the generation
+    before. If the rewind went further back, the records in between are not read again; the run logs a warning.
 
     :param partition: the partition, which is changed
     :param receipts: the sink's receipts of this partition that the ledger does not know, see

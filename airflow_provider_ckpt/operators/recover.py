@@ -14,9 +14,9 @@ class CkptRecoverOperator(CkptActionOperator):
     """Find records above the low watermark that no receipt accounts for, and have the next run read them again.
 
     The task returns the ranges that are missing, those that are read again, and those that are left to a user. With an
-    append sink, records that appeared late in a range that has a receipt are only listed, since reading the range again
-    would duplicate its other records. With an upsert sink, the pipeline is rewound to the low watermark (key
-    ``rewinds_to``), so that the sink receives everything after it in order.
+    append sink, records that appeared late are read by position, only where no record was read before; those that
+    cannot be distinguished from records that were read are only listed. With an upsert sink, the pipeline is rewound to
+    the low watermark (key ``rewinds_to``), so that the sink receives everything after it in order.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log

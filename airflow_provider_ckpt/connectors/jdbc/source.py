@@ -45,7 +45,7 @@ _MAX_FULL_DIGEST = 1_000
 """Maximum number of rows in a range for which a digest is made of all positions; larger ranges are only counted."""
 
 _AGED_BOUND = "stood"
-"""Key in the partition's state of the newest bound for whose closing a planning has waited ``close_wait``."""
+"""Key in the partition's state: the newest bound that was followed by a wait of ``close_wait``, so that it may be used."""
 
 
 class JdbcSource:

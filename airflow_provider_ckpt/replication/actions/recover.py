@@ -36,8 +36,8 @@ class Unaccounted:
     :param found: all such ranges
     :param to_read: ranges that the action reads again, at least in part
     :param remaining: ranges that the action does not read again, at least in part
-    :param action: action that reads ``to_read`` again and ends the alarms that these ranges explain; None if there is
-        nothing to do
+    :param action: action that reads ``to_read`` again, and ends the alarm of each partition of which it reads all late
+        rows and leaves nothing unaccounted for; None if there is nothing to do
     :param alarms: alarms that the action does not end, each with ``partition``, ``seen`` (what the source noticed),
         ``reason`` (why the alarm stays) and ``ended_by`` (what a user can do)
     """

@@ -1,4 +1,4 @@
-"""Halt a run for an error that needs a user, or that the sink or source as a whole has."""
+"""Halt a run: end it with an error that needs a user, or because the sink or source as a whole failed."""
 
 from __future__ import annotations
 

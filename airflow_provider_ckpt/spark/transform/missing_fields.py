@@ -1,4 +1,4 @@
-"""Decide what a JSON record is that lacks a field of the schema: an error, a filtered record, or one with a null."""
+"""Decide how a JSON record that lacks a field of the schema is treated: rejected, filtered, or given a null there."""
 
 from __future__ import annotations
 

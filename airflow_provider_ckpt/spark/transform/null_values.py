@@ -1,4 +1,4 @@
-"""Decide what a record is that holds null in a field: a rejected record, a filtered one, or one like any other."""
+"""Decide how a record with a null value in a field is treated: rejected, filtered, or passed like any other."""
 
 from __future__ import annotations
 
