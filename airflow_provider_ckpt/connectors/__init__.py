@@ -6,7 +6,8 @@ A role has the same file name in every connector that has it:
 
 - ``source`` plans and ``reader`` reads; ``split`` divides a range into batches.
 - ``sink`` checks and reports, and ``writer`` writes; ``fence`` shuts out older epochs, ``receipt_claim`` or
-  ``partition_claim`` begins a lane's transaction, ``receipts`` stores and reads receipts, and ``restored_target`` detects that delivered rows are gone.
+  ``partition_claim`` begins a lane's transaction, ``receipts`` stores and reads receipts, and ``restored_target``
+  detects that delivered rows are gone.
 - ``dead_letters`` stores dead letters with their batch, and ``dead_letter_store`` away from the sink.
 - ``client`` connects, ``layout`` names paths, and ``column_types`` converts types.
 

@@ -45,7 +45,7 @@ _MAX_FULL_DIGEST = 1_000
 """Maximum number of rows in a range for which a digest is made of all positions; larger ranges are only counted."""
 
 _AGED_BOUND = "stood"
-"""Key in the partition's state: the newest bound that was followed by a wait of ``close_wait``, so that it may be used."""
+"""Key in the partition's state: the newest bound after which a planning has waited ``close_wait``."""
 
 
 class JdbcSource:

@@ -18,7 +18,8 @@ from airflow_provider_ckpt.connectors.postgres.column_types import (
     CursorKind,
     position_sql,
 )
-from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignment, time_limited
+from airflow_provider_ckpt.connectors.postgres.constant_expressions import time_limited
+from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignment
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _CLOCK = re.compile(r"\bnow\s*\(|_timestamp\b|\b(?:current|local)_?(?:date|time)|timeofday|'now'", re.IGNORECASE)

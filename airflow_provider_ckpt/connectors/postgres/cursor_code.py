@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_provider_ckpt.config.characters import for_message
-from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.code_text import (
     TriggerCode,
     call_arguments,
@@ -20,6 +19,7 @@ from airflow_provider_ckpt.connectors.postgres.code_text import (
     split_statements,
     string_literals,
 )
+from airflow_provider_ckpt.connectors.postgres.constant_expressions import evaluate_constants
 from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn
 from airflow_provider_ckpt.connectors.postgres.sequences import array_text, find_sequences, sequences_of_tables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
@@ -71,19 +71,9 @@ _MAX_DEPTH = 5
 _MAX_EVALUATIONS = 100
 """Greatest number of expressions of constants that are evaluated for one default or trigger."""
 
-_MAX_VALUE = 16 * 1024 * 1024
-"""Greatest length that the value of an expression of constants may reach, in characters.
-
-An expression that could exceed it is not evaluated.
-"""
-
 _MAX_QUOTED = 200
 """Greatest length of code that a message quotes, in characters."""
 
-_LIMIT_TIME = """
-SELECT pg_catalog.set_config('statement_timeout', '5s', true)
-WHERE pg_catalog.current_setting('statement_timeout') = '0'
-"""
 _SEQUENCE_FUNCTIONS = ("nextval", "currval")
 _CONSTANT = re.compile(r"[\s(]*+'([^']*+(?:''[^']*+)*)'(?:::[\w.]++|[\s)]++)*")
 _NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+))?')
@@ -97,32 +87,6 @@ _INSERTED = re.compile(
 _RETURNING = re.compile(r"\breturning\b", re.IGNORECASE)
 _NAMES_TABLE = re.compile(r"\btg_(?:table|rel)", re.IGNORECASE)
 _EXECUTES = re.compile(r"\bexecute\b", re.IGNORECASE)
-_TEXT_FUNCTIONS = re.compile(
-    r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)\s*+(?=\()",
-    re.IGNORECASE,
-)
-_STRING = re.compile(r"'[^']*+(?:''[^']*+)*'")
-_EVALUABLE = re.compile(
-    r"(?:\s|\|\||[(),]|''|::(?:pg_catalog\.)?(?:regclass|text|name|varchar)\b"
-    r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)(?=\())*",
-    re.IGNORECASE,
-)
-"""All that an expression may contain besides string constants if the server is to evaluate it here."""
-
-_TO_CLASS = re.compile(rf"({_STRING.pattern})|::(?:pg_catalog\.)?regclass\b", re.IGNORECASE)
-"""A string constant, or a cast to ``regclass``, the name of a relation."""
-
-_TEXT_CALL = re.compile(r"pg_catalog\.\w++\(")
-_FORMAT = re.compile(
-    rf"{_STRING.pattern}"
-    rf"|pg_catalog\.format\((\s*+({_STRING.pattern})(?:::(?:pg_catalog\.)?(?:text|varchar)\b)?+\s*+[,)])?",
-    re.IGNORECASE,
-)
-"""A string constant, or a call of ``format``, with its template if that is a constant."""
-
-_WIDTH = re.compile(r"%(?:[0-9]++\$)?-*+(?:\*|[0-9]{3})")
-"""A field width in a template of ``format`` that is taken from an argument or has more than two digits."""
-
 _TRIGGER_VARIABLE = re.compile(
     r"(?<![\w$.])(?:tg_table_name|tg_relname|tg_table_schema|tg_name|tg_argv\[[0-9]++\])(?![\w$])", re.IGNORECASE
 )
@@ -280,7 +244,7 @@ def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence
             name = constant[1].replace("''", "'")
         elif evaluations < _MAX_EVALUATIONS:
             evaluations += 1
-            name = _evaluate_constants(fetch, argument)
+            name = evaluate_constants(fetch, argument)
         if name is None or not _valid_names([name]):
             unknown.append(argument)
         else:
@@ -339,55 +303,6 @@ def _with_called_functions(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str
 def _check_length(code: str) -> None:
     if len(code) > _MAX_CODE:
         raise _TooLongError(f"is longer than {_MAX_CODE >> 10} KiB")
-
-
-def time_limited(query: str) -> str:
-    """Return a query that the server cancels after 5 s, unless the session has a time limit of its own.
-
-    The two statements are sent at once and so form one transaction, in a psycopg2 connection in autocommit mode.
-    """
-    return f"{_LIMIT_TIME}; {query}"
-
-
-def _evaluate_constants(fetch: Fetch, argument: str) -> str | None:
-    """Return the value of an SQL expression of constants as text, computed by the server.
-
-    Return None if the expression contains anything else, may become long, is NULL or fails.
-
-    :param fetch: runs a query on the source database and returns its rows
-    :param argument: the expression, such as the argument of ``nextval``
-    """
-    expression = _TEXT_FUNCTIONS.sub(lambda found: f"pg_catalog.{found[1]}", argument)
-    if not _EVALUABLE.fullmatch(_STRING.sub("''", expression)) or not _is_bounded(expression):
-        return None
-    # without the cast of a name, since a function may have another search path than this session
-    expression = _TO_CLASS.sub(lambda found: found[1] or "::text", expression)
-    try:
-        value = fetch(time_limited(f"SELECT ({expression})::text"), [])[0][0]
-    except Exception as error:
-        if sqlstate_of(error) is None:  # the connection failed, not the expression
-            raise
-        return None
-    return None if value is None else str(value)
-
-
-def _is_bounded(expression: str) -> bool:
-    """Return whether no part of an expression of constants can become long when it is evaluated.
-
-    A width in a template of ``format`` makes a text of any length, so templates must be constants with small widths.
-    Each call can repeat an argument as often as there are ``%`` or commas, and doubles the quotes in it.
-    A backslash can hide the end of a constant if ``standard_conforming_strings`` is off.
-    """
-    templates = [found[2] for found in _FORMAT.finditer(expression) if not found[0].startswith("'")]
-    if "\\" in expression or any(template is None or _WIDTH.search(template) for template in templates):
-        return False
-    growth = 2 * expression.count("%") + expression.count(",") + 3
-    length = len(expression)
-    for _ in _TEXT_CALL.finditer(_STRING.sub("''", expression)):
-        length *= growth
-        if length > _MAX_VALUE:
-            return False
-    return True
 
 
 def _quote(code: str) -> str:

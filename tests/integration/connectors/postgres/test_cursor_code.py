@@ -9,8 +9,8 @@ from typing import Any
 import psycopg2.errors
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres import cursor_code
-from airflow_provider_ckpt.connectors.postgres.cursor_code import time_limited
+from airflow_provider_ckpt.connectors.postgres import constant_expressions
+from airflow_provider_ckpt.connectors.postgres.constant_expressions import time_limited
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, psycopg_fetch
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -284,7 +284,7 @@ class TestTimeLimit:
     def test_a_query_that_takes_longer_is_cancelled(
         self, postgres_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cursor_code, "_LIMIT_TIME", cursor_code._LIMIT_TIME.replace("5s", "50ms"))
+        monkeypatch.setattr(constant_expressions, "_LIMIT_TIME", constant_expressions._LIMIT_TIME.replace("5s", "50ms"))
         with closing(psycopg2.connect(postgres_database)) as opened:
             opened.autocommit = True
 
