@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.actions import action_context, write_result
 from airflow_provider_ckpt.cli.output import write_document
+from airflow_provider_ckpt.cli.request_action import action_context, write_result
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.action import ActionKind

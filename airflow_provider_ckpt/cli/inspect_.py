@@ -6,8 +6,8 @@ import difflib
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.actions import stored_actions
 from airflow_provider_ckpt.cli.output import write_document
+from airflow_provider_ckpt.cli.request_action import stored_actions
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from airflow_provider_ckpt.cli.actions import action_context, write_result
+from airflow_provider_ckpt.cli.request_action import action_context, write_result
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError

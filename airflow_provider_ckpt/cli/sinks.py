@@ -6,8 +6,8 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_ckpt.cli.actions import action_context, write_result
 from airflow_provider_ckpt.cli.arguments import position as parse_position
+from airflow_provider_ckpt.cli.request_action import action_context, write_result
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.actions.accept_sink import make_acceptance, make_move

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.actions import stored_actions
 from airflow_provider_ckpt.cli.dag_run_disagreement import last_dag_run
 from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.cli.request_action import stored_actions
 from airflow_provider_ckpt.cli.runner import command
 
 _FATES = ("read", "delivered", "filtered", "dead_lettered")

@@ -5,16 +5,14 @@ The order is fixed by semantics, section 4; no step may be left out or swapped.
 
 from __future__ import annotations
 
-import logging
-import time
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
-from airflow_provider_ckpt.core.errors import CkptError, FencedError, LeaseBusyError
-from airflow_provider_ckpt.replication import process_lease_owner as owners
+from airflow_provider_ckpt.core.errors import CkptError, FencedError
 from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import refuse_changed_sink
+from airflow_provider_ckpt.replication.run.busy_lease import wait_for_lease
 from airflow_provider_ckpt.replication.run.first_start import first_starts, refuse_unsuitable_columns, start_partitions
 from airflow_provider_ckpt.replication.run.reconcile import reconcile
 from airflow_provider_ckpt.replication.run.refuse_other_ledger import refuse_other_ledgers
@@ -23,10 +21,6 @@ from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineCont
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.types import Lease
-
-log = logging.getLogger(__name__)
-
-_LEASE_PAUSE = 0.5
 
 
 def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = False) -> Run:
@@ -70,7 +64,7 @@ def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: b
     opened.check()
     claims = opened.sink.claims()
     refuse_other_ledgers(setup, claims)
-    return _wait_for_lease(setup, claims.epoch, force=force)
+    return wait_for_lease(setup, claims.epoch, force=force)
 
 
 def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
@@ -99,28 +93,3 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     reconcile(run, run.record_checkpoints())
     if not accepting:
         run.apply_stored_actions(behind_fence=True)
-
-
-def _wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> Lease:
-    """Take the lease; while another run holds it, wait or fail as the pipeline's ``lease`` says.
-
-    :param setup: the pipeline with its ledger, connections and lease owner
-    :param sink_epoch: epoch of the sink's fence; the lease's epoch is higher
-    :param force: whether to take the lease from its holder
-    :raises LeaseBusyError: if another run holds the lease
-    """
-    terms = setup.pipeline.lease
-    deadline = time.monotonic() + terms.wait.total_seconds()
-    logged = False
-    while True:
-        try:
-            return setup.ledger.acquire(
-                setup.pipeline.name, setup.owner, terms.ttl, at_least=sink_epoch, is_dead=owners.is_dead, force=force
-            )
-        except LeaseBusyError as error:
-            if terms.on_busy == "fail" or time.monotonic() > deadline:
-                raise
-            if not logged:
-                log.info("Waiting for the lease: %s", error)
-                logged = True
-            time.sleep(_LEASE_PAUSE)
