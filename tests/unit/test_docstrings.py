@@ -27,6 +27,14 @@ def opening_with_questions(tree: ast.Module) -> list[str]:
     return [line for line in lines if QUESTION_WORDS & set(re.findall(r"^\w+", line))]
 
 
+def wrapping_first_sentences(tree: ast.Module) -> list[str]:
+    """Return the first lines of the docstrings whose first sentence does not end on that line."""
+    docstrings = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, Documented)]
+    paragraphs = [docstring.partition("\n\n")[0].partition("\n:")[0] for docstring in docstrings if docstring]
+    lines = [paragraph.split("\n") for paragraph in paragraphs]
+    return [first for first, *more in lines if more and not re.search(r"[.:]$|[.;] [A-Z]", first)]
+
+
 def public_functions(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[ast.ClassDef | None, Function]]:
     """Yield the public functions and methods with their class, constructors among them."""
     for node in tree.body:
@@ -86,6 +94,16 @@ def test_no_docstring_opens_with_a_question_word(folder: str) -> None:
     assert found == {}
 
 
+def test_the_first_sentence_of_every_docstring_ends_on_its_first_line() -> None:
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in PACKAGE.rglob("*.py")
+        if (lines := wrapping_first_sentences(parse(path)))
+    }
+
+    assert found == {}
+
+
 def test_every_public_module_class_and_function_has_a_docstring() -> None:
     found = {
         str(path.relative_to(ROOT)): names
@@ -114,6 +132,13 @@ def test_a_question_word_is_found_at_every_kind_of_docstring(word: str) -> None:
 
 def test_a_word_that_only_begins_like_a_question_word_is_accepted() -> None:
     assert opening_with_questions(ast.parse('"""Offsets, whoever reads them; what they are."""')) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wraps"), [("One.\nTwo.", False), ("One two\nthree.", True), ("One\n:param a: b", False), ("One.", False)]
+)
+def test_a_first_sentence_that_wraps_is_found(text: str, wraps: bool) -> None:
+    assert bool(wrapping_first_sentences(ast.parse(f'"""{text}"""'))) is wraps
 
 
 def test_missing_docstrings_are_found_and_private_names_need_none() -> None:
