@@ -12,6 +12,7 @@ from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.ledger_location import airflow_connection
+from airflow_provider_ckpt.spark.versions import grpc_status
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -24,6 +25,7 @@ _PAUSE = 0.3
 _GONE = re.compile(
     r"INVALID_HANDLE\.(?:SESSION_CLOSED|SESSION_CHANGED|SESSION_NOT_FOUND|OPERATION_NOT_FOUND|OPERATION_ABANDONED)"
     r"|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED|Please create a new Spark Session to reconnect"
+    r"|RETRIES_EXCEEDED"  # Spark 4.0's client, once it has tried long enough; later ones raise the last error
 )
 
 
@@ -93,8 +95,7 @@ def wait_for_server(builder: DefaultChannelBuilder, stopped: threading.Event) ->
 
 def is_lost(error: BaseException) -> bool:
     """Return whether an error means that the server, or the session on the server, is lost."""
-    from grpc import StatusCode  # type: ignore[import-untyped]
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-    unavailable = isinstance(error, SparkConnectGrpcException) and error.getGrpcStatusCode() is StatusCode.UNAVAILABLE
+    unavailable = isinstance(error, SparkConnectGrpcException) and grpc_status(error) == "UNAVAILABLE"
     return unavailable or _GONE.search(str(error)) is not None

@@ -23,6 +23,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
     from pyspark.sql.types import StructType
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ OLDEST, NEXT_MAJOR = (4, 0), (5, 0)
 _FOLDER = "pyspark"
 _CLIENT = "pyspark-client"
 _VERSION = re.compile(r"""^__version__[^=]*=\s*["']([^"']+)["']""", re.MULTILINE)
+_STATUS = re.compile(r"status = StatusCode\.([A-Z_]+)")
 _JAR = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 
 
@@ -110,8 +112,19 @@ def utc_arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, **zone)
 
 
+def grpc_status(error: SparkConnectGrpcException) -> str:
+    """Return the name of the gRPC status with which a call of a Spark Connect server ended.
+
+    Spark 4.0 has it only in the text of the error.
+    """
+    if hasattr(error, "getGrpcStatusCode"):
+        return str(error.getGrpcStatusCode().name)
+    found = _STATUS.search(str(error))
+    return found[1] if found else "UNKNOWN"
+
+
 def _check_files(folder: Path, version: str) -> None:
-    """Check that the Python files which two packages share are all those of one of them.
+    """Check that the files which two packages share are all those of one of them.
 
     Only packages of different versions are compared: the files of equal ones are equal.
 
@@ -127,8 +140,7 @@ def _check_files(folder: Path, version: str) -> None:
     for name in digests.keys() & others.keys():
         if digests[name] != others[name] and _digest(folder.parent / name) != digests[name]:
             raise ConfigError(
-                f"the Python files in {folder} are partly of pyspark {versions[0]} and partly of {_CLIENT} "
-                f"{versions[1]}.",
+                f"the files in {folder} are partly of pyspark {versions[0]} and partly of {_CLIENT} {versions[1]}.",
                 hint=_reinstall(versions[0]),
             )
 
@@ -141,9 +153,8 @@ def _distribution(name: str) -> Distribution | None:
 
 
 def _digests(package: Distribution) -> Mapping[str, str]:
-    """Return the digest that a package's record names for each of its Python modules, by path."""
-    rows = csv.reader((package.read_text("RECORD") or "").splitlines())
-    return {row[0]: row[1] for row in rows if row[0].startswith(f"{_FOLDER}/") and row[0].endswith(".py")}
+    """Return the digest that a package's record names for each of its files, by path; compiled ones have none."""
+    return {row[0]: row[1] for row in csv.reader((package.read_text("RECORD") or "").splitlines())}
 
 
 def _digest(file: Path) -> str:

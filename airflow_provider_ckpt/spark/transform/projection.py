@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ConfigError, DslParseError, InvalidFilterError, InvalidTransformError
 from airflow_provider_ckpt.spark.sql import first_line, quote
+from airflow_provider_ckpt.spark.versions import grpc_status
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -110,12 +111,11 @@ def _of_expression(error: Exception) -> bool:
 
 def _without_reason(error: Exception) -> bool:
     """Return whether a Spark Connect server failed without giving a reason, as after a stack overflow."""
-    from grpc import StatusCode  # type: ignore[import-untyped]
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
     if not isinstance(error, SparkConnectGrpcException) or error.getCondition() is not None:
         return False
-    return error.getGrpcStatusCode() is StatusCode.UNKNOWN and 'details = ""' in str(error)
+    return grpc_status(error) == "UNKNOWN" and 'details = ""' in str(error)
 
 
 def error_class(key: str) -> type[ConfigError]:
