@@ -61,7 +61,7 @@ def _from_text(connection_id: str, text: str) -> Connection | None:
 
 def _mask(connection: Connection) -> None:
     """Keep the password and the secrets of the extra out of Airflow's logs, as Airflow's own lookup does."""
-    from airflow.providers.common.compat.sdk import mask_secret
+    from airflow.sdk.log import mask_secret
 
     if connection.password:
         mask_secret(connection.password)

@@ -165,4 +165,16 @@ def _log_to_stderr(*, verbose: bool) -> None:
         for name in (None, "airflow", "alembic", "py4j"):
             logging.getLogger(name).setLevel(logging.WARNING)
         # Airflow's hooks log through structlog, including Spark's output.
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+        processors = structlog.get_config()["processors"]
+        if _only_warnings not in processors:
+            structlog.configure(processors=[_only_warnings, *processors])
+
+
+def _only_warnings(_: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Drop an event of structlog that is less than a warning.
+
+    A processor does this, since another class of loggers would lack methods that Airflow's code calls.
+    """
+    if method in {"notset", "debug", "info"}:
+        raise structlog.DropEvent
+    return event

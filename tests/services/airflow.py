@@ -47,6 +47,13 @@ _SETTINGS = {
     "USAGE_DATA_COLLECTION__ENABLED": "False",
 }
 
+DATABASE_MANAGER = (
+    {"DATABASE__EXTERNAL_DB_MANAGERS": "airflow_provider_ckpt.db_manager.CkptDBManager"}
+    if version("apache-airflow").startswith("3.1.")
+    else {}
+)
+"""What makes ``airflow db migrate`` migrate the ledger in Airflow 3.1; later ones know it from the provider."""
+
 
 class AirflowServices:
     """An Airflow in a directory. Use as a context manager, or call :meth:`start` and :meth:`stop`.
@@ -88,8 +95,7 @@ class AirflowServices:
             "DATABASE__SQL_ALCHEMY_CONN": metadata or f"sqlite:///{home}/airflow.db",
             "SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(_free_port()),
         }
-        if version("apache-airflow").startswith("3.1."):  # later ones know it from the provider
-            settings["DATABASE__EXTERNAL_DB_MANAGERS"] = "airflow_provider_ckpt.db_manager.CkptDBManager"
+        settings |= DATABASE_MANAGER
         if broker:
             settings["CELERY__BROKER_URL"] = broker
             settings["CELERY__RESULT_BACKEND"] = f"db+{metadata}"

@@ -45,7 +45,7 @@ def airflow_in(directory: Path, env: Mapping[str, str]) -> Iterator[None]:
     )
     try:
         assert server.stdout is not None
-        if not server.stdout.readline():
+        if b"ready\n" not in server.stdout:  # before that line, what Airflow imports may write others
             raise RuntimeError(f"airflow could not be imported: exit status {server.wait()}")
         yield
     finally:
@@ -60,7 +60,9 @@ def main(address: str) -> None:
     from sqlalchemy.orm import configure_mappers
 
     import airflow_provider_ckpt.cli
+    from airflow_provider_ckpt.__main__ import add_commands
 
+    add_commands()
     get_parser()
     import_all_models()  # type: ignore[no-untyped-call]
     configure_mappers()

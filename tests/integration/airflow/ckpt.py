@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-import structlog
 import yaml
 from airflow.cli.cli_parser import get_parser
 
+from airflow_provider_ckpt.__main__ import add_commands
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
+from tests.services.restored_logging import restored_logging
 
 
 def damage(statement: sa.Executable) -> None:
@@ -40,20 +41,19 @@ class Ckpt:
     """
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        add_commands()
         self._capfd = capfd
 
     def run(self, *arguments: str) -> Done:
         """Run one command to its end."""
         self._capfd.readouterr()
         status = 0
-        before = structlog.get_config()
-        try:
-            args = get_parser().parse_args(["ckpt", *arguments])
-            args.func(args)
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-        finally:
-            structlog.configure(**before)
+        with restored_logging():
+            try:
+                args = get_parser().parse_args(["ckpt", *arguments])
+                args.func(args)
+            except SystemExit as ended:
+                status = int(ended.code or 0)
         out, err = self._capfd.readouterr()
         return Done(status, out, err)
 

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg2
 import pytest
 
+from tests.services.airflow import DATABASE_MANAGER
 from tests.services.warm_airflow import airflow_in
 
 _PIPELINE = """
@@ -42,6 +43,7 @@ class Shell:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         self.env = {**inherited, "AIRFLOW_HOME": str(self.home), "NO_COLOR": "1"}
         self.env["AIRFLOW__CKPT__WARM_SPARK"] = "False"
+        self.env |= {f"AIRFLOW__{name}": value for name, value in DATABASE_MANAGER.items()}
 
     def airflow(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -12,6 +12,7 @@ import pytest
 from airflow.cli.cli_config import ActionCommand, CLICommand, GroupCommand
 from airflow.cli.cli_parser import get_parser
 
+from airflow_provider_ckpt.__main__ import add_commands
 from airflow_provider_ckpt.cli.arguments import COMMON
 from airflow_provider_ckpt.cli.commands import get_ckpt_commands
 from airflow_provider_ckpt.core.ranges import START
@@ -104,6 +105,8 @@ def test_a_person_who_overrides_must_say_why(words: str) -> None:
 
 
 def test_a_position_may_be_pasted_from_a_table() -> None:
+    add_commands()
+
     def parsed(text: str) -> object:
         return get_parser().parse_args(f"ckpt rewind orders --to-position {text} --reason again".split()).to_position
 
@@ -115,6 +118,8 @@ def test_a_position_may_be_pasted_from_a_table() -> None:
     "line", ["ckpt rewind orders --to-position x --reason y", "ckpt hold orders", "ckpt db downgrade"]
 )
 def test_a_wrong_call_ends_with_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    add_commands()
+
     with pytest.raises(SystemExit) as ended:
         get_parser().parse_args(line.split())
 

@@ -9,12 +9,23 @@ import signal
 import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 import pytest
+import structlog
 
 from airflow_provider_ckpt.cli.runner import FailedError, command
 from airflow_provider_ckpt.core.errors import SinkError
+from tests.services.restored_logging import restored_logging
+
+
+@pytest.fixture(autouse=True)
+def logging_afterwards() -> Iterator[None]:
+    """Commands set up the logging of this process."""
+    with restored_logging():
+        yield
+
 
 JSON = Namespace(output="json", verbose=False)
 TABLE = Namespace(output="table", verbose=False)
@@ -47,6 +58,31 @@ def test_json_is_all_there_is_on_standard_output(capfd: pytest.CaptureFixture[st
     assert "chatter" in err
     assert "chatter of a child" in err
     assert "10 batches" in err
+
+
+def test_of_what_structlog_logs_only_warnings_are_shown_by_the_loggers_that_airflow_set_up(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    class OfAirflow(structlog.make_filtering_bound_logger(logging.NOTSET)):  # type: ignore[misc]
+        def getEffectiveLevel(self) -> int:  # noqa: N802
+            return logging.NOTSET
+
+    structlog.configure(wrapper_class=OfAirflow, logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+    @command(table)
+    def run(args: Namespace) -> int:
+        log: Any = structlog.get_logger()
+        log.info("chatter")
+        log.warning("something to look at")
+        return int(log.getEffectiveLevel())
+
+    run(TABLE)
+    run(TABLE)
+
+    out, err = capfd.readouterr()
+    assert out == "table of 0\n" * 2
+    assert "chatter" not in err
+    assert err.count("something to look at") == 2
 
 
 def test_yaml_is_a_document_too(capfd: pytest.CaptureFixture[str]) -> None:
