@@ -90,8 +90,8 @@ formal: setup postgres java ## Prove it: the core searched, the protocol by TLC,
 ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on one ledger; writes build/storm/summary.json
 	@$(PY) -m tests.chaos.ledger_storm
 
-compat: setup postgres java jdbc ## Part of the suite on other versions of Airflow, PySpark and Python; ENVIRONMENTS="oldest newest" chooses; writes build/compat/summary.json
-	@$(PY) -m tests.compat $(ENVIRONMENTS)
+compat: setup postgres java jdbc ## Part of the suite on other versions of Airflow, PySpark and Python; ENVIRONMENTS="oldest newest" and SMALL=1 choose; writes build/compat/summary.json
+	@$(PY) -m tests.compat $(if $(SMALL),--small) $(ENVIRONMENTS)
 
 try: setup postgres java kafka redis browser ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka

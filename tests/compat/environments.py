@@ -32,7 +32,8 @@ class Environment:
 ENVIRONMENTS = (
     # Before 6.0 Airflow's Spark provider requires pyspark itself, without pyspark-client.
     Environment("oldest", "3.1.8", "4.0.5", "3.11", ["apache-airflow-providers-apache-spark<6"], lowest=True),
-    Environment("older", "3.2.2", "4.1.4", "3.12"),
+    # Airflow 3.2 does not start with Pydantic 2.14.
+    Environment("older", "3.2.2", "4.1.4", "3.12", ["pydantic<2.14"]),
     Environment("newer", "3.3.2", "4.2.1", "3.13"),
     Environment("newest", "3.3.2", "4.3.0", "3.13"),
 )

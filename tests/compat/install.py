@@ -85,7 +85,9 @@ def _make(environment: Environment, home: Path) -> None:
     _uv_in(home, "venv", "--clear", "--python", _interpreter(environment), str(home))
     _uv_in(home, "pip", "sync", str(lock_file(environment)))
     # Last, as the install page says, since pyspark-client may be of another version and shares its folder.
-    _uv_in(home, "pip", "install", "--no-deps", "--reinstall", f"pyspark=={environment.pyspark}")
+    # uv's --reinstall would download it again.
+    _uv_in(home, "pip", "uninstall", "pyspark")
+    _uv_in(home, "pip", "install", "--no-deps", f"pyspark=={environment.pyspark}")
 
 
 def _uv_in(home: Path, *arguments: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from tests.compat import __main__ as compat
 from tests.compat.environments import ENVIRONMENTS
+from tests.compat.imports import exists, imported
 from tests.compat.install import lock_file
 
 ROOT = Path(__file__).parents[3]
@@ -41,27 +44,60 @@ def test_a_lock_file_has_the_versions_of_its_environment(environment: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("cases", "status", "code"),
+    ("cases", "wrong", "code"),
     [
-        ('<testcase name="a"/>', 0, 0),
-        ('<testcase name="a"/><testcase name="b"><failure/></testcase>', 1, 1),
-        ('<testcase name="a"/><testcase name="b"><skipped/></testcase>', 0, 1),
-        ("", 0, 1),
-        ('<testcase name="a"/>', -1, 1),
+        ('<testcase name="a"/>', {}, 0),
+        ('<testcase name="a"/><testcase name="b"><failure/></testcase>', {"status": 1}, 1),
+        ('<testcase name="a"/><testcase name="b"><failure/></testcase>', {}, 1),
+        ('<testcase name="a"/><testcase name="b"><skipped/></testcase>', {}, 1),
+        ("", {}, 1),
+        ('<testcase name="a"/>', {"status": -1}, 1),
+        ('<testcase name="a"/>', {"missing": ["airflow.sdk.nothing"]}, 1),
+        ('<testcase name="a"/>', {"left": ["java"]}, 1),
     ],
 )
-def test_only_tests_that_all_passed_count(
-    cases: str, status: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_only_tests_that_all_passed_and_left_nothing_count(
+    cases: str, wrong: dict[str, Any], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = tmp_path / "report.xml"
     report.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
     versions = {"apache-airflow": "3.1.8", "pyspark": "4.0.5", "python": "3.11.7"}
-    found = {"name": "oldest", "versions": versions, "seconds": {"install": 0, "tests": 0}, "status": status}
-    monkeypatch.setattr(compat, "run", lambda _: {**found, **compat.outcomes(report)})
+    found = {"name": "oldest", "versions": versions, "seconds": {"install": 0, "tests": 0}, "status": 0}
+    found |= {"missing": [], "left": [], **compat.outcomes(report), **wrong}
+    monkeypatch.setattr(compat, "run", lambda *_: found)
     monkeypatch.setattr(compat, "BUILD", tmp_path)
 
     assert compat.main("oldest") == code
     assert json.loads((tmp_path / "summary.json").read_text())["environments"][0]["name"] == "oldest"
+
+
+def test_a_name_that_a_version_lacks_is_found_also_in_a_function() -> None:
+    source = """
+if TYPE_CHECKING:
+    from pathlib import Pathless
+try:
+    from pathlib import Pathway
+except ImportError:
+    pass
+def late():
+    import json
+    from airflow_provider_ckpt.core import nothing
+    from xml.etree import ElementTree
+    from yaml import safe_lode
+    from yaml import safe_load, reader
+"""
+    found = list(imported(ast.parse(source)))
+
+    assert found == [("yaml", "safe_lode"), ("yaml", "safe_load"), ("yaml", "reader")]
+    assert [exists(*each) for each in found] == [False, True, True]
+
+
+def test_what_outlives_a_command_is_killed_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compat, "_SECONDS_TO_END", 0.0)
+    script = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
+
+    assert compat._call(tmp_path / "log", sys.executable, "-c", script).left == ["sleep 600"]
+    assert compat._call(tmp_path / "log", sys.executable, "-c", "print('done')").left == []
 
 
 def test_an_unknown_environment_is_refused() -> None:
