@@ -173,3 +173,18 @@ def test_a_pipe_that_is_closed_early_ends_it_quietly(output: str) -> None:
 
     assert ended.stderr == b""
     assert ended.returncode == 128 + signal.SIGPIPE
+
+
+def test_the_end_of_its_process_collects_no_garbage() -> None:
+    code = (
+        "import atexit, gc\n"
+        "from argparse import Namespace\n"
+        "from airflow_provider_ckpt.cli.runner import command\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "write = lambda result, out: print(result, file=out)\n"
+        "command(write)(lambda args: gc.get_freeze_count())(Namespace(output='table', verbose=False))\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+
+    assert ended.stdout == "0\nTrue\n"  # garbage of a long run is still collected
