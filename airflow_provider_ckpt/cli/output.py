@@ -63,7 +63,7 @@ def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[st
     table = Table(*headers, box=SIMPLE, show_header=bool(headers), pad_edge=False)
     for row in rows:
         table.add_row(*(format_cell(value) for value in row))
-    console = Console(file=out, width=None if out.isatty() else 160, highlight=False, markup=False)
+    console = Console(file=out, width=None if out.isatty() else 160, highlight=False, markup=False, emoji=False)
     with console.capture() as lines:
         console.print(table)
     out.write(lines.get())  # written here, because runner.py handles a closed pipe and rich's console would not

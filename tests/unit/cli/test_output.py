@@ -42,10 +42,10 @@ def test_json_keeps_numbers() -> None:
 
 def test_a_table_shows_every_row() -> None:
     out = io.StringIO()
-    write_table([("read", 336776), ("dead [lettered]", 137)], out, ("records", "count"))
+    write_table([("read", 336776), ("dead [lettered] :warning:", 137)], out, ("records", "count"))
 
     assert "336,776" in out.getvalue()
-    assert "dead [lettered]" in out.getvalue()
+    assert "dead [lettered] :warning:" in out.getvalue()
     assert "count" in out.getvalue()
 
 
