@@ -209,8 +209,9 @@ class BookkeepingTables:
     def store_replay(self) -> str:
         """Statement that stores a replay: the dead letters that a side partition sends again.
 
-        It replaces a stored replay of the same partition. There is one only if the ledger was restored and does not
-        know it, and nothing of it was sent. Values: ledger, pipeline, partition, replay as JSON text.
+        It replaces a replay that is stored for the same partition. The sink has one only if the ledger was restored to
+        a time before it, and nothing of it was sent: its receipts would have told the ledger of the side partition.
+        Values: ledger, pipeline, partition, replay as JSON text.
         """
         return f"""
             INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)

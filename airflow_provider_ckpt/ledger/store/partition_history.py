@@ -129,7 +129,8 @@ def collected_ends(connection: Connection, pipeline: str) -> dict[str, KnownRece
 def is_snapshot_due(since: datetime, marked_at: datetime | None, now: datetime) -> bool:
     """Return whether to store a snapshot of the positions that a partition had from ``since`` to ``now``.
 
-    A snapshot is due if the partition had these positions for a minute, or the newest snapshot is a minute older.
+    A snapshot is due if the partition had these positions for at least a minute, or if the newest snapshot was stored
+    at least a minute before ``since``, or if there is none.
 
     :param since: time at which the partition reached these positions
     :param marked_at: time of the newest snapshot; None if there is none

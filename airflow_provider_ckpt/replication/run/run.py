@@ -147,7 +147,7 @@ class Run:
     def receipts(self, records: Mapping[str, PartitionRecord] | None = None) -> Iterator[Receipt]:
         """Read from the sink the receipts that the ledger may not know.
 
-        :param records: the ledger's partitions, if the caller has them
+        :param records: the ledger's partitions by id; None to read them from the ledger
         """
         collected = self.ledger.collected_ends(self.pipeline.name)
         current = self.ledger.partitions(self.pipeline.name) if records is None else records
