@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 # With PYTHONDONTWRITEBYTECODE each of hundreds of processes would compile anew what has changed since the setup.
 # What tests write lies in memory where there is room: thousands of small databases wait for a disk otherwise.
-TEST_FILES := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 12000000 ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+TEST_FILES := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 12000000 ] && ! findmnt -no OPTIONS /dev/shm | grep -q noexec && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 PYTEST := PYTHONDONTWRITEBYTECODE= TMPDIR=$(TEST_FILES) $(PY) -m pytest
 
 .PHONY: help setup java classes postgres kafka redis jdbc browser demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
