@@ -94,7 +94,7 @@ COMPARED = {
     "tables_nothing": "{tables} tables, nothing new",
     "lines": "{lines:,} JSON lines to Parquet",
 }
-"""What ``make bench-peers`` measures, by the names of its figures."""
+"""Loads that ``make bench-peers`` measures, by the names of their figures."""
 
 WAYS = {
     "task": "a task of Airflow",

@@ -183,6 +183,8 @@ class StandingEngine(RunDirectoryEngine):
         try:
             with StandingDrivers(create=True) as drivers:
                 for _ in range(_TRIES):
+                    if self._left:  # nobody waits for a driver any more, so none is started
+                        return
                     connection = connect_or_start(drivers, self._pipeline, is_stopped=lambda: self._left)
                     if self._is_accepted(connection, directory):
                         return

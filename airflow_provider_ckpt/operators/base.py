@@ -59,9 +59,9 @@ class CkptOperator(BaseOperator):
     operator_extra_links: tuple[BaseOperatorLink, ...] = (PipelineLink(),)
     ui_color = "#d8ecff"
     emits_asset_events: ClassVar[bool] = False
-    """Whether tasks of this class emit the events of the pipeline's asset."""
+    """True if tasks of this class emit the events of the pipeline's asset."""
     shares_lease: ClassVar[bool] = False
-    """Whether the tasks of one task group share a lease. If so, the owner of the lease is the group, not the task."""
+    """True if the tasks of one task group share a lease. The owner of the lease is then the group, not the task."""
 
     def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -17,7 +17,7 @@ SPAN = 10
 """Each receipt covers nine of ten positions, so that none touches the next."""
 
 _PARTS = {(GENERATION, "t"): 0.6, (GENERATION, "u"): 0.2, (GENERATION - 1, "t"): 0.2}
-"""Where the receipts lie: most in the very generation that goes on, the rest beside and before it."""
+"""Places of the receipts: most in the very generation that goes on, the rest beside and before it."""
 
 _COLUMNS = "pipeline, generation, partition, range_start, range_end, " + ", ".join(tables.TOTALS)
 _VALUES = f"'{PIPELINE}', :generation, :partition, n * {SPAN}, n * {SPAN} + 9, 9, 9, 0, 0, 1, 0, 0, 0"

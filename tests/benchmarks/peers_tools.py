@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _EXTENSION = Path("extensions/v1.4.4/linux_amd64/httpfs.duckdb_extension")
-"""What Sling's DuckDB needs to write Parquet; the version is that of ``duckdb-cli`` in ``peers.lock``."""
+"""Extension that Sling's DuckDB needs to write Parquet; its version is that of ``duckdb-cli`` in ``peers.lock``."""
 
 LINES = "lines"
 

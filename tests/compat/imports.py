@@ -15,7 +15,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "airflow_provider_ckpt"
 _OWN = frozenset({PACKAGE.name, *sys.stdlib_module_names})
 _NOT_LOOKED_AT = frozenset({"airflow_versions.py", "lineage.py"})
-"""What asks for the version before it imports, and what needs an extra that is not installed here."""
+"""Modules that are not checked: one asks for the version before it imports, one needs an extra not installed here."""
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ from tests.formal.user_actions import deeds
 from tests.formal.worlds import ADOPTED, RESTORED, UNSAVED, Bounds, Lane, Outside, Saved, Stage, World
 
 Move = tuple[str, Any]
-"""What happened, for a person who reads a trace."""
+"""Text that describes an event to a person who reads a trace."""
 
 _LEFT: Mapping[int, Set[ActionKind]] = {
     Stage.FREE: NEED_RECEIPTS_READ - {ActionKind.FORCE_STOP},

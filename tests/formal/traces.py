@@ -179,7 +179,7 @@ _WITHOUT_EFFECT = frozenset(
         *("expired_unreceipted", "side_partition_started", "dead_letters_discarded", "phase_unchanged"),
     }
 )
-"""What happens to the index, to a new partition, or not at all."""
+"""Commands that change only the index or a new partition, or that change nothing."""
 
 _SOME_ERROR = ErrorInfo(ErrorType.GENERIC, "")
 

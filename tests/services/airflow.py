@@ -52,7 +52,7 @@ DATABASE_MANAGER = (
     if version("apache-airflow").startswith("3.1.")
     else {}
 )
-"""What makes ``airflow db migrate`` migrate the ledger in Airflow 3.1; later ones know it from the provider."""
+"""Setting by which ``airflow db migrate`` migrates the ledger in Airflow 3.1; later ones get it from the provider."""
 
 
 class AirflowServices:

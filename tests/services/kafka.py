@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 VERSION = "4.1.0"
 USER = "ckpt"
 PASSWORD = "ckpt-test"
-"""Of the listener that asks for SASL; the plain one takes anybody."""
+"""Password of the user of the listener that asks for SASL; the plain one takes anybody."""
 
 _STALL_SECONDS = 60.0
-"""How long the broker of a busy machine may answer nothing before a test fails."""
+"""Time for which the broker of a busy machine may not answer before a test fails."""
 
 _CLUSTER = "Y2twdC10ZXN0cy1rYWZrYQ"
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")

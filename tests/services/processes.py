@@ -20,7 +20,7 @@ TOKEN = "CKPT_TEST_TOKEN"
 
 _PROC = Path("/proc")
 _TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
-"""What a run leaves to be done in the background, and is no part of it."""
+"""Module that a run starts in the background, and that is no part of the run."""
 
 
 _APPLICATIONS = ("driver/app.py", "driver/standing.py")

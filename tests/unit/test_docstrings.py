@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -21,8 +22,11 @@ Documented = ast.Module | ast.ClassDef | Function
 
 
 def opening_with_questions(tree: ast.Module) -> list[str]:
-    """Return the first lines of the docstrings that open with a question word."""
-    docstrings = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, Documented)]
+    """Return the first lines of the docstrings, those of variables among them, that open with a question word."""
+    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    docstrings = [
+        inspect.cleandoc(v.value) for v in strings if isinstance(v, ast.Constant) and isinstance(v.value, str)
+    ]
     lines = [docstring.partition("\n")[0] for docstring in docstrings if docstring]
     return [line for line in lines if QUESTION_WORDS & set(re.findall(r"^\w+", line))]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAILURES = "failures"
-"""Where the evidence of faulty trials goes, below the campaign's folder."""
+"""Directory of the evidence of faulty trials, below the campaign's folder."""
 
 _FEWEST, _MOST = 4, 10
 """Strikes in one trial."""

@@ -41,7 +41,7 @@ class Kind(StrEnum):
 
 
 _SHARES = {Kind.WORKER: 18, Kind.DAEMON: 3, Kind.RESET: 45, Kind.SESSION: 14, Kind.PAUSE: 16, Kind.SERVER: 4}
-"""How often each is drawn in a warm session; drivers are killed by plan."""
+"""Weight with which each is drawn in a warm session; drivers are killed by plan."""
 
 _IDLE = 2.0
 """Seconds that Spark is waited for to be at work, since its processes are to be killed at it."""

@@ -15,7 +15,7 @@ COUNT, PER_BATCH = 1000, 10
 SCHEMA = "id bigint, part int, kind int"
 WHERE = "kind <> 2"
 SELECT = {"id": "id", "part": "part", "kind": "cast(1 div kind as int)"}
-"""Where a transform stands between source and sink: a bad record makes it divide by zero, or is no JSON at all."""
+"""Transform between source and sink: a bad record makes it divide by zero, or is no JSON at all."""
 
 
 class Fate(IntEnum):

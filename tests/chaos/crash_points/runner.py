@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OWNER = "dag:chaos/trial"
-"""Of all runs here, as of a DAG run's tasks: a run that could not give its lease back does not lock out the next."""
+"""Lease owner of all runs, as of one DAG run: a run that could not give its lease back does not lock out the next."""
 
 _PAUSE = 0.1
 

@@ -25,7 +25,7 @@ EVENTS: Mapping[str, frozenset[str]] = {
     "cancel": frozenset({"cancel"}),
     "release": frozenset({"lease_released"}),
 }
-"""What a command of a run leaves behind, one event each."""
+"""Events that the commands of a run store, one for each command."""
 
 _QUIET = frozenset({"start", "release"})
 """Leave an event only where they change something."""

@@ -38,7 +38,7 @@ DRAWINGS = {
     "docs/recovery.rst": 1,
     "README.md": 1,
 }
-"""How many blocks of a page are pictures and messages."""
+"""Number of the blocks of a page that are pictures and messages."""
 
 
 def elsewhere(block: Block) -> str | None:

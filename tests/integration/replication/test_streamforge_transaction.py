@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BATCH = [b"%d" % number for number in range(100, 110)]
 
 END_TRANSACTION = rb"^....\x00\x1a"
-"""How the request begins by which a producer ends its transaction: its length, and its kind, 26."""
+"""First bytes of the request by which a producer ends its transaction: its length, and its kind, 26."""
 
 
 @pytest.fixture

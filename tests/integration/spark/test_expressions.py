@@ -135,7 +135,7 @@ NEVER_NULL = {
     "a test for null": "cast(t as int) is not null",
     "a safe comparison": "cast(t as int) <=> 12",
 }
-"""What cannot be null, so that Spark need not evaluate it to know that it is not."""
+"""Expressions that cannot be null, so that Spark need not evaluate them to know that they are not."""
 
 
 def test_what_can_never_be_null_may_raise_all_the_same(each_way: SparkSession) -> None:
@@ -159,7 +159,7 @@ REWRITTEN = {
     "a list": "cast(t as int) in (1, 12, NULL)",
     "a field of a branch": "if(cast(t as int) > 0, named_struct('a', 1), NULL).a",
 }
-"""What Spark rewrites, or moves out of where it is written."""
+"""Expressions that Spark rewrites, or moves out of the place where they are written."""
 
 
 def test_what_spark_moves_stays_under_try(each_way: SparkSession) -> None:

@@ -26,7 +26,7 @@ from tests.integration.spark.judging import CONTROL
 
 KILOBYTES = (8, 32, 128, 256)
 SECONDS = 20.0
-"""Of processor time for all records of one length; a quadratic one alone takes many times this at the greatest."""
+"""Seconds of processor time for all records of one length; a quadratic one takes many times this at the longest."""
 
 TYPES = "d double, f float, n decimal(38,2), at timestamp, local timestamp_ntz, day date, i bigint, b boolean, t string"
 NAMES = re.findall(r"(\w+) [a-z]", TYPES)
@@ -48,7 +48,7 @@ VALUES = {
     "a time of many zones": ("2020-01-01T00:00:00", "+01", ""),
     "a time zone of many parts": ("2020-01-01T00:00:00 ", "A/", ""),
 }
-"""Of each kind the beginning, what is repeated, and the end."""
+"""Beginning, repeated part and end of a record of each kind."""
 
 CSV = {
     "quotes in quotes": ('"', '""', '",x'),

@@ -15,7 +15,7 @@ from tests.system.airflow.deployment import PATIENCE, Deployment
 pytestmark = pytest.mark.beside
 
 TTL = timedelta(seconds=9)
-"""Of the leases of both pipelines."""
+"""Time to live of the leases of both pipelines."""
 
 
 def waits(deployment: Deployment, name: str) -> str:

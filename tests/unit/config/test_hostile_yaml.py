@@ -20,7 +20,7 @@ from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.core.errors import ConfigError
 
 SECONDS = 5.0
-"""Of processor time for the largest declarations that are looked at, on a slow machine."""
+"""Seconds of processor time for the largest declarations that are looked at, on a slow machine."""
 
 GOOD = """\
 name: orders

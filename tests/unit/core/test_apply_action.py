@@ -100,7 +100,7 @@ RESULTS: dict[ActionKind, dict[str, list[str]]] = {
     },
     ActionKind.CANCEL: {"in_flight": ["cancelled"]},
 }
-"""What happens to the batch; where nothing is said, the act is refused."""
+"""Effect of an action on a batch by its state; an action is refused for the states that are not named."""
 
 
 def machine_with(setup: Callable[[Partition], None]) -> PipelineState:

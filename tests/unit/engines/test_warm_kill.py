@@ -40,13 +40,16 @@ class Driver:
     """Accepts runs, and ends them when their client goes.
 
     :ivar gone: number of runs whose client has closed the connection
+    :ivar connections: number of times that a run asked for a driver
     """
 
     def __init__(self) -> None:
         self.gone = threading.Semaphore(0)
+        self.connections = 0
         self.before_accepting: Callable[[], None] = lambda: None
 
     def connect(self, *_: Any, **__: Any) -> socket.socket:
+        self.connections += 1
         ours, theirs = socket.socketpair()
         threading.Thread(target=self._serve, args=(ours,), daemon=True).start()
         self.before_accepting()
@@ -69,10 +72,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def driver(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+def driver(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     found = Driver()
     monkeypatch.setattr(warm, "connect_or_start", found.connect)
-    return found
+    yield found
+    for thread in threading.enumerate():
+        if thread.name == "ckpt-warm":  # it would start a real driver once the fake is gone
+            thread.join(10)
 
 
 @pytest.fixture
@@ -173,6 +179,15 @@ def test_a_kill_in_the_middle_of_a_close_waits_for_nothing(driver: Driver, tempo
         assert left_behind(temporary) == [], line
 
 
+def test_a_run_that_was_killed_before_it_looks_for_a_driver_starts_none(driver: Driver) -> None:
+    engine = StandingEngine(_PIPELINE)
+    engine.kill()
+
+    engine._find("a run directory")
+
+    assert driver.connections == 0
+
+
 def test_a_kill_after_the_end_does_nothing(engine: StandingEngine, temporary: Path) -> None:
     engine.close()
     engine.kill()
@@ -185,20 +200,21 @@ def test_a_kill_after_the_end_does_nothing(engine: StandingEngine, temporary: Pa
 
 def test_a_driver_that_accepts_a_run_which_was_left_meanwhile_loses_it_at_once(driver: Driver, temporary: Path) -> None:
     engine = StandingEngine(_PIPELINE)
-    left = threading.Event()
-    driver.before_accepting = lambda: assert_true(left.wait(10))
+    asked, left = threading.Event(), threading.Event()
+
+    def wait_until_left() -> None:
+        asked.set()
+        assert left.wait(10)
+
+    driver.before_accepting = wait_until_left
 
     engine.start(_JOB)
+    assert asked.wait(10)
     engine.close()
     left.set()
 
     assert driver.gone.acquire(timeout=5)
     assert engine._connection is None
-
-
-def assert_true(value: bool) -> None:
-    """Fail unless a value is true."""
-    assert value
 
 
 def test_a_run_waits_on_a_descriptor_beyond_those_that_select_knows(engine: StandingEngine) -> None:

@@ -31,7 +31,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "begins its transaction": (KafkaWriter, "_transaction"),
     "commits": (TransactionalProducer, "commit"),
 }
-"""What a lane does for its first batch, and where it is done."""
+"""Steps of a lane for its first batch, and the place of each."""
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ DEATHS = [
     ("iceberg", "write metadata", True, False),
     ("iceberg", "write metadata", True, True),
 ]
-"""Where a committing process can die: the step, whether its effect has happened by then, and whether there are rows."""
+"""Points at which a committing process can die: the step, whether it has taken effect, and whether there are rows."""
 
 
 class TestInterruptions:

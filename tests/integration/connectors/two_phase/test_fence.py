@@ -21,7 +21,7 @@ MOMENTS = [
     *((kind, step, order) for kind in FORMATS for step in ("create", "commit") for order in (before, after)),
     *(("iceberg", "prepare the commit", order) for order in (before, after)),
 ]
-"""Where a newer epoch can come in between: right before or after a step of a stale one's fence or commit."""
+"""Points at which a newer epoch can come in between: right before or after a step of a stale one's fence or commit."""
 
 DEATHS = [
     *(("delta", "open to fence", done, existing) for done in (False, True) for existing in (False, True)),
@@ -29,7 +29,7 @@ DEATHS = [
     *(("iceberg", "commit", done, existing) for done in (False, True) for existing in (False, True)),
     ("iceberg", "create", True, False),
 ]
-"""Where a fence can die: the step, whether its effect has happened by then, and whether there are rows."""
+"""Points at which a fence can die: the step, whether its effect has happened by then, and whether there are rows."""
 
 
 def claimed(run: Run) -> Claims:

@@ -14,10 +14,10 @@ from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignme
 from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn
 
 LENGTH = 256 * 1024
-"""Of the longest code that is read, in characters."""
+"""Length in characters of the longest code that is read."""
 
 SECONDS = 5.0
-"""Of processor time for the longest code."""
+"""Seconds of processor time for the longest code."""
 
 MEASURABLE = 0.01
 """Seconds below which a time says nothing."""
@@ -90,7 +90,7 @@ SHAPES = {
     "variables of the trigger": ("new.id := ", "nextval(tg_name)+", "1"),
     "statements that run": ("new.id := ", "execute 'nextval(", ""),
 }
-"""Of each the beginning, what is repeated, and the end."""
+"""Beginning, repeated part and end of each kind of code."""
 
 NUMBERED = {
     "dollar quotes never closed": "${0}$ ",
@@ -101,7 +101,7 @@ NUMBERED = {
     "functions": "new.id := {0}();",
     "arguments of the trigger": "new.id := nextval(tg_argv[0]);",
 }
-"""Of each what is repeated, with names that differ."""
+"""Repeated part of each kind of code, with names that differ."""
 
 
 LONGEST = (
