@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -31,7 +31,7 @@ from tests.services.tables import execute
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ckpt.replication.run.summary import RunSummary
+T = TypeVar("T")
 
 _OWNER = "dag:chaos/disturbance"
 _RECORDS = 120
@@ -161,7 +161,11 @@ class DisturbedRun:
         with Ledger.open(self._run_spec.ledger) as ledger:
             setup = self._run_spec.setup(ledger, _OWNER)
             resending = accept_sink.make_acceptance(setup, resend=True)
-            accept_sink.apply_sink_change(setup, resending, actor="os:chaos", reason="the sink was set back")
+            _retry_outages(
+                lambda: accept_sink.apply_sink_change(
+                    setup, resending, actor="os:chaos", reason="the sink was set back"
+                )
+            )
         self._run()
         if self._missing():
             self._outcome.faults.append(f"told, but not made good by what the error says: {self._missing()}")
@@ -174,23 +178,9 @@ class DisturbedRun:
         self._records += fresh
 
     def _run(self) -> None:
-        summary = self._settled()
+        summary = _retry_outages(lambda: self._run_spec.run(self._spark, _OWNER))
         if summary.route != ["done"]:
             raise CkptError(f"the run ended with {summary.route}", pipeline=self._name, hint="see its summary")
-
-    def _settled(self) -> RunSummary:
-        """Run until no outage ends the run, as Airflow's retries do: a broker of a busy machine may not answer in time.
-
-        :raises CkptError: if the run ends otherwise, or each of several runs meets an outage
-        """
-        for _ in range(_RETRIES):
-            try:
-                return self._run_spec.run(self._spark, _OWNER)
-            except CkptError as error:
-                if not error.recoverable:
-                    raise
-                time.sleep(_PAUSE)
-        return self._run_spec.run(self._spark, _OWNER)
 
     def _missing(self) -> str:
         """Return the difference between target and source as text; empty if there is none."""
@@ -232,6 +222,21 @@ class DisturbedRun:
             "$$ BEGIN IF NEW.id % 7 = 0 THEN RETURN NULL; END IF; RETURN NEW; END $$",
             f'CREATE TRIGGER swallow BEFORE INSERT ON "{self._name}-out" FOR EACH ROW EXECUTE FUNCTION swallow()',
         )
+
+
+def _retry_outages(operation: Callable[[], T]) -> T:
+    """Run an operation until no outage ends it, as Airflow's retries do: a busy broker may not answer in time.
+
+    :raises CkptError: if the operation ends otherwise, or each of several attempts meets an outage
+    """
+    for _ in range(_RETRIES):
+        try:
+            return operation()
+        except CkptError as error:
+            if not error.recoverable:
+                raise
+            time.sleep(_PAUSE)
+    return operation()
 
 
 def play_all(
