@@ -18,8 +18,8 @@ from openlineage.client.facet_v2 import RunFacet, input_statistics_input_dataset
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import bootstrap_servers
-from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.postgres.client import split_table
+from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.replication.metric_names import Metric
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def dataset_name(half: SourceSection | SinkSection, connections: Callable[[str],
     """
     connection = connections(half.connection) if half.connection else None
     if half.path is not None:
-        return "file", str(local_path(half.path, "path", connection))
+        uri = open_location(half.path, "path", connection).uri
+        bucket, _, key = uri.partition("://")[2].partition("/")
+        return (f"{uri.partition('://')[0]}://{bucket}", key) if bucket else ("file", uri)
     assert connection is not None
     if half.topic is not None:
         return f"kafka://{bootstrap_servers(connection).partition(',')[0].strip()}", half.topic

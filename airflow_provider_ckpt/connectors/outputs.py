@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, runtime_checkable
+
+from airflow_provider_ckpt.connectors.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class WrittenFiles:
     """
 
     key: str
-    directory: Path
+    directory: Location
     prefix: str = ""
     suffix: str = ""
     nested: bool = False

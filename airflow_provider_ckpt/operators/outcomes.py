@@ -9,8 +9,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from airflow_provider_ckpt.assets.pipeline import update_outlet_events
 from airflow_provider_ckpt.config.delivery import DeadLetterDestination
-from airflow_provider_ckpt.connectors.local.dead_letters import dead_letters_directory
-from airflow_provider_ckpt.connectors.local.filesystem import escape, local_path
+from airflow_provider_ckpt.connectors.dead_letter_files import dead_letters_directory
+from airflow_provider_ckpt.connectors.storage.filesystem import escape
+from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators._step import CkptStepOperator, newest_state
 from airflow_provider_ckpt.operators.replicate import held_message
@@ -129,7 +130,7 @@ def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str
         return f"table {table} of connection {connection}"
     root = connections(connection) if connection else None
     if queue.in_sink:
-        directory = dead_letters_directory(local_path(str(sink.path), "sink.path", root), pipeline.name)
+        directory = dead_letters_directory(open_location(str(sink.path), "sink.path", root), pipeline.name)
     else:
-        directory = local_path(str(queue.path), "dead_letter_queue.path", root) / escape(pipeline.name)
+        directory = open_location(str(queue.path), "dead_letter_queue.path", root) / escape(pipeline.name)
     return f"the JSON lines under {directory}"

@@ -44,7 +44,7 @@ def test_the_contracts_are_kept() -> None:
         pytest.param("replication/run/plan.py", "replication.actions", "Layers of replication/", id="run-action"),
         pytest.param("core/errors.py", "pydantic", "core/ imports the standard library alone", id="core-pydantic"),
         pytest.param("core/ranges.py", "core.batch_transitions", "No circle of imports", id="circle-of-modules"),
-        pytest.param("connectors/local/filesystem.py", "connectors.json_encoding", None, id="allowed"),
+        pytest.param("connectors/storage/filesystem.py", "connectors.json_encoding", None, id="allowed"),
     ],
 )
 def test_a_forbidden_import_breaks_a_contract(copied: Path, importer: str, imported: str, contract: str | None) -> None:

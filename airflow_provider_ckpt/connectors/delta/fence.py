@@ -17,7 +17,6 @@ from __future__ import annotations
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.restored_target import record_accepted, start_new_chain
@@ -38,12 +37,10 @@ def fence(layout: DeltaLayout, epoch: int, contention: CommitRetries, *, accepti
     from deltalake.exceptions import DeltaError
 
     DeltaVersion(layout, None).refuse_if_fenced(epoch)
-    try:
-        write_durably(layout.fences / str(epoch), b"")
-    except OSError as error:
-        raise io_error(error, f"write the fence at {layout.fences}") from error
+    (layout.fences / str(epoch)).write(b"")
     receipts = ReceiptChain(layout)
-    remove_files(file for file in layout.fences.iterdir() if file.name.isdecimal() and int(file.name) < epoch)
+    older = [name for name in layout.fences.names() if name.isdecimal() and int(name) < epoch]
+    remove_files(layout.fences / name for name in older)
     while True:
         version = DeltaVersion(layout, delta_table.load(layout.table))
         version.refuse_if_fenced(epoch)

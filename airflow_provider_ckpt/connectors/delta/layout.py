@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from airflow_provider_ckpt.connectors.local.filesystem import BOOKKEEPING_DIRECTORY, escape, unescape
+from airflow_provider_ckpt.connectors.storage.filesystem import BOOKKEEPING_DIRECTORY, escape, unescape
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 
 
@@ -28,12 +28,12 @@ class DeltaLayout(TableLayout):
         return f"{self.ledger}:{self.pipeline}:receipts"
 
     @property
-    def fences(self) -> Path:
+    def fences(self) -> Location:
         """Directory of empty files, each named by a fenced epoch; they hold the fence while there is no table."""
         return self.pipeline_directory / "fence"
 
     def ledgers(self) -> frozenset[str]:
         """Return the ids of all ledgers that ever fenced this pipeline at the table."""
         own = self.table / BOOKKEEPING_DIRECTORY
-        entries = own.iterdir() if own.is_dir() else ()
-        return frozenset(unescape(ledger.name) for ledger in entries if (ledger / escape(self.pipeline)).is_dir())
+        ledgers = [name for name in own.names() if any((own / name / escape(self.pipeline)).names())]
+        return frozenset(unescape(name) for name in ledgers)

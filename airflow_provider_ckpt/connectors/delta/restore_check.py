@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.delta.table import delta_error
-from airflow_provider_ckpt.connectors.local.filesystem import io_error
+from airflow_provider_ckpt.connectors.delta.table import delta_error, options
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.core.errors import SinkError
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ _RESTORE = "RESTORE"
 _BOUNDS = ("version", "datetime", "timestamp")
 
 
-def restored_version(table: DeltaTable, path: Path, since: int) -> int | None:
+def restored_version(table: DeltaTable, path: Location, since: int) -> int | None:
     """Return the number of the version before ``since`` to which RESTOREs have set the table back.
 
     If a RESTORE brought back a version that another RESTORE had created, both are followed. So a RESTORE that undoes
@@ -43,7 +42,7 @@ def restored_version(table: DeltaTable, path: Path, since: int) -> int | None:
     return at if at < since else None
 
 
-def _restore_parameters(path: Path, version: int) -> dict[str, Any] | None:
+def _restore_parameters(path: Location, version: int) -> dict[str, Any] | None:
     """Return the parameters of the RESTORE that created a version: its target version or time.
 
     Return None if another operation created the version, or if its log entry is gone.
@@ -52,13 +51,7 @@ def _restore_parameters(path: Path, version: int) -> dict[str, Any] | None:
     :param version: number of the version
     """
     file = path / "_delta_log" / f"{version:020d}.json"
-    try:
-        lines = file.read_bytes().splitlines()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise io_error(error, f"read {file}") from error
-    for line in lines:
+    for line in (file.read() or b"").splitlines():
         if b'"RESTORE"' in line:
             info = json.loads(line).get("commitInfo") or {}
             if info.get("operation") == _RESTORE:
@@ -71,7 +64,7 @@ def _parameters(info: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     return parameters.items() if isinstance(parameters, dict) else ()
 
 
-def _restored_to(path: Path, version: int, bounds: dict[str, Any]) -> int:
+def _restored_to(path: Location, version: int, bounds: dict[str, Any]) -> int:
     """Return the number of the version whose content a RESTORE brought back.
 
     :param path: directory of the table
@@ -93,7 +86,7 @@ def _restored_to(path: Path, version: int, bounds: dict[str, Any]) -> int:
             hint="Restore the table again to the intended version, by number: RESTORE TABLE … TO VERSION AS OF ….",
         )
     try:
-        table = DeltaTable(path, version=version - 1)
+        table = DeltaTable(path.uri, version=version - 1, storage_options=options(path))
         table.load_as_version(moment)
     except (DeltaError, OSError) as error:
         raise delta_error(error, f"find the version of {path} as of {moment}") from error

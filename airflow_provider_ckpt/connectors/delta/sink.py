@@ -18,9 +18,9 @@ from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.local.filesystem import check_writable, local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
@@ -34,17 +34,17 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class DeltaSink:
-    """Control side of a Delta table on a local or mounted file system; see :class:`Sink`.
+    """Control side of a Delta table in a directory or an object store; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
-    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param connection: the connection of the object store, or one whose path is prefixed to a relative ``sink.path``
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     exactly_once = True
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        path = open_location(pipeline.sink.path or "", "sink.path", connection)
         self._pipeline = pipeline
         self._context = context
         self._adds_columns = pipeline.sink.adds_columns
@@ -55,23 +55,20 @@ class DeltaSink:
 
     @property
     def location(self) -> str:
-        """Address of the table, such as ``delta:///data/orders``; see :attr:`Sink.location`."""
-        return f"delta://{self._layout.table}"
+        """Address of the table, as ``delta:///data/t`` or ``delta+s3://bucket/t``; see :attr:`Sink.location`."""
+        uri = self._layout.table.uri
+        return f"delta+{uri}" if "://" in uri else f"delta://{uri}"
 
     def check(self) -> None:
         """Raise an error if the table is not writable or not supported, or its directory has files of another kind."""
         path = self._layout.table
         for directory in (path, self._layout.dead_letters.directory):
-            check_writable(directory, "sink.path")
+            directory.check_writable("sink.path")
         table = delta_table.load(path)
         if table is not None:
             delta_table.refuse_unsupported(table, path)
             return
-        foreign = (
-            sorted(e.name for e in path.iterdir() if not e.name.startswith(("_", ".", DATA_PREFIX)))
-            if path.is_dir()
-            else []
-        )
+        foreign = sorted(name for name in path.names() if not name.startswith(("_", ".", DATA_PREFIX)))
         if foreign:
             raise ConfigError(
                 f"sink.path: {path} is not a Delta table and holds other files, such as {foreign[0]}.",
@@ -180,7 +177,7 @@ class DeltaSink:
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each data file of the newest version that is missing or truncated."""
         table = delta_table.load(self._layout.table)
-        return describe_damage(delta_table.data_files(table) if table is not None else ())
+        return describe_damage(delta_table.data_files(table, self._layout.table) if table is not None else ())
 
     def close(self) -> None:
         """Do nothing: no file is held open."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, sync_file
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, IoError, SinkError
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m|↳")
 _CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
-def load(path: Path) -> DeltaTable | None:
+def load(path: Location) -> DeltaTable | None:
     """Open the newest version of a Delta table; return None if there is no table yet.
 
     :param path: directory of the table
@@ -31,14 +30,20 @@ def load(path: Path) -> DeltaTable | None:
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        return DeltaTable(path)
+        return DeltaTable(path.uri, storage_options=options(path))
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         raise delta_error(error, f"open the Delta table {path}") from error
 
 
-def refresh(table: DeltaTable, path: Path) -> DeltaTable | None:
+def options(path: Location) -> dict[str, str] | None:
+    """Return the options with which the library opens the directory of a table; None for a local one."""
+    found = path.storage_options
+    return None if found is None else dict(found)
+
+
+def refresh(table: DeltaTable, path: Location) -> DeltaTable | None:
     """Update an open table to its newest version; if that fails, open the table again. Return None if it is gone.
 
     :param table: the open table
@@ -53,7 +58,7 @@ def refresh(table: DeltaTable, path: Path) -> DeltaTable | None:
     return table
 
 
-def create(path: Path, schema: pa.Schema, transactions: Mapping[str, int]) -> None:
+def create(path: Location, schema: pa.Schema, transactions: Mapping[str, int]) -> None:
     """Create an empty Delta table, unless there is a table already.
 
     :param path: directory of the table
@@ -64,7 +69,13 @@ def create(path: Path, schema: pa.Schema, transactions: Mapping[str, int]) -> No
     from deltalake.exceptions import DeltaError
 
     try:
-        DeltaTable.create(path, schema, mode="error", commit_properties=_properties(transactions, {}))
+        DeltaTable.create(
+            path.uri,
+            schema,
+            mode="error",
+            commit_properties=_properties(transactions, {}),
+            storage_options=options(path),
+        )
     except (DeltaError, OSError) as error:
         if load(path) is None:
             raise delta_error(error, f"create the Delta table {path}") from error
@@ -73,7 +84,7 @@ def create(path: Path, schema: pa.Schema, transactions: Mapping[str, int]) -> No
 
 def commit(
     table: DeltaTable,
-    path: Path,
+    path: Location,
     actions: Sequence[AddAction],
     transactions: Mapping[str, int],
     note: Mapping[str, Any],
@@ -96,7 +107,7 @@ def commit(
     _sync_log(path, table.version() + 1)
 
 
-def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> bool:
+def add_columns(table: DeltaTable, path: Location, fields: Sequence[Field]) -> bool:
     """Add columns as the version right after the given one; return False if another writer committed that version.
 
     :param table: the version to build on
@@ -120,7 +131,7 @@ def required_columns(table: DeltaTable) -> list[str]:
     return [field.name for field in table.schema().fields if not field.nullable]
 
 
-def refuse_unsupported(table: DeltaTable, path: Path) -> None:
+def refuse_unsupported(table: DeltaTable, path: Location) -> None:
     """Raise an error for a table that cannot be written by adding plain files, such as a partitioned one.
 
     :raises ConfigError: naming the unsupported features
@@ -168,14 +179,12 @@ def _properties(transactions: Mapping[str, int], note: Mapping[str, Any]) -> Com
     )
 
 
-def _sync_log(path: Path, version: int) -> None:
-    log = path / "_delta_log"
-    with suppress(FileNotFoundError):  # removed already: a checkpoint includes it
-        sync_file(log / f"{version:020d}.json")
-    sync_directory(log)
+def _sync_log(path: Location, version: int) -> None:
+    """Flush a log entry to the disk; if it is missing, a checkpoint of the log includes it."""
+    (path / f"_delta_log/{version:020d}.json").flush()
 
 
-def has_newer_version(table: DeltaTable, path: Path) -> bool:
+def has_newer_version(table: DeltaTable, path: Location) -> bool:
     """Return whether the table in a directory has a newer version than an open one.
 
     :param table: the open table
@@ -185,18 +194,17 @@ def has_newer_version(table: DeltaTable, path: Path) -> bool:
     return fresh is not None and fresh.version() > table.version()
 
 
-def data_files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
-    """Yield path and recorded size in bytes of each local data file of this version.
+def data_files(table: DeltaTable, path: Location) -> Iterator[tuple[Location, int | None]]:
+    """Yield each data file of this version below the table's own directory, with its recorded size in bytes.
 
     Files of another table that are in an object store are left out; the log of a shallow clone may refer to such files.
     """
     import pyarrow as pa
 
-    root = table.table_uri.removeprefix("file://")
     for action in pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist():
         location = urlsplit(action["path"])
         if location.scheme in ("", "file"):
-            yield Path(unquote(root), unquote(location.path)), action["size_bytes"]
+            yield path.resolve(unquote(location.path)), action["size_bytes"]
 
 
 def row_count(table: DeltaTable) -> int | None:

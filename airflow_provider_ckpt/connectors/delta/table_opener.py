@@ -8,8 +8,8 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import decode_schema
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
@@ -18,12 +18,12 @@ class DeltaTableOpener:
     """Delta's implementation of :class:`~airflow_provider_ckpt.connectors.two_phase.version.TableOpener`.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param connection: the connection of the object store, or one whose path is prefixed to a relative ``sink.path``
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        path = open_location(pipeline.sink.path or "", "sink.path", connection)
         self._pipeline = pipeline
         self._epoch = context.epoch
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)

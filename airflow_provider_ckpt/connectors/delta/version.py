@@ -49,8 +49,8 @@ class DeltaVersion(TableVersion):
 
         The files are read only now, after the table was opened; ``fence.py`` explains why the order matters.
         """
-        files = self.layout.fences.iterdir() if self.layout.fences.is_dir() else ()
-        return max(self.committed_epoch, max((int(file.name) for file in files if file.name.isdecimal()), default=0))
+        fenced = (int(name) for name in self.layout.fences.names() if name.isdecimal())
+        return max(self.committed_epoch, max(fenced, default=0))
 
     @property
     def target(self) -> str | None:

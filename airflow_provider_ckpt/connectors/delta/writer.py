@@ -6,7 +6,7 @@ committed.
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -16,14 +16,9 @@ from airflow_provider_ckpt.connectors.delta.column_types import encode_schema, m
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.stats import statistics
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.local.filesystem import (
-    io_error,
-    local_path,
-    make_directory,
-    sync_directory,
-    sync_file,
-)
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.storage.location import Location
+from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
 from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
@@ -39,13 +34,13 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     """Writer that stages each batch as one Parquet file in the directory of a Delta table.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param connection: the connection of the object store, or one whose path is prefixed to a relative ``sink.path``
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         super().__init__(pipeline, context)
-        path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        path = open_location(pipeline.sink.path or "", "sink.path", connection)
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._table: DeltaTable | None = None
 
@@ -69,7 +64,7 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     def _record_errors(self, rows: pa.Table, version: DeltaVersion) -> dict[int, ErrorInfo]:
         return null_errors(rows, delta_table.required_columns(version.table)) if version.table is not None else {}
 
-    def _write(self, task: BatchTask, rows: pa.Table, version: DeltaVersion, written: list[Path]) -> WrittenFiles:
+    def _write(self, task: BatchTask, rows: pa.Table, version: DeltaVersion, written: list[Location]) -> WrittenFiles:
         import pyarrow.parquet as pq
 
         schema = encode_schema(rows.schema)
@@ -77,19 +72,14 @@ class DeltaWriter(TableWriter[DeltaVersion]):
             return WrittenFiles(schema=schema)
         path = version.layout.table / f"{new_file_prefix(task.key, task.attempt, self._context.epoch)}.parquet"
         written.append(path)
-        try:
-            make_directory(path.parent)
-            pq.write_table(rows, path, compression="zstd", store_schema=False)
-            sync_file(path)
-            sync_directory(path.parent)
-            metadata = pq.read_metadata(path)
-            status = path.stat()
-        except OSError as error:
-            raise io_error(error, f"write {path}") from error
-        file = {
+        footer: list[pq.FileMetaData] = []
+        with path.create() as file:
+            pq.write_table(rows, file, compression="zstd", store_schema=False, metadata_collector=footer)
+            size = file.tell()
+        described = {
             "path": path.name,
-            "size": status.st_size,
-            "modified": int(status.st_mtime * 1000),
-            "stats": statistics(metadata, rows.schema),
+            "size": size,
+            "modified": int(time.time() * 1000),
+            "stats": statistics(footer[0], rows.schema),
         }
-        return WrittenFiles(path.name, [file], schema)
+        return WrittenFiles(path.name, [described], schema)

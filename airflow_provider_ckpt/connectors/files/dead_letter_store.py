@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles
-from airflow_provider_ckpt.connectors.local.filesystem import check_writable, escape, local_path
+from airflow_provider_ckpt.connectors.dead_letter_files import DeadLetterFiles
 from airflow_provider_ckpt.connectors.outputs import Output
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.storage.filesystem import escape
+from airflow_provider_ckpt.connectors.storage.location import Location
+from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -23,7 +24,7 @@ class _DeadLetterFilesInDirectory(DeadLetterFiles):
     """Dead letter files inside the configured directory, not beside it."""
 
     @property
-    def directory(self) -> Path:
+    def directory(self) -> Location:
         """Directory of the pipeline's dead letters of all ledgers."""
         return self.target / escape(self.pipeline)
 
@@ -32,18 +33,18 @@ class FilesDeadLetterStore:
     """Dead letter store in a directory; see :class:`~.dead_letter_store.DeadLetterStore`.
 
     :param pipeline: ``dead_letter_queue.path`` names the directory
-    :param connection: the Airflow connection, whose path is prefixed to a relative ``dead_letter_queue.path``
+    :param connection: the connection of the object store, or one whose path is prefixed to a relative path
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        self._path = local_path(pipeline.dead_letter_queue.path or "", "dead_letter_queue.path", connection)
+        self._path = open_location(pipeline.dead_letter_queue.path or "", "dead_letter_queue.path", connection)
         self._context = context
         self._files = _DeadLetterFilesInDirectory(self._path, context.ledger, context.pipeline)
 
     def check(self) -> None:
         """Raise an error if the directory cannot be created or written; see :meth:`DeadLetterStore.check`."""
-        check_writable(self._path, "dead_letter_queue.path")
+        self._path.check_writable("dead_letter_queue.path")
 
     def outputs(self) -> Sequence[Output]:
         """Return the files of the pipeline's dead letters; see :class:`NamesOutputs`."""

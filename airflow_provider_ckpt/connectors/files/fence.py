@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airflow_provider_ckpt.connectors import fencing
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, make_private_directory, sync_directory
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error, make_private_directory, sync_directory
 from airflow_provider_ckpt.core.errors import FencedError
 
 

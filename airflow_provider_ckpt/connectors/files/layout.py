@@ -16,10 +16,11 @@ from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles, ReplayFiles
-from airflow_provider_ckpt.connectors.local.file_lists import StoredFileLists
-from airflow_provider_ckpt.connectors.local.filesystem import BOOKKEEPING_DIRECTORY, escape, local_path, unescape
+from airflow_provider_ckpt.connectors.dead_letter_files import DeadLetterFiles, ReplayFiles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.storage.filesystem import BOOKKEEPING_DIRECTORY, escape, local_path, unescape
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
+from airflow_provider_ckpt.connectors.stored_file_lists import StoredFileLists
 from airflow_provider_ckpt.core.batch_key import BatchKey
 
 DATA_PREFIX = "ckpt-"
@@ -101,17 +102,17 @@ class FilesLayout:
     @property
     def replays(self) -> ReplayFiles:
         """Directory of the stored replays; each lists the dead letters that a side partition sends again."""
-        return ReplayFiles(self._pipeline_directory / "replays", self.pipeline)
+        return ReplayFiles(LocalLocation(self._pipeline_directory / "replays"), self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
         """Directory of the stored lists of source files."""
-        return StoredFileLists(self._pipeline_directory / "files", self.pipeline)
+        return StoredFileLists(LocalLocation(self._pipeline_directory / "files"), self.pipeline)
 
     @property
     def dead_letters(self) -> DeadLetterFiles:
         """Dead letter files of the pipeline, which lie beside the target directory."""
-        return DeadLetterFiles(self.directory, self.ledger, self.pipeline)
+        return DeadLetterFiles(LocalLocation(self.directory), self.ledger, self.pipeline)
 
     def ledgers(self) -> frozenset[str]:
         """Return the ids of all ledgers that have raised a fence for this pipeline in this directory."""

@@ -15,7 +15,7 @@ from glob import escape, has_magic
 from pathlib import Path
 
 from airflow_provider_ckpt.connectors.files.recorded_file import LINK, kind_of
-from airflow_provider_ckpt.connectors.local.filesystem import io_error
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 
 _UNFINISHED_SUFFIXES = (".tmp", ".inprogress", ".part")

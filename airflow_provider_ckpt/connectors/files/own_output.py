@@ -10,6 +10,7 @@ from pathlib import Path
 
 from airflow_provider_ckpt.connectors.files.listing import CROSSES, HIDDEN, reached
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 
 _ANY = "*"
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
@@ -24,13 +25,16 @@ def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
     :param output: files that the sink writes; their directory need not exist yet
     :param follow_links: whether the source follows symbolic links
     """
+    if not isinstance(output.directory, LocalLocation):
+        return False
+    target = output.directory.path
     below = {
-        (status.st_dev, status.st_ino): output.directory.relative_to(ancestor).parts
-        for ancestor in (output.directory, *output.directory.parents)
+        (status.st_dev, status.st_ino): target.relative_to(ancestor).parts
+        for ancestor in (target, *target.parents)
         if ancestor.exists()
         for status in [ancestor.stat()]
     }
-    root_status = output.directory.stat() if output.nested and output.directory.is_dir() else None
+    root_status = target.stat() if output.nested and target.is_dir() else None
     for directory, parts in reached(path, follow_links=follow_links):
         if not _overlap(parts[-1], output):
             continue

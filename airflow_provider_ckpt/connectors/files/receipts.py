@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout, marker_name
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, write_durably
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error, sync_directory, write_durably
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from airflow_provider_ckpt.connectors.local.filesystem import io_error
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 LINK = "symbolic link"

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout
 from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, write_durably
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error, sync_directory, write_durably
 
 
 def read_identity(target: FilesLayout) -> str | None:

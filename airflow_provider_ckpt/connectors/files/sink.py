@@ -22,9 +22,10 @@ from airflow_provider_ckpt.connectors.files.restored_target import (
     receipts_without_file,
 )
 from airflow_provider_ckpt.connectors.files.staging import roll_forward, sweep
-from airflow_provider_ckpt.connectors.local.filesystem import check_writable, io_error
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
@@ -55,8 +56,8 @@ class FilesSink:
     def check(self) -> None:
         """Raise an error if the directory is not writable, or has files of another kind or format than this sink's."""
         directory = self._target.directory
-        for folder in (directory, self._target.dead_letters.directory):
-            check_writable(folder, "sink.path")
+        for folder in (LocalLocation(directory), self._target.dead_letters.directory):
+            folder.check_writable("sink.path")
         names = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
         log = [name for name in names if name == "_delta_log"]
         foreign = log + sorted(name for name in names if not name.startswith(("_", ".", DATA_PREFIX)))
@@ -79,7 +80,7 @@ class FilesSink:
     def outputs(self) -> Sequence[Output]:
         """Return the visible files, and those of the dead letters, as outputs; see :class:`NamesOutputs`."""
         target = self._target
-        rows = WrittenFiles("sink.path", target.directory, DATA_PREFIX, f".{target.format}")
+        rows = WrittenFiles("sink.path", LocalLocation(target.directory), DATA_PREFIX, f".{target.format}")
         return (
             [rows, target.dead_letters.output("dead_letter_queue.sink: same")] if self._dead_letters_in_sink else [rows]
         )

@@ -23,7 +23,6 @@ from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.record_ends import scan_records
 from airflow_provider_ckpt.connectors.files.recorded_file import is_unchanged, open_recorded, read_error
 from airflow_provider_ckpt.connectors.files.split import Chunk, split_by_count, split_by_size
-from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.connectors.source_protocol import (
@@ -35,6 +34,7 @@ from airflow_provider_ckpt.connectors.source_protocol import (
     SourcePartition,
     Start,
 )
+from airflow_provider_ckpt.connectors.storage.filesystem import local_path
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.files.formats import write_rows
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout, parse_file_name
 from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error, sync_directory
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.local.filesystem import io_error
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SinkError
 
 if TYPE_CHECKING:

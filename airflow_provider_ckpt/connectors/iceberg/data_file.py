@@ -8,11 +8,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_ckpt.connectors.local.filesystem import make_directory, sync_directory, sync_file
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
+from airflow_provider_ckpt.connectors.storage.location import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,33 +81,34 @@ def find_unpartitionable(rows: pa.Table, spec: PartitionSpec, schema: Schema) ->
                 yield _source_column(field, schema), number
 
 
-def write_file(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
+def write_file(path: Location, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
     """Write rows durably to a new Parquet file; return its size in bytes and its statistics, ready for JSON.
 
-    :param path: path of the new file
+    :param path: the new file
     :param rows: the rows
     :param schema: all columns of the rows in order; their field ids are written to the file
     :param properties: properties of the table, which configure the statistics
-    :raises OSError: if the file system fails
+    :raises IoError: if the file system or object store fails
     """
     import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     target = schema_to_pyarrow(schema)
-    make_directory(path.parent)
-    pq.write_table(
-        rows.cast(target),
-        path,
-        compression="zstd",
-        store_schema=False,
-        store_decimal_as_integer=True,
-    )
-    sync_file(path)
-    sync_directory(path.parent)
-    found = _statistics(pq.read_metadata(path), schema, properties)
+    footer: list[pq.FileMetaData] = []
+    with path.create() as file:
+        pq.write_table(
+            rows.cast(target),
+            file,
+            compression="zstd",
+            store_schema=False,
+            store_decimal_as_integer=True,
+            metadata_collector=footer,
+        )
+        size = file.tell()
+    found = _statistics(footer[0], schema, properties)
     for name in _BOUNDS:
         found[name] = {key: base64.b64encode(value).decode() for key, value in found[name].items()}
-    return {"size": path.stat().st_size, "statistics": found}
+    return {"size": size, "statistics": found}
 
 
 def encode_partition(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> list[str | None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from airflow_provider_ckpt.connectors.local.filesystem import make_directory, sync_directory
+from airflow_provider_ckpt.connectors.storage.filesystem import make_directory, sync_directory
 
 
 class DurableFileIO(PyArrowFileIO):

@@ -15,15 +15,14 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.iceberg.fence import fence
 from airflow_provider_ckpt.connectors.iceberg.layout import ledgers
+from airflow_provider_ckpt.connectors.iceberg.storage import to_location
 from airflow_provider_ckpt.connectors.iceberg.table import (
     TableAddress,
     data_files,
     refuse_unsupported,
     row_count,
-    to_local_path,
 )
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
-from airflow_provider_ckpt.connectors.local.filesystem import check_writable
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
@@ -60,16 +59,16 @@ class IcebergSink:
         return f"iceberg://{self._address.connection}/{self._address.name}"
 
     def check(self) -> None:
-        """Raise an error if the catalog cannot be reached, or the table is not writable, not supported or not local."""
+        """Raise an error if the catalog cannot be reached, or the table is not writable or not supported."""
         version = self._version()
         if version is not None:
             refuse_unsupported(version.table)
             for directory in (version.layout.table, version.layout.dead_letters.directory):
-                check_writable(directory, "sink.table")
+                directory.check_writable("sink.table")
             return
         warehouse = self._address.catalog.properties.get("warehouse")
         if warehouse and "://" in warehouse:
-            to_local_path(warehouse, "the warehouse")
+            to_location(warehouse, "the warehouse", self._address.catalog.properties)
 
     def create_bookkeeping(self) -> None:
         """Create nothing: the first fence creates the directory for it; see :meth:`Sink.create_bookkeeping`."""
@@ -84,9 +83,9 @@ class IcebergSink:
             return ()
         table = version.layout.table
         data = version.table.location_provider().new_data_location("x.parquet")
-        directories = {table, to_local_path(data, self._address.name).parent}
+        directories = {str(place): place for place in (table, table.resolve(data).parent)}
         outputs: list[Output] = [
-            WrittenFiles("sink.table", directory, nested=True) for directory in sorted(directories)
+            WrittenFiles("sink.table", directory, nested=True) for _, directory in sorted(directories.items())
         ]
         return (
             [*outputs, version.layout.dead_letters.output("dead_letter_queue.sink: same")]
@@ -194,7 +193,7 @@ class IcebergSink:
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each file of the newest snapshot, manifests included, that is missing or truncated."""
         version = self._version()
-        return describe_damage(data_files(version.table)) if version is not None else iter(())
+        return describe_damage(data_files(version.table, version.layout.table)) if version is not None else iter(())
 
     def close(self) -> None:
         """Close the connections to the catalog."""

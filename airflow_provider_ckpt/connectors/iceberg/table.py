@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -11,7 +10,9 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.fencing import wrong_epoch_error
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress, library_errors
 from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
+from airflow_provider_ckpt.connectors.iceberg.storage import to_location
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 
 if TYPE_CHECKING:
@@ -120,9 +121,10 @@ class TableAddress:
         """Return the paths of the pipeline's files in the table's directory.
 
         :param table: the table
-        :raises ConfigError: if the table is not on a local file system
+        :raises ConfigError: if the table is in a store that is not supported
         """
-        return IcebergLayout(to_local_path(table.location(), self.name), self.context.ledger, self.context.pipeline)
+        root = to_location(table.location(), self.name, table.io.properties)
+        return IcebergLayout(root, self.context.ledger, self.context.pipeline)
 
     def error(self, error: Exception, operation: str) -> CkptError:
         """Convert an error of the Iceberg library, and remove secrets from its message.
@@ -162,26 +164,28 @@ def refuse_unsupported(table: Table) -> None:
         )
 
 
-def data_files(table: Table) -> Iterator[tuple[Path, int | None]]:
-    """Yield path and recorded size in bytes of each local file of the newest snapshot, manifests included.
+def data_files(table: Table, directory: Location) -> Iterator[tuple[Location, int | None]]:
+    """Yield each file of the newest snapshot, manifests included, with its recorded size in bytes.
 
     The size of the manifest list is None. The files of a missing manifest are unknown and left out.
+
+    :param table: the table
+    :param directory: the table's directory
     """
     snapshot = table.current_snapshot()
     if snapshot is None:
         return
-    if (listed := _local_path(snapshot.manifest_list)) is not None:
-        yield listed, None
-        if not listed.is_file():
-            return
+    listed = directory.resolve(snapshot.manifest_list)
+    yield listed, None
+    if listed.size() is None:
+        return
     for manifest in snapshot.manifests(table.io):
-        if (path := _local_path(manifest.manifest_path)) is not None:
-            yield path, manifest.manifest_length
-            if not path.is_file():
-                continue
+        path = directory.resolve(manifest.manifest_path)
+        yield path, manifest.manifest_length
+        if path.size() is None:
+            continue
         for entry in manifest.fetch_manifest_entry(table.io):
-            if (path := _local_path(entry.data_file.file_path)) is not None:
-                yield path, entry.data_file.file_size_in_bytes
+            yield directory.resolve(entry.data_file.file_path), entry.data_file.file_size_in_bytes
 
 
 def row_count(table: Table) -> int | None:
@@ -196,27 +200,3 @@ def row_count(table: Table) -> int | None:
         return None
     total = summary.get("total-records")
     return int(total) if total is not None else None
-
-
-def to_local_path(location: str, name: str) -> Path:
-    """Convert the location of an object to a local path.
-
-    :param location: path or URL, such as ``file:///data/t``
-    :param name: name of the object at that location, for the message
-    :raises ConfigError: if the location is not local
-    """
-    path = _local_path(location)
-    if path is None:
-        raise ConfigError(
-            f"{name} is at {location}; {location.partition(':')[0]}:// locations are not supported, only local paths "
-            "and file:// URLs.",
-            hint="Use a warehouse that every lane can reach as a directory, such as a shared mount.",
-        )
-    return path
-
-
-def _local_path(location: str) -> Path | None:
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-
-    scheme, _, path = PyArrowFileIO.parse_location(location)
-    return Path(path) if scheme == "file" else None

@@ -11,7 +11,6 @@ fence can change the receipts and the epoch that the lane has read, and the comm
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -25,10 +24,10 @@ from airflow_provider_ckpt.connectors.iceberg.column_types import (
     with_new_columns,
     without_row_number,
 )
-from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, to_local_path
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
-from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
@@ -76,7 +75,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
             errors[number] = record_error(ErrorType.SINK, message, _TIME_OVERFLOW)
         return errors
 
-    def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Path]) -> WrittenFiles:
+    def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Location]) -> WrittenFiles:
         table = version.table
         schema = with_new_columns(table, rows.schema, adds_columns=self._address.adds_columns)
         text = schema.model_dump_json()
@@ -87,12 +86,9 @@ class IcebergWriter(TableWriter[IcebergVersion]):
         files = []
         for number, (values, part) in enumerate(data_file.split_by_partition(rows, spec, schema)):
             location = table.location_provider().new_data_location(f"{stem}-{number}.parquet")
-            path = to_local_path(location, self._address.name)
+            path = version.layout.table.resolve(location)
             written.append(path)
-            try:
-                described = data_file.write_file(path, part, schema, table.properties)
-            except OSError as error:
-                raise io_error(error, f"write {path}") from error
+            described = data_file.write_file(path, part, schema, table.properties)
             texts = data_file.encode_partition(values, spec, schema)
             files.append(
                 {"path": str(path), "location": location, "spec": spec.spec_id, "partition": texts, **described}

@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.fencing import name_batches
-from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt, ReceiptChain
@@ -92,7 +91,7 @@ class TableCommitter:
                 continue
             same_attempt = (entry.receipt.epoch, entry.receipt.attempt) == (self._context.epoch, wave[index].attempt)
             if entry.file != staged.name:
-                wave.discard(index, staged, version.layout.table, dead_letters=not same_attempt)
+                self._discard(wave, index, staged, version, dead_letters=not same_attempt)
             wave.receipted(index, entry.receipt, own=same_attempt and entry.file == staged.name)
         try:
             if wave.waiting:
@@ -100,9 +99,26 @@ class TableCommitter:
         except FencedError as error:
             name_batches(error, [wave[index].key for index in wave.waiting])
             for index, staged in wave.waiting.items():
-                wave.discard(index, staged, version.layout.table)
+                self._discard(wave, index, staged, version)
             raise
         return version
+
+    def _discard(
+        self, wave: StagedWave, index: int, staged: StagedBatch, version: TableVersion, *, dead_letters: bool = True
+    ) -> None:
+        """Remove the staged files of a batch, unless some commit of this wave contained them, even one that failed.
+
+        :param wave: the wave
+        :param index: index of the batch in the wave
+        :param staged: the staged batch
+        :param version: the newest version of the table
+        :param dead_letters: whether to remove the file of dead letters, too
+        """
+        files = staged.data(version.layout.table)
+        if dead_letters and staged.dead_letters:
+            outcome = wave[index]
+            files.append(version.layout.dead_letters.file(outcome.key, outcome.attempt, self._context.epoch))
+        wave.discard(index, files)
 
     def _chain(self, version: TableVersion) -> ReceiptChain:
         self._receipts = self._receipts or ReceiptChain(version.layout)
@@ -121,7 +137,7 @@ class TableCommitter:
                 except CkptError as error:
                     wave.failed(index, error)
                     stopped.add(wave[index].key)
-            wave.discard(index, staged, version.layout.table)
+            self._discard(wave, index, staged, version)
 
     def _attempt(self, wave: StagedWave, version: TableVersion) -> bool:
         """Commit all waiting batches in one commit; return False if another writer committed first, or may have.
@@ -133,10 +149,7 @@ class TableCommitter:
             chosen.setdefault(wave[index].key, index)  # a second outcome of the same batch finds this one's receipt
         at = datetime.now(UTC)
         entries = [self._entry(wave[index], wave.waiting[index], at) for index in chosen.values()]
-        try:
-            number = self._chain(version).append(version.head, entries, version=version.next_number)
-        except OSError as error:
-            raise io_error(error, f"write receipts in {version.layout.table}") from error
+        number = self._chain(version).append(version.head, entries, version=version.next_number)
         wave.attempted |= set(chosen.values())
         note = {
             "pipeline": self._context.pipeline,
@@ -162,7 +175,7 @@ class TableCommitter:
 
 def _refuse_missing_files(staged: StagedBatch, version: TableVersion) -> None:
     for path in staged.data(version.layout.table):
-        if not path.is_file():
+        if path.size() is None:
             raise IoError(
                 f"the staged file {path} no longer exists.",
                 is_outage=True,

@@ -1,21 +1,21 @@
-"""Paths of a two-phase sink at a table in a local or mounted directory.
+"""Paths of a two-phase sink at a table in a directory, or below a prefix of an object store.
 
 Inside the table's directory are data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with
 ``receipts/<number>.json``, ``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (the leading
 underscore hides it from readers and clean-up). The dead letters are beside the table's directory (see
-``local/dead_letters.py``).
+``connectors/dead_letter_files.py``).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from uuid import uuid4
 
-from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles, ReplayFiles
-from airflow_provider_ckpt.connectors.local.file_lists import StoredFileLists
-from airflow_provider_ckpt.connectors.local.filesystem import BOOKKEEPING_DIRECTORY, escape
+from airflow_provider_ckpt.connectors.dead_letter_files import DeadLetterFiles, ReplayFiles
+from airflow_provider_ckpt.connectors.storage.filesystem import BOOKKEEPING_DIRECTORY, escape
+from airflow_provider_ckpt.connectors.storage.location import Location
+from airflow_provider_ckpt.connectors.stored_file_lists import StoredFileLists
 from airflow_provider_ckpt.core.batch_key import BatchKey
 
 DATA_PREFIX = "ckpt-"
@@ -30,16 +30,16 @@ class TableLayout:
     :param pipeline: name of the pipeline
     """
 
-    table: Path
+    table: Location
     ledger: str
     pipeline: str
 
     @property
-    def pipeline_directory(self) -> Path:
+    def pipeline_directory(self) -> Location:
         """Directory of the pipeline's receipts, replays and file lists inside the table's directory."""
         return self.table / BOOKKEEPING_DIRECTORY / escape(self.ledger) / escape(self.pipeline)
 
-    def node(self, number: int) -> Path:
+    def node(self, number: int) -> Location:
         """Return the path of the file that stores a receipt node.
 
         :param number: number of the node
@@ -47,7 +47,7 @@ class TableLayout:
         return self.pipeline_directory / "receipts" / f"{number:020d}.json"
 
     @property
-    def accepted(self) -> Path:
+    def accepted(self) -> Location:
         """File with the version of the table that the newest fence found intact, or that a user accepted."""
         return self.pipeline_directory / "accepted"
 

@@ -27,7 +27,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError
@@ -128,7 +127,7 @@ class ReceiptChain:
         :param previous: head at the version that the commit builds on
         :param entries: receipts of the node
         :param version: version of the table that the commit creates
-        :raises OSError: if the file system fails; no file is left behind
+        :raises IoError: if the file system or object store fails; no file is left behind
         """
         reach = dict(self._node(previous).receipted) if previous is not None else {}
         for entry in entries:
@@ -146,7 +145,7 @@ class ReceiptChain:
         :param head: the current head
         :param lost: number of the node that cannot be read
         :param version: version of the table that the commit creates
-        :raises OSError: if the file system fails
+        :raises IoError: if the file system or object store fails
         """
         if head == lost:
             return self._write(head, previous=None, version=version)
@@ -270,7 +269,7 @@ class ReceiptChain:
         }
         count = ((before or 0) >> _RANDOM_BITS) + 1
         number = (count << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
-        write_durably(self._layout.node(number), json.dumps(document).encode(), exclusive=True)
+        self._layout.node(number).write(json.dumps(document).encode(), exclusive=True)
         return number
 
     def _walk(self, head: int | None) -> Iterator[ReceiptNode]:
@@ -293,8 +292,8 @@ class ReceiptChain:
             return self._newest[1]
         path = self._layout.node(number)
         try:
-            node = _parse_node(json.loads(path.read_bytes()), number)
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
+            node = _parse_node(json.loads(path.read() or b""), number)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             lost = _describe_lost(newer) if newer is not None else "all receipts"
             raise ReceiptsUnreadableError(
                 f"a file of receipts to which the table {self._layout.table} refers is missing or damaged: {path}. "
@@ -304,8 +303,6 @@ class ReceiptChain:
                 "file is lost, continue from the ledger's checkpoint with `airflow ckpt accept-sink "
                 f'{self._layout.pipeline} --keep --reason "..."`.',
             ) from error
-        except OSError as error:
-            raise io_error(error, f"read {path}") from error
         if self._newest is None or number > self._newest[0]:
             self._newest = (number, node)
         return node

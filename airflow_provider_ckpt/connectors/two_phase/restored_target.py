@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch_key import BatchKey
@@ -91,10 +90,7 @@ def start_new_chain(version: TableVersion, receipts: ReceiptChain, *, accepting:
     lost = receipts.first_unreadable(version.head)
     if lost is None:
         return None
-    try:
-        return receipts.start_new_chain(version.head, lost, version=version.next_number)
-    except OSError as error:
-        raise io_error(error, f"write receipts in {version.layout.table}") from error
+    return receipts.start_new_chain(version.head, lost, version=version.next_number)
 
 
 def batches_without_rows(version: TableVersion, receipts: ReceiptChain, keys: Sequence[BatchKey]) -> list[BatchKey]:
@@ -125,13 +121,9 @@ def record_accepted(version: TableVersion) -> None:
 
     :raises IoError: if the file system fails
     """
-    path = version.layout.accepted
     document = {"target": version.target, "version": version.number}
     if _read_accepted(version) != document:
-        try:
-            write_durably(path, json.dumps(document).encode())
-        except OSError as error:
-            raise io_error(error, f"write {path}") from error
+        version.layout.accepted.write(json.dumps(document).encode())
 
 
 def _refusal(version: TableVersion, found: TableLoss) -> SinkChangedError:
@@ -155,10 +147,7 @@ def _read_accepted(version: TableVersion) -> Any:
 
     With None, no version counts as accepted.
     """
-    path = version.layout.accepted
     try:
-        return json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+        return json.loads(version.layout.accepted.read() or b"")
+    except ValueError:
         return None
-    except OSError as error:
-        raise io_error(error, f"read {path}") from error

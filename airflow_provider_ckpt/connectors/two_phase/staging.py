@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.errors import CkptError, IoError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
@@ -26,7 +26,7 @@ class StagedBatch:
     :param counts: the batch's record counts
     :param name: unique name of the staged data files; None if the batch has no rows
     :param files: data files as the table format describes them; ``path`` is absolute or relative to the table
-    :param dead_letters: path of the file with the batch's dead letters, or None
+    :param dead_letters: whether the attempt has a file of dead letters
     :param schema: columns of the rows, in the table format's own notation; None if the batch came without columns
     :param positions: positions of the records read, for the receipt
     """
@@ -37,7 +37,7 @@ class StagedBatch:
     counts: Counts
     name: str | None
     files: Sequence[Mapping[str, Any]]
-    dead_letters: str | None
+    dead_letters: bool
     schema: str | None
     positions: str | None = None
 
@@ -76,27 +76,19 @@ class StagedBatch:
         }
         return Outcome(task.key, task.attempt, AttemptOutcome.STAGED, dead_letters=dead_letters, staged=data)
 
-    def data(self, table: Path) -> list[Path]:
-        """Return the paths of the staged data files.
+    def data(self, table: Location) -> list[Location]:
+        """Return the staged data files.
 
         :param table: directory of the table
         """
-        return [table / file["path"] for file in self.files]
-
-    def paths(self, table: Path, *, dead_letters: bool = True) -> list[Path]:
-        """Return the paths of all staged files.
-
-        :param table: directory of the table
-        :param dead_letters: whether to include the file of dead letters
-        """
-        return [*self.data(table), Path(self.dead_letters)] if dead_letters and self.dead_letters else self.data(table)
+        return [table.resolve(file["path"]) for file in self.files]
 
 
-def remove_files(paths: Iterable[Path]) -> None:
+def remove_files(paths: Iterable[Location]) -> None:
     """Remove files that no commit ever contained; errors are ignored, since no reader uses the files."""
     for path in paths:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+        with suppress(IoError):
+            path.remove()
 
 
 class StagedWave:
@@ -151,16 +143,14 @@ class StagedWave:
             staged=None,
         )
 
-    def discard(self, index: int, staged: StagedBatch, table: Path, *, dead_letters: bool = True) -> None:
+    def discard(self, index: int, files: Iterable[Location]) -> None:
         """Remove the staged files of a batch, unless some commit of this wave contained them, even one that failed.
 
         :param index: index of the batch in the wave
-        :param staged: the staged batch
-        :param table: directory of the table
-        :param dead_letters: whether to remove the file of dead letters, too
+        :param files: the files
         """
         if index not in self.attempted:
-            remove_files(staged.paths(table, dead_letters=dead_letters))
+            remove_files(files)
 
     def not_attempted(self, index: int) -> None:
         """Record that a waiting batch was not attempted, since an earlier batch failed."""

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -19,6 +18,7 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLet
 from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import naming_batch
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, remove_files
@@ -74,7 +74,7 @@ class TableWriter(ABC, Generic[V]):
         """Return the errors of rows that the table cannot store, by row number."""
 
     @abstractmethod
-    def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> WrittenFiles:
+    def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Location]) -> WrittenFiles:
         """Write the rows of a batch durably as data files; if there are no rows, only the columns are described.
 
         :param task: the batch and its attempt
@@ -113,13 +113,14 @@ class TableWriter(ABC, Generic[V]):
         if errors:
             return Refused(errors)
         dead_letters = sorted(content.dead_letters, key=lambda dead_letter: dead_letter.position)
-        written: list[Path] = []
+        written: list[Location] = []
         try:
             data = WrittenFiles()
             if rows.num_columns > 1:
                 data = self._write(task, rows.drop_columns([ROW_NUMBER]), version, written)
             # Last, and never removed: the receipt of a duplicate of this attempt may name the same dead letters.
-            letters_file = self._write_dead_letters(task, dead_letters, version) if dead_letters else None
+            if dead_letters:
+                self._write_dead_letters(task, dead_letters, version)
         except BaseException:
             remove_files(written)
             raise
@@ -130,15 +131,15 @@ class TableWriter(ABC, Generic[V]):
             counts,
             data.name,
             data.files,
-            letters_file,
+            bool(dead_letters),
             data.schema,
             content.positions,
         )
         return staged.outcome(task, Counter(dead_letter.error.type.value for dead_letter in dead_letters))
 
-    def _write_dead_letters(self, task: BatchTask, dead_letters: list[DeadLetter], version: V) -> str:
+    def _write_dead_letters(self, task: BatchTask, dead_letters: list[DeadLetter], version: V) -> None:
         store = partial(version.layout.dead_letters.write, task, self._context, dead_letters)
-        return str(store_dead_letters(store, dead_letters, task, self._pipeline.dead_letter_queue))
+        store_dead_letters(store, dead_letters, task, self._pipeline.dead_letter_queue)
 
 
 def null_errors(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:

@@ -12,12 +12,13 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.files.own_output import matches
 from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles, WrittenTarget
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from tests.integration.connectors.files.files_support import pipeline
 
 
 def rows(directory: Path) -> WrittenFiles:
     """The output of a files sink."""
-    return WrittenFiles("sink.path", directory, "ckpt-", ".jsonl")
+    return WrittenFiles("sink.path", LocalLocation(directory), "ckpt-", ".jsonl")
 
 
 def reads(path: Path | str, output: WrittenFiles, **source: Any) -> bool:

@@ -13,8 +13,8 @@ import pytest
 
 from airflow_provider_ckpt.cli import dlq as exported
 from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLetterStore
-from airflow_provider_ckpt.connectors.local.filesystem import write_durably
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.storage.filesystem import write_durably
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError

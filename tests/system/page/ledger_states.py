@@ -11,8 +11,9 @@ from typing import Any
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
-from airflow_provider_ckpt.connectors.local.dead_letters import DeadLetterFiles
+from airflow_provider_ckpt.connectors.dead_letter_files import DeadLetterFiles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
@@ -110,4 +111,6 @@ def _store(ledger: Ledger, directory: Path, batch: Batch, epoch: int) -> None:
     """Write the dead letters of a batch's newest attempt, as the sink does."""
     name = ledger.sink_id("orders")
     task = BatchTask(batch.key, batch.range, batch.attempts)
-    DeadLetterFiles(directory / "out", name, "orders").write(task, SinkContext(name, "orders", epoch), DEAD_LETTERS)
+    DeadLetterFiles(LocalLocation(directory / "out"), name, "orders").write(
+        task, SinkContext(name, "orders", epoch), DEAD_LETTERS
+    )

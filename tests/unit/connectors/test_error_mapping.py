@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.client import to_error_info as kafka_error
-from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.postgres.client import error_info as postgres_error
+from airflow_provider_ckpt.connectors.storage.filesystem import io_error
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.decisions import FailRun, HaltRun, RejectBatch, RetryBatch

@@ -12,11 +12,11 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
-from airflow_provider_ckpt.connectors.delta import fence
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.two_phase import receipts
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from tests.integration.connectors.interruptions import Step
 from tests.integration.connectors.two_phase.changes import CHANGES, LOSSES
 from tests.integration.connectors.two_phase.harness import TableHarness
@@ -32,8 +32,8 @@ class DeltaHarness(TableHarness):
         "create": Step(delta_table, "create"),
         "commit": Step(delta_table, "commit"),
         "check the fence": Step(DeltaVersion, "refuse_unless_current"),
-        "write receipts": Step(receipts, "write_durably"),
-        "open to fence": Step(fence, "write_durably"),
+        "write receipts": Step(ReceiptChain, "_write"),
+        "open to fence": Step(LocalLocation, "write"),
     }
     errors: ClassVar[Mapping[str, type[Exception]]] = {
         "unknown": DeltaError,

@@ -13,6 +13,7 @@ from deltalake.transaction import AddAction
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.errors import FencedError
 from tests.integration.connectors.batches import LEDGER, content, expected, task
 from tests.integration.connectors.delta.delta_harness import DeltaHarness
@@ -31,7 +32,7 @@ class TestFence:
 
         assert Run(table).sink.claims().epoch == 3
         with pytest.raises(FencedError):
-            DeltaVersion(DeltaLayout(table.place, LEDGER, "flights"), table.opened).refuse_if_fenced(2)
+            DeltaVersion(DeltaLayout(LocalLocation(table.place), LEDGER, "flights"), table.opened).refuse_if_fenced(2)
 
 
 class TestCleanUp:
@@ -69,8 +70,8 @@ class TestCleanUp:
         table.clean_up_history()
 
         with pytest.raises(DeltaError):
-            delta_table.commit(stale, table.place, [], {"a": 1}, {})
-        assert delta_table.has_newer_version(stale, table.place)
+            delta_table.commit(stale, LocalLocation(table.place), [], {"a": 1}, {})
+        assert delta_table.has_newer_version(stale, LocalLocation(table.place))
 
 
 class TestFiles:

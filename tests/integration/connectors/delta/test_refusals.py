@@ -75,7 +75,7 @@ def test_columns_that_delta_cannot_tell_apart_are_refused(table: DeltaHarness) -
 
 def test_a_remote_location_is_refused(table: DeltaHarness) -> None:
     document = table.pipeline().document()
-    document["sink"]["path"] = "s3://bucket/flights"
+    document["sink"]["path"] = "hdfs://bucket/flights"
 
-    with pytest.raises(ConfigError, match="s3:// locations are not supported"):
+    with pytest.raises(ConfigError, match="hdfs:// locations are not supported"):
         DeltaSink(Pipeline.model_validate(document), None, SinkContext(LEDGER, "flights", 1))

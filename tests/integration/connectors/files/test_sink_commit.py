@@ -18,9 +18,9 @@ from airflow_provider_ckpt.connectors.files import staging as files_staged
 from airflow_provider_ckpt.connectors.files.layout import parse_file_name
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
-from airflow_provider_ckpt.connectors.local import dead_letters as files_letters
-from airflow_provider_ckpt.connectors.local.filesystem import make_private_directory
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.connectors.storage.filesystem import make_private_directory
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import FencedError
@@ -40,7 +40,7 @@ def directory(tmp_path: Path) -> Path:
 DELIVERING = [
     (module, name, done)
     for module, name in [
-        (files_letters, "write_durably"),
+        (LocalLocation, "write"),
         (files_staged, "write_rows"),
         (files_staged, "sync_directory"),
         (files_receipts, "_write_new"),

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg.durable import DurableFileIO
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.iceberg.writer import IcebergWriter
-from airflow_provider_ckpt.connectors.two_phase import receipts
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from tests.integration.connectors.interruptions import Step
 from tests.integration.connectors.two_phase.changes import CHANGES, LOSSES
 from tests.integration.connectors.two_phase.harness import TableHarness
@@ -45,7 +45,7 @@ class IcebergHarness(TableHarness):
         "prepare the commit": Step(SqlCatalog, "_update_and_stage_table"),
         "write metadata": Step(DurableFileIO, "new_output"),
         "check the fence": Step(IcebergVersion, "refuse_unless_current"),
-        "write receipts": Step(receipts, "write_durably"),
+        "write receipts": Step(ReceiptChain, "_write"),
         "open to fence": Step(SqlCatalog, "load_table"),
     }
     errors: ClassVar[Mapping[str, type[Exception]]] = {

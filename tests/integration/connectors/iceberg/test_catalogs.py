@@ -22,8 +22,8 @@ def sink(folder: Path, **extra: Any) -> IcebergSink:
 
 
 def test_a_remote_warehouse_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="s3:// locations are not supported"):
-        sink(tmp_path, type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="s3://bucket/lake").check()
+    with pytest.raises(ConfigError, match="hdfs:// locations are not supported"):
+        sink(tmp_path, type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="hdfs://bucket/lake").check()
 
 
 def test_a_connection_that_names_no_catalog_says_what_to_do(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -74,8 +74,8 @@ def test_a_full_disk_fails_the_sink_as_a_whole_and_leaves_nothing(
     run.send(0)
     files = table.files()
 
-    def full(_: pa.Table, path: Path, **__: object) -> None:
-        path.write_bytes(b"PAR1")
+    def full(_: pa.Table, file: IO[bytes], **__: object) -> None:
+        file.write(b"PAR1")
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:

@@ -12,28 +12,28 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter, StoredDeadLetter, split_headers
 from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefusedError
-from airflow_provider_ckpt.connectors.local.filesystem import escape, io_error, write_durably
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.storage.filesystem import escape
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, IoError, SinkError
 from airflow_provider_ckpt.core.wave import BatchTask
 
 
-def dead_letters_directory(target: Path, pipeline: str) -> Path:
+def dead_letters_directory(target: Location, pipeline: str) -> Location:
     """Return the directory of a pipeline's dead letters beside a target.
 
     :param target: file or directory of the target
     :param pipeline: name of the pipeline
     """
-    return target.with_name(f"{target.name}.dead_letters") / escape(pipeline)
+    return target.sibling(f"{target.name}.dead_letters") / escape(pipeline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class DeadLetterFiles:
     :param pipeline: name of the pipeline
     """
 
-    target: Path
+    target: Location
     ledger: str
     pipeline: str
 
     @property
-    def directory(self) -> Path:
+    def directory(self) -> Location:
         """Directory of the pipeline's dead letters, with those of all ledgers."""
         return dead_letters_directory(self.target, self.pipeline)
 
@@ -61,7 +61,7 @@ class DeadLetterFiles:
         """
         return WrittenFiles(key, self.directory, suffix=".jsonl", nested=True)
 
-    def file(self, key: BatchKey, attempt: int, epoch: int) -> Path:
+    def file(self, key: BatchKey, attempt: int, epoch: int) -> Location:
         """Return the path of the file with an attempt's dead letters.
 
         The file counts only if the batch's receipt names this attempt; a failed attempt may leave one, too.
@@ -73,14 +73,14 @@ class DeadLetterFiles:
         directory = self.directory / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
         return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
 
-    def write(self, task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter]) -> Path:
+    def write(self, task: BatchTask, context: SinkContext, dead_letters: Sequence[DeadLetter]) -> Location:
         """Write an attempt's dead letters durably; a failed write leaves no file.
 
         :param task: the batch and its attempt
         :param context: ids of the ledger and the pipeline, and the epoch of the run
         :param dead_letters: all dead letters of the attempt
         :return: path of the file
-        :raises IoError: if the whole file system is full, unreachable or not writable
+        :raises IoError: if the whole file system or object store is full, unreachable or not writable
         :raises DeadLettersRefusedError: if this file cannot be written for any other reason
         """
         path = self.file(task.key, task.attempt, context.epoch)
@@ -90,36 +90,30 @@ class DeadLetterFiles:
         ]
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
         try:
-            write_durably(path, data)
-        except OSError as error:
-            failure = io_error(error, f"write {path}")
-            if failure.is_outage:
-                raise failure from error
+            path.write(data)
+        except IoError as error:
+            if error.is_outage:
+                raise
             hint = "Make that directory writable, then run again."
-            raise DeadLettersRefusedError(failure.message, hint=hint) from error
+            raise DeadLettersRefusedError(error.message, hint=hint) from error
         return path
 
     def read(self, source: AttemptKey) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters of an attempt in the order in which they were written; none if it has no file.
 
         :raises SinkError: if the file is damaged
-        :raises IoError: if the file system fails
+        :raises IoError: if the file system or object store fails
         """
         path = self.file(source.key, source.attempt, source.epoch)
         try:
-            with path.open("rb") as file:
-                for line in file:
-                    yield _from_json(source, json.loads(line))
-        except FileNotFoundError:
-            return
+            for line in (path.read() or b"").splitlines():
+                yield _from_json(source, json.loads(line))
         except (ValueError, KeyError) as error:
             raise SinkError(
                 f"the dead letters in {path} are damaged.",
                 pipeline=self.pipeline,
                 hint="Restore the file from a backup.",
             ) from error
-        except OSError as error:
-            raise io_error(error, f"read {path}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +124,7 @@ class ReplayFiles:
     :param pipeline: name of the pipeline, for messages
     """
 
-    directory: Path
+    directory: Location
     pipeline: str
 
     def write(self, partition: str, replay: Replay) -> None:
@@ -140,37 +134,30 @@ class ReplayFiles:
 
         :param partition: id of the side partition
         :param replay: references to the dead letters
-        :raises IoError: if the file system fails
+        :raises IoError: if the file system or object store fails
         """
-        path = self._file(partition)
-        try:
-            write_durably(path, json.dumps(replay.to_json()).encode())
-        except OSError as error:
-            raise io_error(error, f"write {path}") from error
+        self._file(partition).write(json.dumps(replay.to_json()).encode())
 
     def read(self, partitions: Iterable[str]) -> dict[str, Replay]:
         """Return the stored replays of the given side partitions, by partition; one without a replay is left out.
 
         :raises SinkError: if a file is damaged
-        :raises IoError: if the file system fails
+        :raises IoError: if the file system or object store fails
         """
         found = {partition: self._read(self._file(partition)) for partition in partitions}
         return {partition: replay for partition, replay in found.items() if replay is not None}
 
-    def _file(self, partition: str) -> Path:
+    def _file(self, partition: str) -> Location:
         return self.directory / f"{escape(partition)}.json"
 
-    def _read(self, path: Path) -> Replay | None:
+    def _read(self, path: Location) -> Replay | None:
         try:
-            return Replay.from_json(json.loads(path.read_bytes()))
-        except FileNotFoundError:
-            return None
+            content = path.read()
+            return None if content is None else Replay.from_json(json.loads(content))
         except (ValueError, KeyError) as error:
             raise SinkError(
                 f"the replay in {path} is damaged.", pipeline=self.pipeline, hint="Restore the file from a backup."
             ) from error
-        except OSError as error:
-            raise io_error(error, f"read {path}") from error
 
 
 def _to_json(task: BatchTask, context: SinkContext, dead_letter: DeadLetter, at: datetime) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
+from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.core.errors import SinkError
 
 
@@ -22,40 +21,34 @@ class StoredFileLists:
     :param pipeline: name of the pipeline, for messages
     """
 
-    directory: Path
+    directory: Location
     pipeline: str
 
     def write(self, files: FileList) -> None:
         """Store a list of source files durably, so that it survives a power failure.
 
-        :raises IoError: if the file system fails
+        :raises IoError: if the file system or object store fails
         """
         path = self.directory / f"{files.first:012d}-{files.epoch}.json"
-        try:
-            write_durably(path, json.dumps(files.to_json()).encode())
-        except OSError as error:
-            raise io_error(error, f"write {path}") from error
+        path.write(json.dumps(files.to_json()).encode())
 
     def read(self, first: int) -> list[FileList]:
         """Return the stored lists whose first source file has the ordinal ``first`` or a greater one, in any order.
 
         :raises SinkError: if a list is damaged
-        :raises IoError: if the file system fails
+        :raises IoError: if the file system or object store fails
         """
         path = self.directory
         try:
-            names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
-            wanted = [name for name in names if name[:1].isdecimal() and int(name.partition("-")[0]) >= first]
+            wanted = [name for name in path.names() if name[:1].isdecimal() and int(name.partition("-")[0]) >= first]
             found = []
             for name in wanted:
                 path = self.directory / name
-                found.append(FileList.from_json(json.loads(path.read_bytes())))
+                found.append(FileList.from_json(json.loads(path.read() or b"")))
         except (ValueError, KeyError, TypeError) as error:
             raise SinkError(
                 f"the list of source files in {path} is damaged.",
                 pipeline=self.pipeline,
                 hint="Restore the file from a backup.",
             ) from error
-        except OSError as error:
-            raise io_error(error, f"read {path}") from error
         return found

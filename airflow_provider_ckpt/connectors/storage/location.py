@@ -1,0 +1,101 @@
+"""Interface to a file or directory, wherever it lies: in a file system, or under a prefix of an object store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import IO
+
+
+class Location(ABC):
+    """A file or directory in a file system, or an object or prefix in an object store; it need not exist.
+
+    Methods raise :class:`.IoError` if the file system or the object store fails. What :meth:`write` and :meth:`create`
+    have written survives a power failure of the machine that wrote it.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Last component of the path."""
+
+    @property
+    @abstractmethod
+    def parent(self) -> Location:
+        """The directory that contains this file or directory."""
+
+    @property
+    @abstractmethod
+    def uri(self) -> str:
+        """Path or URL, as the Delta and Iceberg libraries expect it."""
+
+    @property
+    @abstractmethod
+    def storage_options(self) -> Mapping[str, str] | None:
+        """Options with which the Delta library opens the object store, including secrets; None for a local path."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return the path or URL, for messages."""
+
+    @abstractmethod
+    def __truediv__(self, name: str) -> Location:
+        """Return a file or directory inside this directory.
+
+        :param name: one or more components, separated by ``/``
+        """
+
+    @abstractmethod
+    def resolve(self, path: str) -> Location:
+        """Return the location of an absolute path or URL in the same file system or store, or of a relative path."""
+
+    def sibling(self, name: str) -> Location:
+        """Return another file or directory in the same directory."""
+        return self.parent / name
+
+    @abstractmethod
+    def read(self) -> bytes | None:
+        """Return the content of the file; None if there is no such file."""
+
+    @abstractmethod
+    def write(self, data: bytes, *, exclusive: bool = False) -> None:
+        """Write a file as a whole, or leave no file if that fails.
+
+        :param data: content of the file
+        :param exclusive: whether to fail if the file exists, instead of replacing it
+        """
+
+    @abstractmethod
+    def create(self) -> AbstractContextManager[IO[bytes]]:
+        """Open a new file for writing; it exists, as a whole, when the context ends without an exception."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the file, if it exists."""
+
+    @abstractmethod
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size in bytes of each file directly in this directory, by name; none if it does not exist."""
+
+    @abstractmethod
+    def names(self) -> Iterator[str]:
+        """Yield the names of the files and directories directly in this directory; none if it does not exist."""
+
+    @abstractmethod
+    def size(self) -> int | None:
+        """Return the size of the file in bytes; None if there is no such file."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Make a file durable that a library has written, and its entry in the directory; missing files are ignored."""
+
+    @abstractmethod
+    def check_writable(self, key: str) -> None:
+        """Raise an error if this user cannot create files in this directory, which need not exist yet.
+
+        An object store must also refuse to create an object twice, since receipts and fences rest on that.
+
+        :param key: key of the pipeline's declaration that names the directory, for the message
+        :raises ConfigError: naming the obstacle
+        """
