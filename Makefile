@@ -8,7 +8,7 @@ PY := .venv/bin/python
 TEST_FILES := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 12000000 ] && ! findmnt -no OPTIONS /dev/shm | grep -q noexec && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 PYTEST := PYTHONDONTWRITEBYTECODE= TMPDIR=$(TEST_FILES) $(PY) -m pytest
 
-.PHONY: help setup java classes postgres kafka redis jdbc browser demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
+.PHONY: help setup java classes postgres kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -40,6 +40,9 @@ browser: setup
 	@tests/services/packages.sh npm
 	@tests/services/npm.sh
 
+stores:
+	@tests/services/stores.sh
+
 # Each of hundreds of Javas starts Spark a third faster with an archive of its classes; runs find it where users' runs do.
 classes: setup java
 	@AIRFLOW_HOME=$(CURDIR)/build/airflow $(PY) -m airflow_provider_ckpt.engines.class_archive_training
@@ -47,7 +50,7 @@ classes: setup java
 demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
 	@$(PY) -m tests.system.demo
 
-test: lint classes postgres java kafka redis jdbc browser ## Lint, then every test: unit, integration, real Airflow, crashes
+test: lint classes postgres java kafka redis jdbc browser stores ## Lint, then every test: unit, integration, real Airflow, crashes
 	@$(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-fast: lint postgres java kafka jdbc ## Lint, unit tests, each connector once, a run by command and one by DAG: under 5 minutes
@@ -56,7 +59,7 @@ test-fast: lint postgres java kafka jdbc ## Lint, unit tests, each connector onc
 test-unit: setup ## Pure tests, in seconds
 	@$(PYTEST) tests/unit
 
-test-integration: setup postgres java kafka jdbc ## Tests against real PostgreSQL, Kafka, Spark and Delta
+test-integration: setup postgres java kafka jdbc stores ## Tests against real PostgreSQL, Kafka, Spark and Delta
 	@$(PYTEST) tests/integration
 
 test-system: setup postgres java redis browser ## Tests under a real Airflow, crashes included

@@ -12,6 +12,8 @@ from hypothesis import settings
 from tests.placement import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.placement import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 from tests.services.kafka import KafkaBroker
+from tests.services.object_store import ObjectStoreServer
+from tests.services.object_stores import ObjectStores
 from tests.services.postgres import PostgresServer
 
 # How long an example takes says more of the machine than of the code; and the same examples each time, so that what
@@ -50,3 +52,16 @@ def kafka_broker() -> Iterator[KafkaBroker]:
     """A Kafka broker for the whole session; a test that kills or pauses it brings it back."""
     with KafkaBroker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def object_stores() -> Iterator[ObjectStores]:
+    """Object stores for the whole session, each started when it is asked for."""
+    with ObjectStores() as stores:
+        yield stores
+
+
+@pytest.fixture(params=ObjectStores.names())
+def object_store(request: pytest.FixtureRequest, object_stores: ObjectStores) -> ObjectStoreServer:
+    """Each kind of object store in turn."""
+    return object_stores.get(request.param)

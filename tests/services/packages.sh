@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees to a system package: packages.sh chromium | java | maven | postgres | redis | venv PYTHON. Installs it on Debian as root, else says what to do.
+# Sees to a system package: packages.sh chromium | go | java | maven | postgres | redis | venv PYTHON. Installs it on Debian as root, else says what to do.
 set -euo pipefail
 
 java_new_enough() {
@@ -7,6 +7,12 @@ java_new_enough() {
     [ -z "${JAVA_HOME:-}" ] || java=$JAVA_HOME/bin/java
     version=$("$java" -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -n 1) || return 1
     [ -n "$version" ] && [ "$version" -ge 17 ]
+}
+
+go_new_enough() {
+    local version
+    version=$(go version 2>/dev/null | sed -nE 's/^go version go1\.([0-9]+).*/\1/p') || return 1
+    [ -n "$version" ] && [ "$version" -ge 26 ]
 }
 
 postgres_there() {
@@ -39,6 +45,11 @@ case ${1:-} in
     chromium)
         command -v chromium >/dev/null && exit 0
         install_or_tell 'Chromium (the tests use Airflow in a browser)' chromium
+        ;;
+    go)
+        go_new_enough && exit 0
+        install_or_tell "Go 1.26 or newer (the tests' object stores are compiled)" golang-1.26-go golang-go
+        go_new_enough || { echo 'setup: the go found first is older than 1.26; install a newer one and put it first in PATH' >&2; exit 1; }
         ;;
     java)
         java_new_enough && exit 0
@@ -77,7 +88,7 @@ case ${1:-} in
         install_or_tell "The venv module of $2" "$name-venv" python3-venv
         ;;
     *)
-        echo "usage: $0 chromium | java | maven | npm | postgres | redis | venv PYTHON" >&2
+        echo "usage: $0 chromium | go | java | maven | npm | postgres | redis | venv PYTHON" >&2
         exit 2
         ;;
 esac
