@@ -22,7 +22,9 @@ REGION = "us-east-1"
 VERSITYGW = "versitygw-1.8.0"
 
 
-class _S3Server(ObjectStoreServer):
+class S3Server(ObjectStoreServer):
+    """The part that both servers share: connection, client, bucket."""
+
     scheme: ClassVar[str] = "s3"
     _key = "ckpt-tests"
 
@@ -67,7 +69,7 @@ class _S3Server(ObjectStoreServer):
         )
 
 
-class VersityGateway(_S3Server):
+class VersityGateway(S3Server):
     """versitygw over a directory; it verifies signatures, and a killed one finds its objects again."""
 
     name: ClassVar[str] = "versitygw"
@@ -83,7 +85,7 @@ class VersityGateway(_S3Server):
         return {"ROOT_ACCESS_KEY": self._key, "ROOT_SECRET_KEY": self.secret, "VGW_REGION": REGION}
 
 
-class MotoServer(_S3Server):
+class MotoServer(S3Server):
     """moto; it does not look at signatures, and forgets everything when it ends."""
 
     name: ClassVar[str] = "moto"

@@ -176,7 +176,8 @@ class ObjectLocation(Location):
         """Put an object; see :meth:`.Location.write`.
 
         A request whose answer was lost may have been carried out, and be refused when it is repeated. So if an
-        exclusive write is refused, the object is read back, and counts as written if it has exactly this content.
+        exclusive write is refused or has no answer, the object is read back, and counts as written if it has exactly
+        this content.
 
         :param data: content of the object
         :param exclusive: whether to fail if the object exists
@@ -191,7 +192,9 @@ class ObjectLocation(Location):
             if self.read() != data:
                 raise IoError(f"cannot write {self}: it exists already.", is_outage=True) from error
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
-            raise self.bucket.error(error, f"write {self}") from None
+            failure = self.bucket.error(error, f"write {self}")
+            if not (exclusive and failure.recoverable and self.read() == data):
+                raise failure from None
 
     @contextmanager
     def create(self) -> Iterator[IO[bytes]]:
@@ -249,19 +252,15 @@ class ObjectLocation(Location):
 
         probe = self / f"_ckpt/probe-{secrets.token_hex(8)}"
         try:
-            obstore.put(self.bucket.store, probe.key, b"1", mode="create", use_multipart=False)
-            try:
-                obstore.put(self.bucket.store, probe.key, b"2", mode="create", use_multipart=False)
-            except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
-                pass
-            else:
+            probe._create(b"1")  # refused if the answer was lost and the client repeated the request
+            created_again = probe._create(b"2")
+            probe.remove()
+            if created_again:
                 raise ConfigError(
                     f"{key}: the object store of {self} created an object that existed already, although the request "
                     "had the condition If-None-Match. Two runs could overwrite each other's commits there.",
                     hint="Use a store that honours conditional writes.",
                 )
-            finally:
-                probe.remove()
         except FileNotFoundError:
             raise ConfigError(
                 f"{key}: there is no bucket {self.bucket.url}.", hint=f"Create the bucket, or correct {key}."
@@ -273,6 +272,16 @@ class ObjectLocation(Location):
             ) from None
         except obstore.exceptions.BaseError as error:
             raise self.bucket.error(error, f"write to {self}") from None
+
+    def _create(self, data: bytes) -> bool:
+        """Put an object on the condition that it does not exist; return whether the store has done it."""
+        import obstore
+
+        try:
+            obstore.put(self.bucket.store, self.key, data, mode="create", use_multipart=False)
+        except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+            return False
+        return True
 
     def _entries(self) -> Any:
         import obstore
