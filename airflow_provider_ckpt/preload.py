@@ -21,9 +21,6 @@ _MODULES = (
     "assets.pipeline",
     "config.load",
     "config.warnings",
-    "connectors.files.sink",
-    "connectors.postgres.sink",
-    "connectors.postgres.source",
     "engines.factory",
     "engines.warm",
     "ledger.ledger",
@@ -37,7 +34,9 @@ _MODULES = (
 
 @hookimpl
 def on_starting(component: Any) -> None:
-    """Import the modules if a scheduler with LocalExecutor starts. An error is logged; it occurs again in the task.
+    """Import the modules, and those that connectors name, if a scheduler with LocalExecutor starts.
+
+    An error is logged; it occurs again in the task.
 
     :param component: the part of Airflow that starts. For a scheduler it is a ``Job``, whose type is not set yet, so
         the command line tells which component it is
@@ -45,11 +44,14 @@ def on_starting(component: Any) -> None:
     is_scheduler = type(component).__name__ == "Job" and sys.argv[1:2] == ["scheduler"]
     if not is_scheduler or "LocalExecutor" not in conf.get("core", "executor"):
         return
-    for name in _MODULES:
+    from airflow_provider_ckpt.config.installed_connectors import installed_connectors
+
+    of_connectors = [name for _, connector in installed_connectors() for name in connector.preload_before_fork]
+    for name in [*(f"{__package__}.{name}" for name in _MODULES), *of_connectors]:
         try:
-            import_module(f"{__package__}.{name}")
+            import_module(name)
         except Exception:
-            log.exception("%s.%s cannot be imported", __package__, name)
+            log.exception("%s cannot be imported", name)
 
 
 class CkptPreloadPlugin(AirflowPlugin):

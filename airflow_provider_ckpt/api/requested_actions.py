@@ -123,7 +123,7 @@ def _on_dead_letters(context: ActionContext, wish: ActionWish) -> Action | None:
 
 
 def _replaces_by_key(context: ActionContext) -> bool:
-    return stored_pipeline(context.ledger, context.pipeline, instead="the recovery DAG").sink.mode == "upsert"
+    return stored_pipeline(context.ledger, context.pipeline, instead="the recovery DAG").sink.upserts
 
 
 _MAKERS: Mapping[ActionName, Callable[[ActionContext, ActionWish], Action | None]] = {

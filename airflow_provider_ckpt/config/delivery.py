@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from airflow_provider_ckpt.config.fields import Milliseconds, Number, Section, WholeNumber
+from airflow_provider_ckpt.config.installed_connectors import (
+    UnknownTypeError,
+    find_connector,
+    installed_connectors,
+    types_with,
+)
+from airflow_provider_ckpt.config.typed_sections import unknown_type_text
 from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
 from airflow_provider_ckpt.core.retry_policy import RetryPolicy
 from airflow_provider_ckpt.core.settle_cadence import SettleCadence
@@ -86,23 +92,41 @@ class Retry(Section):
         return RetryPolicy(**self.model_dump())
 
 
-class DeadLetterDestination(StrEnum):
-    """Destination of dead letters: the sink itself (``same``), or a Kafka topic, a PostgreSQL table or a directory."""
-
-    SAME = "same"
-    KAFKA = "kafka"
-    POSTGRES = "postgres"
-    FILES = "files"
+SAME = "same"
+"""Value of ``dead_letter_queue.sink`` that lets the sink itself store the dead letters."""
 
 
-def _kafka_if_brokers(data: object) -> object:
-    """Return a ``dead_letter_queue`` section with ``sink: kafka`` added if it has ``brokers`` and no ``sink``.
+def _stores_with_brokers() -> list[str]:
+    """Return the types with a dead letter store for which ``brokers`` replaces the connection."""
+    stores = ((kind, connector.dead_letter_store) for kind, connector in installed_connectors())
+    return [kind for kind, store in stores if store is not None and store.instead_of_connection == "brokers"]
+
+
+def _store_implied_by_brokers(data: object) -> object:
+    """Return a ``dead_letter_queue`` section with the ``sink`` that ``brokers`` implies if it has no ``sink``.
 
     StreamForge's declarations have this form. Any other section is returned unchanged.
     """
     if isinstance(data, Mapping) and data.get("brokers") and "sink" not in data:
-        return {**data, "sink": DeadLetterDestination.KAFKA.value}
+        stores = _stores_with_brokers()
+        return {**data, "sink": stores[0]} if len(stores) == 1 else data
     return data
+
+
+def _dead_letter_destination(value: object) -> object:
+    """Return a value of ``dead_letter_queue.sink`` that is ``same``, or a type with a dead letter store.
+
+    :raises ValueError: if it is neither; the message lists the supported values
+    """
+    if value == SAME:
+        return value
+    try:
+        supported = isinstance(value, str) and find_connector(value).dead_letter_store is not None
+    except UnknownTypeError:
+        supported = False
+    if not supported:
+        raise ValueError(unknown_type_text(value, [SAME, *types_with("dead_letter_store")]))
+    return value
 
 
 class DeadLetterQueue(Section):
@@ -111,8 +135,8 @@ class DeadLetterQueue(Section):
     :param enabled: whether dead letters are written; if not, an error that requires one halts the run, and nothing is
         dropped
     :param sink: ``same`` writes them with the batch: to a table beside a PostgreSQL target, to JSON lines beside a
-        table of files, to ``topic`` for a Kafka target. Other destinations are written before the batch's receipt. The
-        default is ``kafka`` if ``brokers`` is given
+        table of files, to ``topic`` for a Kafka target. Another destination is the type of a connector with a dead
+        letter store, and is written before the batch's receipt. The default is ``kafka`` if ``brokers`` is given
     :param connection: Airflow connection id, for ``kafka`` and ``postgres``; by default that of a sink or source of the
         same type
     :param topic: topic, for ``kafka``, and for ``same`` with a Kafka target
@@ -129,7 +153,7 @@ class DeadLetterQueue(Section):
     """
 
     enabled: bool = True
-    sink: DeadLetterDestination = DeadLetterDestination.SAME
+    sink: Annotated[str, BeforeValidator(_dead_letter_destination)] = SAME
     connection: str | None = None
     topic: str = "streamforge-dlq"
     brokers: str | None = None
@@ -141,25 +165,28 @@ class DeadLetterQueue(Section):
     header_prefix: str = "x-ckpt-"
     max_dlq_retries: WholeNumber = Field(default=3, ge=0)
 
-    _kafka = model_validator(mode="before")(_kafka_if_brokers)
+    _implied = model_validator(mode="before")(_store_implied_by_brokers)
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
-        if self.sink is DeadLetterDestination.FILES and not self.path:
-            raise ValueError("sink: files needs path, a directory")
-        if self.sink is DeadLetterDestination.SAME and self.brokers:
-            raise ValueError("brokers has an effect only with sink: kafka; write that, or leave brokers out")
+        if self.sink == SAME and self.brokers:
+            stores = " or ".join(_stores_with_brokers())
+            raise ValueError(f"brokers has an effect only with sink: {stores}; write that, or leave brokers out")
+        store = find_connector(self.sink).dead_letter_store if self.sink != SAME else None
+        for key, meaning in store.needed.items() if store else ():
+            if not getattr(self, key):
+                raise ValueError(f"sink: {self.sink} needs {key}, {meaning}")
         return self
 
     @property
     def in_sink(self) -> bool:
         """True if dead letters are enabled and the sink itself writes them, together with their batch."""
-        return self.enabled and self.sink is DeadLetterDestination.SAME
+        return self.enabled and self.sink == SAME
 
     @property
     def in_other_store(self) -> bool:
         """True if dead letters are enabled and written to a destination other than the sink."""
-        return self.enabled and self.sink is not DeadLetterDestination.SAME
+        return self.enabled and self.sink != SAME
 
 
 def _null_word(value: object) -> object:

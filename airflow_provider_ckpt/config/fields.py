@@ -69,14 +69,11 @@ ColumnNames = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
 """Names of columns; an empty or repeated name is an error."""
 
 
-def require_keys(section: Section, kind: str, names: tuple[str, ...]) -> None:
-    """Raise an error if a source or sink section lacks a key that its type requires.
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty; give it a value")
+    return text
 
-    :param section: the section
-    :param kind: the type of source or sink, such as ``postgres``
-    :param names: the keys that this type requires
-    :raises ValueError: if a key is missing or empty; the message names the first one
-    """
-    for name in names:
-        if not getattr(section, name):
-            raise ValueError(f"type: {kind} needs {name}")
+
+RequiredText = Annotated[str, AfterValidator(_not_blank)]
+"""A text that is not empty, for a key without default."""

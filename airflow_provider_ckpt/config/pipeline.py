@@ -23,9 +23,8 @@ from airflow_provider_ckpt.config.delivery import (
 from airflow_provider_ckpt.config.durations import Duration
 from airflow_provider_ckpt.config.fields import Section, TextMapping
 from airflow_provider_ckpt.config.schedule import DagSection
-from airflow_provider_ckpt.config.sink import SinkSection
-from airflow_provider_ckpt.config.source import SourceSection
 from airflow_provider_ckpt.config.transform import Transform
+from airflow_provider_ckpt.config.typed_sections import AnySinkSection, AnySourceSection
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 
@@ -114,9 +113,9 @@ class Pipeline(Section):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
-    source: SourceSection
+    source: AnySourceSection
     transform: Transform = Transform()
-    sink: SinkSection
+    sink: AnySinkSection
     delivery: DeliveryGuarantee = "at_least_once"
     commit_strategy: CommitStrategy = CommitStrategy()
     retry: Retry = Retry()
@@ -144,7 +143,7 @@ class Pipeline(Section):
         queue = self.dead_letter_queue
         if not queue.in_other_store or queue.connection:
             return queue.connection if queue.in_other_store else None
-        return next((part.connection for part in (self.sink, self.source) if part.type == queue.sink.value), None)
+        return next((part.connection for part in (self.sink, self.source) if part.type == queue.sink), None)
 
     @property
     def connections(self) -> frozenset[str]:
@@ -154,14 +153,14 @@ class Pipeline(Section):
 
     @property
     def spark_properties(self) -> dict[str, str]:
-        """Spark properties of the pipeline's runs: those of ``run.conf``, and the jars of the source's JDBC driver."""
-        jars = [*self.source.jars, *filter(None, [self.run.conf.get("spark.jars")])]
+        """Spark properties of the pipeline's runs: those of ``run.conf``, and the jars that the source needs."""
+        jars = [*self.source.spark_jars, *filter(None, [self.run.conf.get("spark.jars")])]
         return {**self.run.conf, **({"spark.jars": ",".join(jars)} if jars else {})}
 
     @property
     def pinned(self) -> bool:
         """True if a partition's batches are executed in one lane, in order (semantics, section 6)."""
-        needs_order = self.sink.mode == "upsert" or "kafka" in (self.source.type, self.sink.type)
+        needs_order = self.sink.upserts or self.source.needs_order or self.sink.needs_order
         return self.consumer.is_pinned(needs_order=needs_order)
 
     @property

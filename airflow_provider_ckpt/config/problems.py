@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from airflow_provider_ckpt.config.characters import for_message, non_ascii_clause
+from airflow_provider_ckpt.config.installed_connectors import types_with
 from airflow_provider_ckpt.config.unknown_keys import KeyPath, annotation_at, suggestion, unknown_key_text
 
 _KEY = "[key]"
@@ -69,18 +70,17 @@ def to_problems(
     :param model: the model that was validated
     :param data: the invalid data
     :param error: the validation error
-    :param order: function that returns the line of a key, by which problems are sorted, with missing keys last; None to
-        keep pydantic's order
+    :param order: function that returns the line of a key, by which problems are sorted; None to keep pydantic's order.
+        Missing keys come last
     :param most: maximum number of problems that are returned
     """
     by_path: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(_key_path(data, detail), []).append(detail)
     found = [(path, details, details[0]["type"] == "missing") for path, details in by_path.items()]
-    if order is not None:
-        found.sort(key=lambda item: (item[2], order(item[0])))
+    found.sort(key=lambda item: (item[2], order(item[0]) if order is not None else 0))
     return [
-        Problem(path, _problem_text(model, path, details), missing) for path, details, missing in found[:most]
+        Problem(path, _problem_text(model, path, details, data), missing) for path, details, missing in found[:most]
     ], len(found)
 
 
@@ -103,12 +103,19 @@ def _key_path(data: object, detail: ErrorDetails) -> KeyPath:
     return tuple(found)
 
 
-def _problem_text(model: type[BaseModel], path: KeyPath, details: Sequence[ErrorDetails]) -> str:
+def _problem_text(model: type[BaseModel], path: KeyPath, details: Sequence[ErrorDetails], data: object) -> str:
+    """Return the description of the errors of one key.
+
+    :param model: the model that was validated
+    :param path: path of the key
+    :param details: pydantic's errors of the key
+    :param data: the invalid data
+    """
     first = details[0]
     if first["type"] == "extra_forbidden":
-        return unknown_key_text(model, path)
+        return unknown_key_text(model, path, data)
     if first["type"] == "missing":
-        return "missing" + _choices_clause(_choices(model, path))
+        return "missing" + (_choices_clause(_choices(model, path, data)) or _needed_clause(path, data))
     if first["loc"][-1:] == (_KEY,):
         return f"unknown error type; {suggestion(for_message(path[-1]), _allowed_texts(first))}"
     if first["input"] is None and first["type"] == "model_type":
@@ -157,9 +164,19 @@ def _allowed_texts(detail: ErrorDetails) -> list[str]:
     return [word.strip().strip("'") for word in expected.replace(" or ", ", ").split(", ")]
 
 
-def _choices(model: type[BaseModel], path: KeyPath) -> list[str]:
-    """Return the texts that a key allows as its value, from its enum or ``Literal`` type; empty for other types."""
-    annotation = annotation_at(model, path)
+def _choices(model: type[BaseModel], path: KeyPath, data: object) -> list[str]:
+    """Return the texts that a key allows as its value; empty if it allows any.
+
+    They come from the key's enum or ``Literal`` type; those of ``source.type`` and ``sink.type`` are the installed
+    types.
+
+    :param model: the model that was validated
+    :param path: path of the key
+    :param data: the invalid data
+    """
+    if path[1:] == ("type",) and path[0] in ("source", "sink"):
+        return types_with("source" if path[0] == "source" else "sink")
+    annotation = annotation_at(model, path, data)
     if isinstance(annotation, EnumType):
         members: Mapping[str, Enum] = annotation.__members__
         return [str(member.value) for member in members.values()]
@@ -168,3 +185,11 @@ def _choices(model: type[BaseModel], path: KeyPath) -> list[str]:
 
 def _choices_clause(choices: Sequence[str]) -> str:
     return f"; one of: {', '.join(choices)}" if choices else ""
+
+
+def _needed_clause(path: KeyPath, data: object) -> str:
+    """Return a clause that names the type of source or sink that requires a missing key; empty for other keys."""
+    section = data.get(path[0]) if isinstance(data, Mapping) else None
+    if len(path) != 2 or path[0] not in ("source", "sink") or not isinstance(section, Mapping):
+        return ""
+    return f"; type: {for_message(section.get('type'))} needs it"

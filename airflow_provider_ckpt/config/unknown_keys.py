@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from airflow_provider_ckpt.config.characters import for_message, non_ascii_clause
+from airflow_provider_ckpt.config.connector_section import ConnectorSection
+from airflow_provider_ckpt.config.typed_sections import model_for, models_of_all_types
 
 KeyPath = tuple[str | int, ...]
 """Path of a value in a declaration: keys and list indexes, from the top, such as ``("retry", "jitter")``."""
 
 
-def unknown_key_text(model: type[BaseModel], path: KeyPath) -> str:
+def unknown_key_text(model: type[BaseModel], path: KeyPath, data: object) -> str:
     """Return the text of the error for an unknown key, with the nearest known key, or all keys that are known there.
 
-    A key that another section knows is named with the path of that section.
+    A key that another section knows is named with the path of that section, and a key of another type of source or sink
+    with these types.
 
     :param model: the model of the whole declaration
     :param path: path of the unknown key
+    :param data: the whole declaration
     """
-    owner = _model_at(model, path[:-1]) or model
+    owner = _model_at(model, path[:-1], data) or model
     key = for_message(path[-1])
-    elsewhere = [dotted for dotted in _dotted_keys(model) if dotted.rpartition(".")[2] == key]
+    if issubclass(owner, ConnectorSection) and "type" in _value_at(data, path[:-1]):
+        kind, others = _value_at(data, path[:-1])["type"], models_of_all_types(owner.side)
+        having = [name for name, other in others.items() if path[-1] in other.model_fields]
+        if having:
+            return f"a {for_message(kind)} {owner.side} has no such key, only {_listed(having)}; leave it out"
+    elsewhere = [dotted for dotted in _dotted_keys(model, data) if dotted.rpartition(".")[2] == key]
     known = list(_keys(owner))
     if elsewhere and not get_close_matches(key, known, 1, 0.8):
         return f"unknown key here; did you mean {elsewhere[0]}?"
@@ -46,32 +55,53 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
     return (field.alias or name for name, field in model.model_fields.items())
 
 
-def _dotted_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def _dotted_keys(model: type[BaseModel], data: object, prefix: str = "") -> Iterator[str]:
     """Yield every key of a model and of its nested sections as a dotted path, such as ``retry.jitter``.
 
     :param model: the model of a section or of the whole declaration
+    :param data: data of the section or of the whole declaration
     :param prefix: path of the model with a dot at its end; empty for the whole declaration
     """
     for key in _keys(model):
         yield prefix + key
-        part = _model_at(model, (key,))
+        part = _model_at(model, (key,), data)
         if part:
-            yield from _dotted_keys(part, f"{prefix}{key}.")
+            yield from _dotted_keys(part, _value_at(data, (key,)), f"{prefix}{key}.")
 
 
-def annotation_at(model: type[BaseModel], path: KeyPath) -> Any:
-    """Return the type annotation of the key at a path; None if there is no such key."""
-    owner = _model_at(model, path[:-1])
+def annotation_at(model: type[BaseModel], path: KeyPath, data: object) -> Any:
+    """Return the type annotation of the key at a path; None if there is no such key.
+
+    :param model: the model of the whole declaration
+    :param path: path of the key
+    :param data: the whole declaration, which tells the types of source and sink
+    """
+    owner = _model_at(model, path[:-1], data)
     for name, field in owner.model_fields.items() if owner else ():
         if (field.alias or name) == path[-1]:
             return field.annotation
     return None
 
 
-def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
+def _model_at(model: type[BaseModel], path: KeyPath, data: object) -> type[BaseModel] | None:
     """Return the model of the section at a path, such as ``Retry`` for ``("retry",)``; None if it is not a section."""
     if not path:
         return model
-    found = annotation_at(model, path)
-    kinds = (found, *get_args(found))  # an optional part is a union with None
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    annotation = annotation_at(model, path, data)
+    kinds = (annotation, *get_args(annotation))  # an optional part is a union with None
+    found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    if found is not None and issubclass(found, ConnectorSection):
+        return model_for(found, _value_at(data, path))
+    return found
+
+
+def _value_at(data: object, path: KeyPath) -> Any:
+    """Return the value at a path of a declaration; an empty mapping if there is none."""
+    for key in path:
+        data = data.get(key, {}) if isinstance(data, Mapping) else {}
+    return data if isinstance(data, Mapping) else {}
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    """Return types as a list for a sentence, such as ``jdbc and postgres``."""
+    return " and ".join(filter(None, [", ".join(kinds[:-1]), kinds[-1]]))

@@ -37,14 +37,14 @@ class WrittenTarget:
 
     :param key: key of the pipeline's declaration that names the table or topic, for messages
     :param name: name of the table or topic, for messages
-    :param connector: ``kafka`` or ``postgres``
+    :param system: system of the table or topic, such as ``postgresql``; identities are compared within one system
     :param identity: identity of the table or topic, as in :attr:`~.sink_protocol.Claims.target`; it changes if the
         table or topic is recreated
     """
 
     key: str
     name: str
-    connector: str
+    system: str
     identity: str
 
     def __str__(self) -> str:

@@ -1,11 +1,16 @@
-"""Find a connector's classes by a pipeline's source or sink type, such as ``kafka``, and import them on demand."""
+"""Create the objects of a pipeline's connectors: source, reader, sink, writer and what else they have.
+
+The classes are imported on demand, from the paths that the connectors declare.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from airflow_provider_ckpt.config.delivery import DeadLetterDestination
+from airflow_provider_ckpt.config.connector import ChosenPath, DeadLetterStoreType, SinkType, SourceType
+from airflow_provider_ckpt.config.connector_section import ConnectorSection
+from airflow_provider_ckpt.config.installed_connectors import connector_path, find_connector
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_store import (
     DeadLetterStore,
@@ -19,57 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.raw_copy_protocol import RawCopy
 
-_SOURCES = {
-    "files": ("files.source", "FilesSource"),
-    "jdbc": ("jdbc.source", "JdbcSource"),
-    "kafka": ("kafka.source", "KafkaSource"),
-    "postgres": ("postgres.source", "PostgresSource"),
-}
-_READERS = {
-    "files": ("files.reader", "FilesReader"),
-    "jdbc": ("jdbc.reader", "JdbcReader"),
-    "kafka": ("kafka.reader", "KafkaReader"),
-    "postgres": ("postgres.reader", "PostgresReader"),
-}
-_SINKS = {
-    "postgres": ("postgres.sink", "PostgresSink"),
-    "delta": ("delta.sink", "DeltaSink"),
-    "kafka": ("kafka.sink", "KafkaSink"),
-    "files": ("files.sink", "FilesSink"),
-    "iceberg": ("iceberg.sink", "IcebergSink"),
-}
-_WRITERS = {
-    "postgres": ("postgres.writer", "PostgresWriter"),
-    "delta": ("delta.writer", "DeltaWriter"),
-    "kafka": ("kafka.writer", "KafkaWriter"),
-    "files": ("files.writer", "FilesWriter"),
-    "iceberg": ("iceberg.writer", "IcebergWriter"),
-}
-_DEAD_LETTER_STORES = {
-    DeadLetterDestination.FILES: ("files.dead_letter_store", "FilesDeadLetterStore"),
-    DeadLetterDestination.KAFKA: ("kafka.dead_letter_store", "KafkaDeadLetterStore"),
-    DeadLetterDestination.POSTGRES: ("postgres.dead_letter_store", "PostgresDeadLetterStore"),
-}
-_TABLE_OPENERS = {
-    "delta": ("delta.table_opener", "DeltaTableOpener"),
-    "iceberg": ("iceberg.table_opener", "IcebergTableOpener"),
-}
-_RAW_COPY = ("postgres.raw_copy", "PostgresRawCopy")
-_TABLE_COMMITTER = ("two_phase.committer", "TableCommitter")
-_DRIVERS = {
-    "delta": ("deltalake", "pyarrow.parquet"),
-    "files": ("numpy",),
-    "iceberg": ("pyiceberg.table", "pyarrow.parquet"),
-    "kafka": ("confluent_kafka.admin",),
-    "postgres": ("adbc_driver_postgresql.dbapi", "psycopg2.extras"),
-}
-_PACKAGE = "airflow_provider_ckpt.connectors"
-_PARQUET_SOURCE = ("files.parquet_source", "ParquetSource")
-_PARQUET_READER = ("files.parquet_reader", "ParquetReader")
-
-
-def _load(module: str, name: str) -> Any:
-    return getattr(import_module(f"{_PACKAGE}.{module}"), name)
+_C = TypeVar("_C", SourceType, SinkType, DeadLetterStoreType)
 
 
 def lane_modules(pipeline: Pipeline) -> list[str]:
@@ -77,22 +32,31 @@ def lane_modules(pipeline: Pipeline) -> list[str]:
 
     A Spark worker can import them in advance.
     """
-    reader = _PARQUET_READER if pipeline.source.is_parquet else _READERS[pipeline.source.type]
-    entries = [reader, _WRITERS[pipeline.sink.type]]
-    if _may_copy_raw(pipeline):
-        entries.append(_RAW_COPY)
-    kinds: set[str] = {pipeline.source.type, pipeline.sink.type}
+    source, sink = _source_type(pipeline), _sink_type(pipeline)
+    paths = [_chosen(source.reader, pipeline.source), _chosen(sink.writer, pipeline.sink)]
+    kinds = {pipeline.source.type, pipeline.sink.type}
+    raw_copy = _raw_copy_path(pipeline)
+    if raw_copy is not None:
+        paths.append(raw_copy)
     if pipeline.dead_letter_queue.in_other_store:
-        entries.append(_DEAD_LETTER_STORES[pipeline.dead_letter_queue.sink])
-        kinds.add(pipeline.dead_letter_queue.sink.value)
-    drivers = [driver for kind in sorted(kinds) for driver in _DRIVERS.get(kind, ())]
-    return [*(f"{_PACKAGE}.{module}" for module, _ in entries), *drivers]
+        paths.append(_dead_letter_store_type(pipeline).store)
+        kinds.add(pipeline.dead_letter_queue.sink)
+    drivers = [module for kind in sorted(kinds) for module in find_connector(kind).preload]
+    return [*(path.partition(":")[0] for path in paths), *drivers]
+
+
+def connector_paths(pipeline: Pipeline) -> dict[str, str]:
+    """Return the import paths of the pipeline's connectors by type, for processes that cannot find them."""
+    kinds = {pipeline.source.type, pipeline.sink.type}
+    if pipeline.dead_letter_queue.in_other_store:
+        kinds.add(pipeline.dead_letter_queue.sink)
+    return {kind: connector_path(kind) for kind in sorted(kinds)}
 
 
 def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
     """Create the pipeline's :class:`Source`, which plans batches."""
-    entry = _PARQUET_SOURCE if pipeline.source.is_parquet else _SOURCES[pipeline.source.type]
-    return cast("Source", _load(*entry)(pipeline, connection))
+    path = _chosen(_source_type(pipeline).source, pipeline.source)
+    return cast("Source", load(path)(pipeline, connection))
 
 
 def open_reader(pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> Reader:
@@ -102,8 +66,8 @@ def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Record
     :param connection: the source's connection
     :param shape: the columns that :meth:`.Source.shape` returned
     """
-    entry = _PARQUET_READER if pipeline.source.is_parquet else _READERS[pipeline.source.type]
-    return cast("Reader", _load(*entry)(pipeline, connection, shape))
+    path = _chosen(_source_type(pipeline).reader, pipeline.source)
+    return cast("Reader", load(path)(pipeline, connection, shape))
 
 
 def open_sink(
@@ -117,7 +81,7 @@ def open_sink(
     :param dead_letters: connection of the dead letter store (:attr:`~.Pipeline.dead_letter_connection`); None if it
         needs none
     """
-    sink = cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
+    sink = cast("Sink", load(_chosen(_sink_type(pipeline).sink, pipeline.sink))(pipeline, connection, context))
     return (
         SinkWithDeadLetterStore(sink, _open_dead_letter_store(pipeline, dead_letters, context))
         if pipeline.dead_letter_queue.in_other_store
@@ -136,7 +100,7 @@ def open_writer(
     :param dead_letters: connection of the dead letter store (:attr:`~.Pipeline.dead_letter_connection`); None if it
         needs none
     """
-    writer = cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
+    writer = cast("Writer", load(_chosen(_sink_type(pipeline).writer, pipeline.sink))(pipeline, connection, context))
     queue = pipeline.dead_letter_queue
     return (
         WriterWithDeadLetterStore(writer, _open_dead_letter_store(pipeline, dead_letters, context), queue)
@@ -146,45 +110,38 @@ def open_writer(
 
 
 def _open_dead_letter_store(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> DeadLetterStore:
-    return cast(
-        "DeadLetterStore", _load(*_DEAD_LETTER_STORES[pipeline.dead_letter_queue.sink])(pipeline, connection, context)
-    )
+    return cast("DeadLetterStore", load(_dead_letter_store_type(pipeline).store)(pipeline, connection, context))
 
 
 def open_raw_copy(
     pipeline: Pipeline, source: Connection | None, sink: Connection | None, context: SinkContext, shape: RecordShape
 ) -> RawCopy | None:
-    """Create the pipeline's :class:`RawCopy`, which copies rows between PostgreSQL tables without decoding them.
+    """Create the pipeline's :class:`RawCopy`, which copies rows from source to sink without decoding them.
 
     :param pipeline: the pipeline
     :param source: the source's connection
     :param sink: the sink's connection
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param shape: the columns that :meth:`.Source.shape` returned
-    :return: None if the pipeline converts rows or has another source or sink, so that lanes must read records
+    :return: None if the pipeline converts rows, or source and sink have no raw copy, so that lanes must read records
     """
-    if not _may_copy_raw(pipeline):
-        return None
-    return cast("RawCopy", _load(*_RAW_COPY)(pipeline, source, sink, context, shape))
+    path = _raw_copy_path(pipeline)
+    return None if path is None else cast("RawCopy", load(path)(pipeline, source, sink, context, shape))
 
 
-def _may_copy_raw(pipeline: Pipeline) -> bool:
-    """Return whether rows can go from source to sink as raw COPY data, judged by the pipeline's declaration alone.
+def _raw_copy_path(pipeline: Pipeline) -> str | None:
+    """Return the class that copies rows raw, judged by the pipeline's declaration alone; None if there is none.
 
-    The tables themselves may still rule it out; then :meth:`.RawCopy.read` returns None.
+    The source and target themselves may still rule it out; then :meth:`.RawCopy.read` returns None.
     """
-    sink = pipeline.sink
-    return (
-        pipeline.source.type == sink.type == "postgres"
-        and pipeline.transform.passes_unchanged
-        and sink.mode == "append"
-        and not sink.rows_may_differ
-    )
+    same = pipeline.source.type == pipeline.sink.type
+    unchanged = pipeline.transform.passes_unchanged and pipeline.sink.takes_raw_rows
+    return find_connector(pipeline.sink.type).raw_copy if same and unchanged else None
 
 
 def is_two_phase(pipeline: Pipeline) -> bool:
     """Return whether the pipeline's sink commits all batches of a wave, with their receipts, in one commit."""
-    return pipeline.sink.type in _TABLE_OPENERS
+    return _sink_type(pipeline).committer is not None
 
 
 def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Committer | None:
@@ -194,7 +151,37 @@ def open_committer(pipeline: Pipeline, connection: Connection | None, context: S
     :param connection: the sink's connection
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
-    if not is_two_phase(pipeline):
+    committer = _sink_type(pipeline).committer
+    if committer is None:
         return None
-    opener = _load(*_TABLE_OPENERS[pipeline.sink.type])(pipeline, connection, context)
-    return cast("Committer", _load(*_TABLE_COMMITTER)(pipeline, context, opener))
+    return cast("Committer", load(_chosen(committer, pipeline.sink))(pipeline, connection, context))
+
+
+def load(path: str) -> Any:
+    """Import a class or function of a connector.
+
+    :param path: its place: ``package.module:name``
+    """
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _chosen(path: ChosenPath, section: ConnectorSection) -> str:
+    return path if isinstance(path, str) else path(section)
+
+
+def _source_type(pipeline: Pipeline) -> SourceType:
+    return _existing(find_connector(pipeline.source.type).source)
+
+
+def _sink_type(pipeline: Pipeline) -> SinkType:
+    return _existing(find_connector(pipeline.sink.type).sink)
+
+
+def _dead_letter_store_type(pipeline: Pipeline) -> DeadLetterStoreType:
+    return _existing(find_connector(pipeline.dead_letter_queue.sink).dead_letter_store)
+
+
+def _existing(part: _C | None) -> _C:
+    assert part is not None, "validation of the declaration has found it"
+    return part

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from airflow_provider_ckpt.assets.pipeline import update_outlet_events
-from airflow_provider_ckpt.config.delivery import DeadLetterDestination
-from airflow_provider_ckpt.connectors.dead_letter_files import dead_letters_directory
-from airflow_provider_ckpt.connectors.storage.filesystem import escape
-from airflow_provider_ckpt.connectors.storage.open_location import open_location
+from airflow_provider_ckpt.config.installed_connectors import find_connector
+from airflow_provider_ckpt.connectors.registry import load
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators._step import CkptStepOperator, newest_state
 from airflow_provider_ckpt.operators.replicate import held_message
@@ -21,13 +19,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.connection import Connection
-
-
-_DEAD_LETTER_TABLE = "ckpt_sink_dead_letter"
-_STORE_BY_SINK_TYPE = {"kafka": DeadLetterDestination.KAFKA, "postgres": DeadLetterDestination.POSTGRES}
-"""By sink type, the kind of dead letter store that ``dead_letter_queue.sink: same`` means; files for any other sink
-type.
-"""
 
 
 class CkptDeadLettersOperator(CkptStepOperator):
@@ -112,25 +103,12 @@ def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str
         relative paths start
     :raises ConfigError: if a connection is not defined, or a path is invalid
     """
-    sink, queue = pipeline.sink, pipeline.dead_letter_queue
-    if queue.in_sink:
-        if sink.type == "iceberg":
-            return f"the JSON lines beside the location of table {sink.table}, catalog {sink.connection}"
-        connection, table = sink.connection, sink.table or ""
-        schema, dot, _ = table.rpartition(".")
-        destination, table = (
-            _STORE_BY_SINK_TYPE.get(sink.type, DeadLetterDestination.FILES),
-            f"{schema}{dot}{_DEAD_LETTER_TABLE}",
-        )
+    if pipeline.dead_letter_queue.in_other_store:
+        store = find_connector(pipeline.dead_letter_queue.sink).dead_letter_store
+        place = store.place if store else None
     else:
-        connection, table, destination = pipeline.dead_letter_connection, queue.table, queue.sink
-    if destination is DeadLetterDestination.KAFKA:
-        return f"topic {queue.topic} of {queue.brokers or f'connection {connection}'}"
-    if destination is DeadLetterDestination.POSTGRES:
-        return f"table {table} of connection {connection}"
-    root = connections(connection) if connection else None
-    if queue.in_sink:
-        directory = dead_letters_directory(open_location(str(sink.path), "sink.path", root), pipeline.name)
-    else:
-        directory = open_location(str(queue.path), "dead_letter_queue.path", root) / escape(pipeline.name)
-    return f"the JSON lines under {directory}"
+        sink = find_connector(pipeline.sink.type).sink
+        place = sink.dead_letter_place if sink else None
+    if place is None:
+        return f"the {pipeline.sink.type} sink, {pipeline.sink.place}"
+    return cast("str", load(place)(pipeline, connections))

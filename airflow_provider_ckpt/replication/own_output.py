@@ -25,10 +25,10 @@ def refuse_own_output(pipeline: Pipeline, source: Source, sink: Sink) -> None:
         return
     for output in sink.outputs():
         if source.reads(output):
-            key = {"files": "path", "kafka": "topic"}.get(pipeline.source.type, "table")
+            key = pipeline.source.place_key
             other = "directory, or a narrower pattern" if isinstance(output, WrittenFiles) else key
             raise ConfigError(
-                f"source.{key}: {getattr(pipeline.source, key)} reads what this pipeline writes to {output}, so every "
+                f"source.{key}: {pipeline.source.place} reads what this pipeline writes to {output}, so every "
                 "run would deliver its own output once more.",
                 pipeline=pipeline.name,
                 hint=f"Name another {other}.",

@@ -115,7 +115,7 @@ def driver_error(job: Job, error: Exception) -> ErrorInfo:
     if found is None:
         raise error
     connection = _connection(job)
-    operation = f"reading {job.pipeline.source.table} (connection {connection.id!r})"
+    operation = f"reading {job.pipeline.source.place} (connection {connection.id!r})"
     return error_info(found, operation, connection)
 
 
@@ -205,7 +205,7 @@ class _LaneReader:
     def __init__(self, job: Job, tasks: Sequence[BatchTask], stream: SlotStream) -> None:
         self._reader = job.reader()
         self._names = [POSITION, *(name for name, _ in job.shape.columns)]
-        self._table = job.pipeline.source.table
+        self._table = job.pipeline.source.place
         self._slots = {task.key: slot for slot, task in enumerate(tasks)}
         self._stream = stream
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.config.installed_connectors import use_paths
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Committer, Sink, SinkContext, Writer
@@ -31,6 +32,7 @@ class Job:
     :param connections: connections by connection id, passwords included; never logged
     :param function: the transform's Python function as :func:`~.python_function.pack` serialized it, if the operator
         was given a function; None if the declaration names it, or if there is none
+    :param connectors: import path of the pipeline's connectors by type, so that executors need to find no distributions
     """
 
     document: Mapping[str, Any]
@@ -38,12 +40,14 @@ class Job:
     shape: RecordShape
     connections: Mapping[str, Connection] = field(repr=False)
     function: bytes | None = field(default=None, repr=False)
+    connectors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pipeline(self) -> Pipeline:
         """The pipeline's declaration, parsed from ``document``."""
         from airflow_provider_ckpt.config.pipeline import Pipeline
 
+        use_paths(self.connectors)
         return Pipeline.model_validate(self.document)
 
     def reader(self) -> Reader:
@@ -97,6 +101,7 @@ class Job:
             "shape": {"raw": self.shape.raw, "columns": [list(column) for column in self.shape.columns]},
             "connections": {name: connection.to_json() for name, connection in self.connections.items()},
             "function": base64.b64encode(self.function).decode() if self.function is not None else None,
+            "connectors": dict(self.connectors),
         }
 
     @classmethod
@@ -109,6 +114,7 @@ class Job:
             RecordShape(data["shape"]["raw"], columns),
             {name: Connection.from_json(item) for name, item in data["connections"].items()},
             base64.b64decode(data["function"]) if data["function"] is not None else None,
+            data["connectors"],
         )
 
     def _sink(self) -> Sink:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.source_protocol import POSITION
@@ -13,7 +14,6 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.partition_order import StoppedPartitions
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import jdbc
 from airflow_provider_ckpt.spark.lane import stack_traces
 from airflow_provider_ckpt.spark.lane.deliver import deliver_lane
 from airflow_provider_ckpt.spark.lane.fast_path import run_lane
@@ -92,9 +92,10 @@ def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector
     try:
         rows = collect(spark, job, wave, fast_path)
     except (PySparkException, Py4JJavaError) as error:  # PySpark has no class of its own for some Java errors
-        if not job.pipeline.source.read_by_spark:
+        reader = _spark_reader(job)
+        if reader is None:
             raise
-        return _run_batches_alone(spark, job, wave, collect, jdbc.driver_error(job, error))
+        return _run_batches_alone(spark, job, wave, collect, reader.driver_error(job, error))
     outcomes, deferred_batches = stack_traces.split_outcomes([row[0] for row in rows])
     if not deferred_batches:
         return outcomes
@@ -115,6 +116,12 @@ def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
     transform = job.pipeline.transform
     decodes_only = transform.decode and not (transform.where or transform.select or transform.python)
     return transform.passes_unchanged or bool(decodes_only and flat_json_decoder(spark, job.pipeline))
+
+
+def _spark_reader(job: Job) -> Any:
+    """Return the module that reads the source with Spark itself; None if lanes read it."""
+    name = job.pipeline.source.spark_reader
+    return None if name is None else import_module(name)
 
 
 def _run_batches_alone(
@@ -195,7 +202,8 @@ def wave_frame(
         return numbers.mapInArrow(
             partial(_in_lane, run_lane, work, _fast_path_schema(arrow, flat_decoder), flat_decoder), outcome
         )
-    read = jdbc.read_frame(spark, job, wave, schema) if job.pipeline.source.read_by_spark and wave is not None else None
+    reader = _spark_reader(job)
+    read = reader.read_frame(spark, job, wave, schema) if reader is not None and wave is not None else None
     if read is None:
         read = numbers.mapInArrow(partial(_in_lane, read_lane, work, arrow, flat_decoder), schema)
     judged = apply.apply(read, job.pipeline, job.shape)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.config.installed_connectors import types_with
 from tests import fast
 
 ROOT = Path(__file__).parents[2]
@@ -23,18 +23,18 @@ def marked() -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
-@pytest.mark.parametrize("source", sorted(registry._SOURCES))
+@pytest.mark.parametrize("source", types_with("source"))
 def test_each_source_copies_transforms_and_meets_a_bad_row(source: str) -> None:
     assert set(fast.SOURCES[source]) == {"copy", "transform", "bad row"}
 
 
-@pytest.mark.parametrize("sink", sorted(registry._SINKS))
+@pytest.mark.parametrize("sink", types_with("sink"))
 def test_each_sink_copies_meets_a_bad_row_crashes_and_is_fenced(sink: str) -> None:
     assert set(fast.SINKS[sink]) == {"copy", "bad row", "crash", "fence"}
 
 
 def test_no_entry_is_of_a_connector_that_is_gone() -> None:
-    assert (set(fast.SOURCES), set(fast.SINKS)) == (set(registry._SOURCES), set(registry._SINKS))
+    assert (set(fast.SOURCES), set(fast.SINKS)) == (set(types_with("source")), set(types_with("sink")))
 
 
 def test_a_run_starts_at_the_command_line_in_a_dag_and_over_another() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from openlineage.client.serde import Serde
 
+from airflow_provider_ckpt.config.connector_section import ConnectorSection
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.config.sink import SinkSection
-from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.config.typed_sections import section_model
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.lineage import dataset_name, lineage_of
 from airflow_provider_ckpt.replication.metric_names import Metric
@@ -38,28 +38,38 @@ def connections(name: str) -> Connection:
     return CONNECTIONS[name]
 
 
-def jdbc(connection: str, table: str) -> SourceSection:
+def source(kind: str, **keys: Any) -> ConnectorSection:
+    """A section ``source``."""
+    return section_model("source", kind).model_validate({"type": kind, **keys})
+
+
+def sink(kind: str, **keys: Any) -> ConnectorSection:
+    """A section ``sink``."""
+    return section_model("sink", kind).model_validate({"type": kind, **keys})
+
+
+def jdbc(connection: str, table: str) -> ConnectorSection:
     """A source that a driver reads."""
-    return SourceSection(type="jdbc", connection=connection, table=table, cursor="ID", jars=("/drivers/x.jar",))
+    return source("jdbc", connection=connection, table=table, cursor="ID", jars=["/drivers/x.jar"])
 
 
 @pytest.mark.parametrize(
-    ("half", "name"),
+    ("section", "name"),
     [
         (
-            SourceSection(type="postgres", connection="shop", table="orders", cursor="id"),
+            source("postgres", connection="shop", table="orders", cursor="id"),
             ("postgres://db.example:5433", "shop.public.orders"),
         ),
         (
-            SinkSection(type="postgres", connection="shop", table='"My.S".t'),
+            sink("postgres", connection="shop", table='"My.S".t'),
             ("postgres://db.example:5433", "shop.My.S.t"),
         ),
-        (SinkSection(type="postgres", connection="local", table="a.b"), ("postgres://localhost:5432", "me.a.b")),
-        (SourceSection(type="kafka", connection="stream", topic="orders"), ("kafka://a:9092", "orders")),
-        (SinkSection(type="kafka", connection="one", topic="orders"), ("kafka://broker.example:9092", "orders")),
-        (SinkSection(type="delta", path="/lake/flights"), ("file", "/lake/flights")),
-        (SinkSection(type="delta", path="file:///lake/a%20b"), ("file", "/lake/a b")),
-        (SourceSection(type="files", path="/in/*.jsonl"), ("file", "/in/*.jsonl")),
+        (sink("postgres", connection="local", table="a.b"), ("postgres://localhost:5432", "me.a.b")),
+        (source("kafka", connection="stream", topic="orders"), ("kafka://a:9092", "orders")),
+        (sink("kafka", connection="one", topic="orders"), ("kafka://broker.example:9092", "orders")),
+        (sink("delta", path="/lake/flights"), ("file", "/lake/flights")),
+        (sink("delta", path="file:///lake/a%20b"), ("file", "/lake/a b")),
+        (source("files", path="/in/*.jsonl"), ("file", "/in/*.jsonl")),
         (jdbc("h2", "SALES.ORDERS"), ("h2://db.example", "shop.SALES.ORDERS")),
         (jdbc("pg", "orders"), ("postgres://db.example:5432", "shop.public.orders")),
         (jdbc("ms", "shop.dbo.orders"), ("sqlserver://db.example:1433", "shop.dbo.orders")),
@@ -68,14 +78,12 @@ def jdbc(connection: str, table: str) -> SourceSection:
         (jdbc("teradata", "orders"), ("teradata://db.example", "orders")),
         (jdbc("ora", "SALES.ORDERS"), ("oracle://db.example:1521:xe", "SALES.ORDERS")),
         (jdbc("svc", "SALES.ORDERS"), ("oracle://db.example:1521", "shop.SALES.ORDERS")),
-        (SinkSection(type="iceberg", connection="lake", table="shop.orders"), ("https://lake:8181/v1", "shop.orders")),
+        (sink("iceberg", connection="lake", table="shop.orders"), ("https://lake:8181/v1", "shop.orders")),
     ],
     ids=str,
 )
-def test_datasets_have_openlineages_names_and_no_secret(
-    half: SourceSection | SinkSection, name: tuple[str, str]
-) -> None:
-    found = dataset_name(half, connections)
+def test_datasets_have_openlineages_names_and_no_secret(section: ConnectorSection, name: tuple[str, str]) -> None:
+    found = dataset_name(section, connections)
 
     assert found == name
     assert "s3cret" not in "".join(found)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.config.installed_connectors import installed_connectors, types_with
 
 PACKAGE = Path(__file__).parents[2] / "airflow_provider_ckpt"
 MIGRATIONS = PACKAGE / "ledger" / "migrations" / "versions"
@@ -16,6 +15,7 @@ MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if 
 
 NAMELESS = {"common", "utils", "util", "misc", "helpers", "tools", "stuff", "base"}
 BASE_CLASSES = {Path("operators/base.py"): "CkptOperator", Path("sensors/base.py"): "CkptSensor"}
+ROLES = ("source", "reader", "sink", "writer", "store")
 PRIVATE_WORDS = {"letters", "box", "gate", "cut", "acting", "people", "again", "looking"}
 """Words of this project alone; ``docs/glossary.rst`` has the ones to use."""
 
@@ -55,21 +55,23 @@ def test_a_private_word_is_found_in_a_name(name: str, words: set[str]) -> None:
     assert private_words(name) == words
 
 
-@pytest.mark.parametrize(
-    ("classes", "role"),
-    [
-        (registry._SOURCES, "source"),
-        (registry._READERS, "reader"),
-        (registry._SINKS, "sink"),
-        (registry._WRITERS, "writer"),
-        (registry._DEAD_LETTER_STORES, "dead_letter_store"),
-        (registry._TABLE_OPENERS, "table_opener"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_role_has_the_same_file_name_in_every_connector(classes: Mapping[str, tuple[str, str]], role: str) -> None:
-    assert {module for module, _ in classes.values()} == {f"{kind}.{role}" for kind in classes}
+def built_in_paths() -> list[tuple[str, str, str]]:
+    """Return type, role and module of each class that a built-in connector names."""
+    found = []
+    for kind, connector in installed_connectors():
+        for part in filter(None, (connector.source, connector.sink, connector.dead_letter_store)):
+            for role in ROLES:
+                path = getattr(part, role, None)
+                module = path.partition(":")[0] if isinstance(path, str) else None
+                name = "dead_letter_store" if role == "store" else role
+                found += [(kind, name, module)] if module and module.startswith("airflow_provider_ckpt.") else []
+    return found
+
+
+@pytest.mark.parametrize(("kind", "role", "module"), built_in_paths())
+def test_a_role_has_the_same_file_name_in_every_connector(kind: str, role: str, module: str) -> None:
+    assert module == f"airflow_provider_ckpt.connectors.{kind}.{role}"
 
 
 def test_every_sink_has_a_file_for_its_fence() -> None:
-    assert [kind for kind in registry._SINKS if not (PACKAGE / "connectors" / kind / "fence.py").is_file()] == []
+    assert [kind for kind in types_with("sink") if not (PACKAGE / "connectors" / kind / "fence.py").is_file()] == []

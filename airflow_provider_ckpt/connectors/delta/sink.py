@@ -44,7 +44,7 @@ class DeltaSink:
     exactly_once = True
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        path = open_location(pipeline.sink.path or "", "sink.path", connection)
+        path = open_location(pipeline.sink.place, "sink.path", connection)
         self._pipeline = pipeline
         self._context = context
         self._adds_columns = pipeline.sink.adds_columns

@@ -11,6 +11,7 @@ from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 
@@ -23,7 +24,7 @@ class DeltaTableOpener:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        path = open_location(pipeline.sink.path or "", "sink.path", connection)
+        path = open_location(pipeline.sink.place, "sink.path", connection)
         self._pipeline = pipeline
         self._epoch = context.epoch
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
@@ -79,3 +80,13 @@ class DeltaTableOpener:
             contention.count_try(succeeded=delta_table.add_columns(version.table, self._layout.table, lacks))
             version = self._version()
         return version
+
+
+def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> TableCommitter:
+    """Create the committer of a Delta table.
+
+    :param pipeline: ``sink.path`` names the table
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    """
+    return TableCommitter(pipeline, context, DeltaTableOpener(pipeline, connection, context))

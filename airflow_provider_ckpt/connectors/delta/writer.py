@@ -40,7 +40,7 @@ class DeltaWriter(TableWriter[DeltaVersion]):
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         super().__init__(pipeline, context)
-        path = open_location(pipeline.sink.path or "", "sink.path", connection)
+        path = open_location(pipeline.sink.place, "sink.path", connection)
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._table: DeltaTable | None = None
 

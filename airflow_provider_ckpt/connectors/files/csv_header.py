@@ -7,6 +7,7 @@ import re
 from shlex import quote
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
 from airflow_provider_ckpt.connectors.files.record_ends import BOM
 from airflow_provider_ckpt.core.errors import SourceError
 
@@ -16,7 +17,7 @@ _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 
 def has_header(pipeline: Pipeline) -> bool:
     """Return whether the first record of each file is a header that names the columns."""
-    return pipeline.transform.decode == "csv" and pipeline.source.header
+    return pipeline.transform.decode == "csv" and FilesSourceSection.of(pipeline).header
 
 
 def delimiter(pipeline: Pipeline) -> bytes | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_files import DeadLetterFiles, ReplayFiles
+from airflow_provider_ckpt.connectors.files.connector import FilesSinkSection
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.filesystem import BOOKKEEPING_DIRECTORY, escape, local_path, unescape
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
@@ -54,9 +55,9 @@ class FilesLayout:
         :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
         :param context: ids of the ledger and the pipeline
         """
-        path = local_path(pipeline.sink.path or "", "sink.path", connection)
-        sink = pipeline.sink
-        return cls(path, context.ledger, context.pipeline, sink.format or "", sink.files_may_go)
+        sink = FilesSinkSection.of(pipeline)
+        path = local_path(sink.path, "sink.path", connection)
+        return cls(path, context.ledger, context.pipeline, sink.format, sink.files_may_go)
 
     @property
     def epochs(self) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
 from airflow_provider_ckpt.connectors.files.parquet_columns import RecordColumns
 from airflow_provider_ckpt.connectors.files.parquet_file import RowReader
 from airflow_provider_ckpt.connectors.files.reader import origin_headers
@@ -33,7 +34,7 @@ class ParquetReader:
             dict(shape.columns), "this run", bool(pipeline.transform.schema_), missing_is_null
         )
         self._types = {name: to_arrow(kind) for name, kind in shape.columns}
-        self._follow_links = pipeline.source.follow_links
+        self._follow_links = FilesSourceSection.of(pipeline).follow_links
         self._rows: RowReader | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:

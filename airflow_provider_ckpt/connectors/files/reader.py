@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
 from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.record_ends import BOM, scan_records
 from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, read_error, verify
@@ -38,7 +39,7 @@ class FilesReader:
         self._pipeline = pipeline
         self._connection = connection
         self._columns = [POSITION, *(name for name, _ in shape.columns)]
-        self._follow_links = pipeline.source.follow_links
+        self._follow_links = FilesSourceSection.of(pipeline).follow_links
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
 

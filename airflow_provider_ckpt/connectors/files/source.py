@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
 from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.discovery import Discovery, discover
 from airflow_provider_ckpt.connectors.files.listing import check_path
@@ -61,8 +62,8 @@ class FilesSource:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         self._pipeline = pipeline
-        self._path = local_path(pipeline.source.path or "", "source.path", connection)
-        self._follow_links = pipeline.source.follow_links
+        self._path = local_path(pipeline.source.place, "source.path", connection)
+        self._follow_links = FilesSourceSection.of(pipeline).follow_links
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
         self._first: Discovery | None = None

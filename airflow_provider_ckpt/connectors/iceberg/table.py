@@ -41,7 +41,7 @@ class TableAddress:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         if connection is None:
             raise ConfigError("an iceberg sink needs sink.connection.", pipeline=pipeline.name)
-        self.name = pipeline.sink.table or ""
+        self.name = pipeline.sink.place
         self.connection = connection.id
         self.adds_columns = pipeline.sink.adds_columns
         self.context = context

@@ -7,6 +7,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 
 
 class IcebergTableOpener:
@@ -38,3 +39,13 @@ class IcebergTableOpener:
     def close(self) -> None:
         """Close the connections to the catalog."""
         self._address.close()
+
+
+def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> TableCommitter:
+    """Create the committer of an Iceberg table.
+
+    :param pipeline: ``sink.table`` names the table
+    :param connection: the catalog
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    """
+    return TableCommitter(pipeline, context, IcebergTableOpener(pipeline, connection, context))

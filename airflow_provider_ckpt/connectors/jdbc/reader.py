@@ -31,7 +31,7 @@ class JdbcReader:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002  # Spark uses them
-        self._table = pipeline.source.table
+        self._table = pipeline.source.place
         self._accepted: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:

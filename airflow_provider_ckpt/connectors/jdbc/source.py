@@ -16,6 +16,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import query
 from airflow_provider_ckpt.connectors.jdbc.client import Database, require_connection
 from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, CursorKind
+from airflow_provider_ckpt.connectors.jdbc.connector import JdbcSourceSection
 from airflow_provider_ckpt.connectors.jdbc.split import batch_records, empty_batch, split
 from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
@@ -57,14 +58,11 @@ class JdbcSource:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
-        assert pipeline.source.table is not None
-        assert pipeline.source.cursor is not None
+        source = JdbcSourceSection.of(pipeline)
         self._pipeline = pipeline.name
-        self._declared = pipeline.source
-        self._wait = pipeline.source.close_wait.total_seconds()
-        self._database = Database(
-            require_connection(connection), pipeline.source.jars, f"planning from {pipeline.source.table}"
-        )
+        self._declared = source
+        self._wait = source.close_wait.total_seconds()
+        self._database = Database(require_connection(connection), source.jars, f"planning from {source.table}")
 
     def check(self) -> None:
         """Raise ConfigError if the table or a column is missing, or the cursor has a wrong type or is NULL in a row."""
@@ -75,7 +73,7 @@ class JdbcSource:
 
         This is known only for a PostgreSQL table; for any other output, the result is False.
         """
-        if not isinstance(output, WrittenTarget) or output.connector != "postgres":
+        if not isinstance(output, WrittenTarget) or output.system != "postgresql":
             return False
         return output.identity == self._table().identity()
 

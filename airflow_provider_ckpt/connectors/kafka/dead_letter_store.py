@@ -22,6 +22,7 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     to_error_info,
     to_exception,
 )
+from airflow_provider_ckpt.connectors.kafka.connector import KafkaSinkSection, KafkaSourceSection
 from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import DeadLetterReader
 from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
 from airflow_provider_ckpt.connectors.kafka.producers import transaction_timeout
@@ -74,7 +75,7 @@ class KafkaDeadLetterStore:
         See :meth:`DeadLetterStore.check`.
         """
         for part, where in ((self._pipeline.source, "source"), (self._pipeline.sink, "sink")):
-            if part.type == "kafka" and part.topic == self._queue.topic:
+            if isinstance(part, KafkaSourceSection | KafkaSinkSection) and part.topic == self._queue.topic:
                 raise ConfigError(
                     f"{where}.topic and dead_letter_queue.topic are the same, {self._queue.topic}.",
                     pipeline=self._pipeline.name,

@@ -64,9 +64,8 @@ class KafkaReader:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002
-        assert pipeline.source.topic is not None
         self._pipeline = pipeline.name
-        self._topic = pipeline.source.topic
+        self._topic = pipeline.source.place
         self._connection = require_connection(connection, "source")
         self._client_errors = ClientErrors()
         self._topic_client = TopicClient(

@@ -17,6 +17,7 @@ from airflow_provider_ckpt.connectors.kafka.client import (
     require_topic,
 )
 from airflow_provider_ckpt.connectors.kafka.committed_reader import read_committed
+from airflow_provider_ckpt.connectors.kafka.connector import KafkaSinkSection, KafkaSourceSection
 from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import DeadLetterReader
 from airflow_provider_ckpt.connectors.kafka.fence import KafkaFence
 from airflow_provider_ckpt.connectors.kafka.producers import transaction_timeout, write_records
@@ -58,16 +59,16 @@ class KafkaSink:
     exactly_once = True
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        assert pipeline.sink.topic is not None
+        sink = KafkaSinkSection.of(pipeline)
         self._pipeline = pipeline
-        self._name = require_topic(pipeline.sink.topic, "sink.topic", pipeline.name)
+        self._name = require_topic(sink.topic, "sink.topic", pipeline.name)
         self._connection = require_connection(connection, "sink")
         self._context = context
         self._receipts = require_topic(receipts_topic(context.pipeline), "the receipts topic", pipeline.name)
         self._seconds = answer_timeout(self._connection)
         self._fence = KafkaFence(self._connection, context, self._receipts)
         self._topics: SinkTopicsClient | None = None
-        self._target_log = TargetLogReader(self._connection, pipeline.name, may_be_emptied=pipeline.sink.may_be_emptied)
+        self._target_log = TargetLogReader(self._connection, pipeline.name, may_be_emptied=sink.may_be_emptied)
 
     @property
     def location(self) -> str:
@@ -97,7 +98,7 @@ class KafkaSink:
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Raise an error if rows cannot be converted to messages; see :meth:`Sink.check_columns`."""
-        refuse_unfit_columns(columns, self._pipeline.sink.key, self._pipeline.name)
+        refuse_unfit_columns(columns, KafkaSinkSection.of(self._pipeline).key, self._pipeline.name)
 
     def claims(self) -> Claims:
         """Return the fence and the ledgers in the receipts topic, the target's topic id, and evidence of lost records.
@@ -280,8 +281,8 @@ class KafkaSink:
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
         if dead_letters.in_sink:
             named["dead_letter_queue.topic"] = dead_letters.topic
-        if source.type == "kafka" and source.connection == self._pipeline.sink.connection:
-            named["source.topic"] = source.topic or ""
+        if isinstance(source, KafkaSourceSection) and source.connection == self._pipeline.sink.connection:
+            named["source.topic"] = source.topic
         refuse_receipts_topics(named, self._receipts, self._pipeline.name)
         for name in set(named.values()):
             same = [what for what, topic in named.items() if topic == name]

@@ -53,9 +53,8 @@ class KafkaSource:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
-        assert pipeline.source.topic is not None
         self._pipeline = pipeline
-        self._name = require_topic(pipeline.source.topic, "source.topic", pipeline.name)
+        self._name = require_topic(pipeline.source.place, "source.topic", pipeline.name)
         self._connection = require_connection(connection, "source")
         self._topic_client = TopicClient(
             self._connection, self._name, f"ckpt-plan:{pipeline.name}", ErrorType.KAFKA_CONSUMER
@@ -77,7 +76,7 @@ class KafkaSource:
 
     def reads(self, output: Output) -> bool:
         """Return whether an output is this topic, compared by topic id; see :class:`ReadsOutputs`."""
-        if not isinstance(output, WrittenTarget) or output.connector != "kafka":
+        if not isinstance(output, WrittenTarget) or output.system != "kafka":
             return False
         return output.identity == self._topic().id
 

@@ -19,6 +19,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefusedError, store_dead_letters
 from airflow_provider_ckpt.connectors.fencing import naming_batch
 from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
+from airflow_provider_ckpt.connectors.kafka.connector import KafkaSinkSection
 from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
 from airflow_provider_ckpt.connectors.kafka.fence import refuse_if_fenced
 from airflow_provider_ckpt.connectors.kafka.partition_claim import PartitionClaim, read_epochs
@@ -56,9 +57,8 @@ class KafkaWriter:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        assert pipeline.sink.topic is not None
         self._pipeline = pipeline
-        self._name = pipeline.sink.topic
+        self._name = pipeline.sink.place
         self._connection = require_connection(connection, "sink")
         self._context = context
         self._receipts = receipts_topic(context.pipeline)
@@ -136,7 +136,7 @@ class KafkaWriter:
         found = self._existing_outcome(task)
         if found is not None:
             return found
-        messages = to_messages(content.rows, self._pipeline.sink.key)
+        messages = to_messages(content.rows, KafkaSinkSection.of(self._pipeline).key)
         refused = always_refused(messages, self._describe_target())
         return Refused(refused) if refused else self._transaction(task, content, messages)
 

@@ -84,7 +84,9 @@ class PostgresDeadLetterStore:
             table = describe_table(fetch, self._name)
             if table is None:
                 return []
-            return [WrittenTarget("dead_letter_queue.table", table.label, "postgres", table_identity(fetch, table.oid))]
+            return [
+                WrittenTarget("dead_letter_queue.table", table.label, "postgresql", table_identity(fetch, table.oid))
+            ]
 
     def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:
         """Store dead letters of one attempt durably; those that the table has already are left out.

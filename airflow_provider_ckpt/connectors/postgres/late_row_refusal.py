@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
 from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
 from airflow_provider_ckpt.connectors.postgres.lower_positions import Watch
 from airflow_provider_ckpt.connectors.postgres.origin_tables import WRITTEN_ELSEWHERE, origin_columns, origins
@@ -46,10 +47,10 @@ class LateRows:
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
-        assert pipeline.source.cursor is not None
+        source = PostgresSourceSection.of(pipeline)
         self._pipeline = pipeline.name
-        self._cursor = pipeline.source.cursor
-        self._known = pipeline.source.late_rows == "recover"
+        self._cursor = source.cursor
+        self._known = source.late_rows == "recover"
         self._sequences: dict[int, frozenset[int]] = {}
 
     def check(self, fetch: Fetch, table: Table) -> None:

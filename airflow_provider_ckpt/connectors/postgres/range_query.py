@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, value_sql
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
 from airflow_provider_ckpt.connectors.postgres.table import Table, describe_table
 
 if TYPE_CHECKING:
@@ -54,13 +55,12 @@ class RangeQuery:
         :param pipeline: the pipeline, with the table's name and its cursor
         :param shape: the columns that the source's records have
         """
-        assert pipeline.source.table is not None
-        assert pipeline.source.cursor is not None
-        table = describe_table(fetch, pipeline.source.table)
+        source = PostgresSourceSection.of(pipeline)
+        table = describe_table(fetch, source.table)
         if table is None:
             return None
-        cursor = pipeline.source.cursor
-        return cls(table, cursor, _tie_breakers(fetch, table, cursor, pipeline.source.key, shape))
+        cursor = source.cursor
+        return cls(table, cursor, _tie_breakers(fetch, table, cursor, source.key, shape))
 
     @property
     def cursor_kind(self) -> CursorKind:

@@ -29,6 +29,7 @@ from airflow_provider_ckpt.connectors.postgres.client import (
     split_table,
 )
 from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, MICROSECONDS_A_DAY, CursorKind
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
 from airflow_provider_ckpt.connectors.postgres.fence import session_prefix
 from airflow_provider_ckpt.connectors.postgres.range_query import SESSION_SETTINGS, RangeQuery
@@ -104,9 +105,9 @@ class PostgresRawCopy:
         self._sink = require_connection(sink, "sink")
         self._context = context
         self._shape = shape
-        assert pipeline.source.cursor is not None
-        others = [name for name, _ in shape.columns if name != pipeline.source.cursor]
-        self._columns = [pipeline.source.cursor, *others]
+        cursor = PostgresSourceSection.of(pipeline).cursor
+        others = [name for name, _ in shape.columns if name != cursor]
+        self._columns = [cursor, *others]
         self._reading: _Reading | None = None
         self._writing: _Writing | None = None
         self._ended = len(others) == len(shape.columns)  # the cursor is not among the columns to copy
@@ -154,7 +155,7 @@ class PostgresRawCopy:
         """
         from psycopg2 import Error
 
-        info = error_info(error, ErrorType.SINK, f"delivering {task.key} {task.range} to {self._pipeline.sink.table}")
+        info = error_info(error, ErrorType.SINK, f"delivering {task.key} {task.range} to {self._pipeline.sink.place}")
         if self._writing is None or not info.recoverable or may_be_of_rows(error):
             return None
         try:
@@ -193,8 +194,7 @@ class PostgresRawCopy:
         """Connect to source and sink, and keep both connections if the columns of both tables are the same."""
         application = f"ckpt-read:{self._pipeline.name}"
         session = open_psycopg(self._source, application, ErrorType.SOURCE, SESSION_SETTINGS)
-        assert self._pipeline.source.table is not None
-        version_sql = _columns_version_sql(self._pipeline.source.table)
+        version_sql = _columns_version_sql(self._pipeline.source.place)
         version = _columns_version(session, version_sql)  # before the description, so that it is not newer
         query = RangeQuery.describe(psycopg_fetch(session), self._pipeline, self._shape)
         if query is None:
@@ -203,9 +203,8 @@ class PostgresRawCopy:
         self._reading = _Reading(session, query, version_sql, version)
         session = open_psycopg(self._sink, f"{session_prefix(self._context)}{self._context.epoch}", ErrorType.SINK)
         fetch = psycopg_fetch(session)
-        assert self._pipeline.sink.table is not None
-        check = _unaltered_check(session, self._pipeline.sink.table)
-        target = describe_target(fetch, self._pipeline.sink.table, ())
+        check = _unaltered_check(session, self._pipeline.sink.place)
+        target = describe_target(fetch, self._pipeline.sink.place, ())
         if target is None or not self._is_same(query.table, target) or not _are_utf8(self._reading.session, session):
             session.close()
             return

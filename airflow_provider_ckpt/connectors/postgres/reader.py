@@ -13,6 +13,7 @@ from airflow_provider_ckpt.connectors.postgres.client import (
     to_exception,
 )
 from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, MICROSECONDS_A_DAY, CursorKind
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
 from airflow_provider_ckpt.connectors.postgres.range_query import SESSION_SETTINGS, RangeQuery, column_expressions
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
@@ -34,11 +35,11 @@ class PostgresReader:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:
-        assert pipeline.source.cursor is not None
+        source = PostgresSourceSection.of(pipeline)
         self._connection = require_connection(connection, "source")
         self._pipeline = pipeline
-        self._table_name = pipeline.source.table
-        self._cursor_column = pipeline.source.cursor
+        self._table_name = source.table
+        self._cursor_column = source.cursor
         self._application = f"ckpt-read:{pipeline.name}"
         self._shape = shape
         self._client: Any = None

@@ -16,6 +16,7 @@ from airflow_provider_ckpt.connectors.postgres import restored_target
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_setup import create_tables, lacks_columns, lacks_tables
 from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSinkSection
 from airflow_provider_ckpt.connectors.postgres.dead_letters import to_dead_letter
 from airflow_provider_ckpt.connectors.postgres.durability import (
     refuse_undurable_target,
@@ -66,11 +67,11 @@ class PostgresSink:
     exactly_once = True
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        assert pipeline.sink.table is not None
+        sink = PostgresSinkSection.of(pipeline)
         self._declared = pipeline
         self._pipeline = pipeline.name
-        self._name = pipeline.sink.table
-        self._upsert = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
+        self._name = sink.table
+        self._upsert = sink.key if sink.upserts else ()
         self._connection = require_connection(connection, "sink")
         self._context = context
         self._client: Any = None
@@ -104,7 +105,7 @@ class PostgresSink:
         """Return the target table; see :class:`NamesOutputs`."""
         with self._session("reading the identity") as fetch:
             table = self._target(fetch)
-            return [WrittenTarget("sink.table", table.label, "postgres", table_identity(fetch, table.oid))]
+            return [WrittenTarget("sink.table", table.label, "postgresql", table_identity(fetch, table.oid))]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Check that rows of these columns can be written; see :meth:`Sink.check_columns` and ``schema_check.py``."""
@@ -293,7 +294,7 @@ class PostgresSink:
 
     def _find_loss(self, fetch: Fetch, table: Table, bookkeeping: BookkeepingTables) -> str | None:
         """Return evidence that rows are gone since the last stored snapshot of the target; None if there is none."""
-        if self._declared.sink.may_be_emptied or lacks_columns(fetch, bookkeeping):
+        if self._declared.sink.may_lose_rows or lacks_columns(fetch, bookkeeping):
             return None
         for stored, delivered in fetch(bookkeeping.target_snapshot, [self._context.ledger, self._context.pipeline]):
             loss = restored_target.find_loss(fetch, table, stored, delivered=delivered)
@@ -324,7 +325,7 @@ class PostgresSink:
         """
         for stored, _ in fetch(bookkeeping.target_snapshot, [self._context.ledger, self._context.pipeline]):
             names = restored_target.removed_partitions(stored, snapshot)
-            if names and not self._declared.sink.may_be_emptied:
+            if names and not self._declared.sink.may_lose_rows:
                 log.warning(
                     "Pipeline %s, target %s: %s was removed since the last run, with its rows. If that was not "
                     "intended, attach it again, or rewind the pipeline.",

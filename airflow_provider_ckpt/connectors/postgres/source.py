@@ -31,6 +31,7 @@ from airflow_provider_ckpt.connectors.postgres.column_types import (
     position_sql,
     value_sql,
 )
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity, tree_identities
 from airflow_provider_ckpt.connectors.postgres.late_row_refusal import LateRows
 from airflow_provider_ckpt.connectors.postgres.split import Splitter
@@ -83,15 +84,14 @@ class PostgresSource:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
-        assert pipeline.source.table is not None
-        assert pipeline.source.cursor is not None
+        source = PostgresSourceSection.of(pipeline)
         self._pipeline = pipeline.name
-        self._name = pipeline.source.table
-        self._cursor = pipeline.source.cursor
-        self._wanted = pipeline.source.columns
-        self._key = pipeline.source.key
+        self._name = source.table
+        self._cursor = source.cursor
+        self._wanted = source.columns
+        self._key = source.key
         self._late_rows = LateRows(pipeline)
-        self._wait = pipeline.source.close_wait.total_seconds()
+        self._wait = source.close_wait.total_seconds()
         self._connection = require_connection(connection, "source")
         self._client: Any = None
 
@@ -110,7 +110,7 @@ class PostgresSource:
 
         Partitions and children count as the table; relations below a view are not searched.
         """
-        if not isinstance(output, WrittenTarget) or output.connector != "postgres":
+        if not isinstance(output, WrittenTarget) or output.system != "postgresql":
             return False
         with self._session() as fetch:
             return output.identity in tree_identities(fetch, self._table(fetch).oid)

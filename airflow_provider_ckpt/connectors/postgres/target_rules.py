@@ -104,17 +104,17 @@ def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> No
     :param pipeline: the pipeline
     :raises ConfigError: with the names of the rules and the correction
     """
-    upsert = pipeline.sink.mode == "upsert"
+    upsert = pipeline.sink.upserts
     behaviour = read_behaviour(fetch, table, upsert=upsert)
     rules = ", ".join(behaviour.rules)
-    if rules and (upsert or not pipeline.sink.rows_may_differ):
+    if rules and (upsert or not pipeline.sink.may_store_other_rows):
         remedy = "use mode: append" if upsert else "write sink.rows_may_differ: true to let the rules apply"
         raise ConfigError(
             f"target {table.label} has rules ({rules}), so rows that are sent to it may be changed or dropped.",
             pipeline=pipeline.name,
             hint=f"DROP RULE … ON {table.sql}, name the table that the rules write to, or {remedy}.",
         )
-    if not behaviour.counted and not pipeline.sink.rows_may_differ:
+    if not behaviour.counted and not pipeline.sink.may_store_other_rows:
         raise ConfigError(
             f"the server does not count the rows that {table.label} gets (track_counts = off), so a trigger that "
             "drops some would not be detected.",
@@ -132,7 +132,7 @@ def refuse_unwritable_target(fetch: Fetch, table: Table, pipeline: Pipeline, con
     :param connection: id of the Airflow connection, for the message
     :raises ConfigError: with the needed GRANT
     """
-    needed = ["INSERT", "SELECT", "UPDATE"] if pipeline.sink.mode == "upsert" else ["INSERT"]
+    needed = ["INSERT", "SELECT", "UPDATE"] if pipeline.sink.upserts else ["INSERT"]
     standby, allowed = fetch(_RIGHTS, [table.oid, needed])[0]
     if standby:
         raise ConfigError(

@@ -25,6 +25,7 @@ from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_lett
 from airflow_provider_ckpt.connectors.fencing import naming_batch, refuse_if_fenced
 from airflow_provider_ckpt.connectors.postgres.bad_row_isolation import IsolatingRowWriter, write_good_rows
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSinkSection
 from airflow_provider_ckpt.connectors.postgres.dead_letters import write_dead_letters
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
 from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch, session_prefix
@@ -89,11 +90,11 @@ class PostgresWriter:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        assert pipeline.sink.table is not None
+        sink = PostgresSinkSection.of(pipeline)
         self._pipeline = pipeline.name
-        self._name = pipeline.sink.table
-        self._key = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
-        self._rows_may_differ = pipeline.sink.rows_may_differ
+        self._name = sink.table
+        self._key = sink.key if sink.upserts else ()
+        self._rows_may_differ = sink.rows_may_differ
         self._queue = pipeline.dead_letter_queue
         self._connection = require_connection(connection, "sink")
         self._context = context

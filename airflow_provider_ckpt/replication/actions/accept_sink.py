@@ -181,7 +181,7 @@ def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
     """Compare the sink with the ledger, and return the lost receipts and rows, which later audits do not report."""
     recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     receipts = read_receipts(sink, {})[0]
-    rows = sink.target_rows(exact=True) if setup.pipeline.sink.mode == "append" else None
+    rows = sink.target_rows(exact=True) if not setup.pipeline.sink.upserts else None
     missing = None if rows is None else sum(receipt.counts.delivered for receipt in receipts) - rows
     lost = find_lost_receipts(recorded.passed, recorded.batches.values(), receipts)
     return AcceptedSink(lost, missing)
@@ -210,7 +210,7 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
     )
     intact = [receipt for receipt in receipts if receipt.key not in lost_batches]
     first = ledger.first_positions(name)
-    emptied = setup.pipeline.sink.may_be_emptied
+    emptied = setup.pipeline.sink.may_lose_rows
     state = "may be emptied on purpose (sink.may_be_emptied)" if emptied else "is not empty"
     unreadable = SinkDifference.RECEIPTS_UNREADABLE in evidence.differences
     has_rows = unreadable or any(receipt.counts.delivered for receipt in intact)
@@ -238,7 +238,7 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
         _ranges_by_partition(intact),
         first=first,
         skipped=ledger.skipped_ranges(name),
-        by_key=setup.pipeline.sink.mode == "upsert",
+        by_key=setup.pipeline.sink.upserts,
     )
     dead_letters = _lost_replays(records, lost)
     return Action(

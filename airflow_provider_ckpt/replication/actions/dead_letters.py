@@ -129,7 +129,7 @@ def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, 
     else:
         selected = select(found.entries, replace(selection, stop_at=None), found.rereads)
         chosen = list(take_first(_matching(setup, selected, query), selection.stop_at))
-    return Action(kind, dead_letters=tuple(chosen), newest_first=setup.pipeline.sink.mode == "upsert")
+    return Action(kind, dead_letters=tuple(chosen), newest_first=setup.pipeline.sink.upserts)
 
 
 def _matching(setup: PipelineContext, selected: Iterable[DeadLetters], query: str) -> Iterator[DeadLetters]:

@@ -77,7 +77,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
     finally:
         opened.close()
     wanted = [item for item in found if item.range.end <= records[item.partition].partition.committed]
-    if pipeline.sink.mode == "upsert":
+    if pipeline.sink.upserts:
         reread_ranges = {
             name: [Range(records[name].low_watermark, _NO_END)] for name in {item.partition for item in wanted}
         }

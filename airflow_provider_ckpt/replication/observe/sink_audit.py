@@ -118,11 +118,11 @@ def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str
     """
     if shared:
         return "others write to the target too"
-    if setup.pipeline.sink.mode == "upsert":
+    if setup.pipeline.sink.upserts:
         return "rows replace rows with the same key, so the target holds fewer than were delivered"
-    if setup.pipeline.sink.rows_may_differ:
+    if setup.pipeline.sink.may_store_other_rows:
         return "the target may store other rows than it is sent (sink.rows_may_differ)"
-    if setup.pipeline.sink.may_be_emptied:
+    if setup.pipeline.sink.may_lose_rows:
         return "the target may be emptied (sink.may_be_emptied)"
     return "a run is at work" if busy else None
 

@@ -51,7 +51,7 @@ def restore_lost_files(run: Run, *, started: bool) -> Start | None:
     :returns: start of the source according to the sink's lists, if the ledger does not know the source's partitions
     :raises SourceError: if the sink has receipts of files that neither the sink's lists nor the ledger name
     """
-    if run.pipeline.source.type != "files":
+    if not run.pipeline.source.discovers_files:
         return None
     known = run.ledger.files(run.pipeline.name)
     lists = continuing_lists(known, run.sink.stored_file_lists(len(known)))
@@ -83,7 +83,7 @@ def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
     :param receipts: receipts of the sink that the ledger did not know
     :raises SourceError: naming the first such receipt
     """
-    if run.pipeline.source.type != "files" or not receipts:
+    if not run.pipeline.source.discovers_files or not receipts:
         return
     files = run.ledger.files(run.pipeline.name)
     end = files[-1].base + files[-1].size if files else 0
@@ -104,7 +104,7 @@ def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
 
     If an older version wrote to the sink, only the files that the sink lists are compared.
     """
-    if setup.pipeline.source.type != "files":
+    if not setup.pipeline.source.discovers_files:
         return []
     name = setup.pipeline.name
     recorded = setup.ledger.files(name)

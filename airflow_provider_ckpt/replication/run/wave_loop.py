@@ -220,6 +220,7 @@ class WaveLoop:
                 shape,
                 {name: setup.connections(name) for name in pipeline.connections},
                 setup.packed_function,
+                registry.connector_paths(pipeline),
             )
         )
         self._run.summary.spark_started = True

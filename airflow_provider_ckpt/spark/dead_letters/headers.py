@@ -44,7 +44,7 @@ def with_headers(
     written = {f"{prefix}timestamp": (at or datetime.now(UTC)).isoformat()}
     common = {
         "pipeline": pipeline.name,
-        "destination": sink.table or sink.path or sink.topic,
+        "destination": sink.place,
         "filter": transform.where,
         "transform": json.dumps(transform.select, ensure_ascii=False) if transform.select else None,
         "batch": str(task.key),

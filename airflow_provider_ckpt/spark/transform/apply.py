@@ -222,11 +222,11 @@ def _input_columns(
 
 
 def _text_checks(pipeline: Pipeline, shape: RecordShape) -> list[RecordCheck]:
-    """Return, for each text column of a Parquet source, a check that the text is valid UTF-8.
+    """Return, for each text column of a source of files, a check that the text is valid UTF-8.
 
     Other sources need no such check, since databases do not contain invalid text.
     """
-    texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.format == "parquet" else []
+    texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.may_lack_columns else []
     return [
         RecordCheck(
             f"NOT is_valid_utf8({quote(name)})", ErrorType.MESSAGE_DESERIALIZATION, f"{name} is not valid UTF-8"

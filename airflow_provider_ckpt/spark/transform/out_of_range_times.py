@@ -1,8 +1,8 @@
 """Reject source timestamps that Spark cannot represent: PostgreSQL's infinity, and years after 294246.
 
 A reader yields them as times before the earliest time that the source can have. Expressions and sinks would take them
-for real times, so their records are rejected. A postgres sink is the exception: it stores such times of a postgres
-source unchanged, from columns that no expression uses.
+for real times, so their records are rejected. A sink of the same connector may be the exception: a postgres sink stores
+such times of a postgres source unchanged, from columns that no expression uses.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.config.connector import OutOfRangeTimes
+from airflow_provider_ckpt.config.installed_connectors import find_connector
 from airflow_provider_ckpt.connectors.batch_content import record_error
-from airflow_provider_ckpt.connectors.postgres.column_types import FIRST_DAY, MICROSECONDS_A_DAY
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.spark.sql import is_column_name, quote
@@ -24,17 +25,6 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 
-_FIRST_DAYS = {"postgres": FIRST_DAY, "kafka": 0}
-"""By source type, the earliest day that a time of the source can have, in days since 1970. Earlier times mark a time
-out of range.
-"""
-
-_MESSAGES = {
-    "postgres": "is infinity or after the year 294246, which can only be delivered to a postgres sink, and only from a "
-    "column that no expression uses; cast it to text in a view",
-    "kafka": "is after the year 294246: Kafka counts milliseconds, but the producer may have written another unit; "
-    "leave it out of transform.select",
-}
 _SQL = {
     "date": "date_from_unix_date({day})",
     "timestamp": "timestamp_micros({microsecond})",
@@ -44,6 +34,7 @@ _SQL = {
 since 1970.
 """
 
+_MICROSECONDS_A_DAY = 86_400_000_000
 _STAR = re.compile(r"(?:^|[^\w)\]`'\"\s])\s*\*")
 """Pattern of a ``*`` that stands for all columns; a ``*`` that multiplies has a value before it."""
 
@@ -54,25 +45,25 @@ class TimeRangeCheck:
 
     :param name: name of the column
     :param kind: Spark SQL type of the column
-    :param source: type of the source, such as ``kafka``
+    :param times: the times of the source that are out of range
     """
 
     name: str
     kind: str
-    source: str
+    times: OutOfRangeTimes
 
     @property
     def message(self) -> str:
         """Error message for a record whose time is out of range."""
-        return f"{self.name} {_MESSAGES[self.source]}"
+        return f"{self.name} {self.times.message}"
 
     def failed(self, column: str) -> str:
         """Return a SQL condition that is true for a record whose time is out of range.
 
         :param column: SQL expression of the column
         """
-        first = _FIRST_DAYS[self.source]
-        return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * MICROSECONDS_A_DAY)}"
+        first = self.times.first_day
+        return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * _MICROSECONDS_A_DAY)}"
 
     def out_of_range(self, rows: pa.Table) -> pa.Array:
         """Return the record numbers of the rows whose time is out of range.
@@ -83,7 +74,7 @@ class TimeRangeCheck:
         import pyarrow.compute as pc
 
         column = rows.column(self.name)
-        first = _FIRST_DAYS[self.source] * (1 if self.kind == "date" else MICROSECONDS_A_DAY)
+        first = self.times.first_day * (1 if self.kind == "date" else _MICROSECONDS_A_DAY)
         number = column.cast(pa.int32() if self.kind == "date" else pa.int64())
         return rows.column(ROW_NUMBER).filter(pc.less(number, first))
 
@@ -91,22 +82,23 @@ class TimeRangeCheck:
 def time_range_checks(pipeline: Pipeline, shape: RecordShape) -> list[TimeRangeCheck]:
     """Return a check for each source column with dates or times that an expression uses or that is passed to the sink.
 
-    Columns that go from a postgres source to a postgres sink unchanged have no check.
+    Columns that go to a sink unchanged have no check if the sink stores such times as they are.
 
     :param pipeline: the pipeline's declaration
     :param shape: names and types of the source's columns
     """
-    source, transform = pipeline.source.type, pipeline.transform
-    if source not in _FIRST_DAYS:
+    source, transform = find_connector(pipeline.source.type).source, pipeline.transform
+    times = source.out_of_range_times if source else None
+    if times is None:
         return []
     columns = [] if transform.decode else [quote(name) for name, _ in shape.columns]
     used = list(transform.select.values()) if transform.select else columns
-    if source == pipeline.sink.type == "postgres" and not transform.python:
+    if times.stored_by_own_sink and pipeline.source.type == pipeline.sink.type and not transform.python:
         used = [expression for expression in used if not is_column_name(expression)]
     if transform.where:
         used.append(transform.where)
     return [
-        TimeRangeCheck(name, kind, source) for name, kind in shape.columns if kind in _SQL and _may_be_used(name, used)
+        TimeRangeCheck(name, kind, times) for name, kind in shape.columns if kind in _SQL and _may_be_used(name, used)
     ]
 
 

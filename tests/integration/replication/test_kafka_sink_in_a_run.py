@@ -88,7 +88,7 @@ def test_a_first_start_that_is_refused_creates_no_topic(kafka_broker: KafkaBroke
 def _refused(setup: PipelineContext, broker: KafkaBroker, sent: int) -> str:
     with pytest.raises(SinkChangedError) as caught, acquire(setup):
         pass
-    assert len(stored(broker, str(setup.pipeline.sink.topic))) == sent
+    assert len(stored(broker, str(setup.pipeline.sink.place))) == sent
     assert f"airflow ckpt accept-sink {setup.pipeline.name}" in str(caught.value)
     return str(caught.value)
 
@@ -118,7 +118,7 @@ def test_a_receipts_topic_emptied_while_a_batch_was_not_settled_doubles_nothing(
 
 
 def test_a_target_created_anew_is_refused(kafka_broker: KafkaBroker, setup: PipelineContext) -> None:
-    target = str(setup.pipeline.sink.topic)
+    target = str(setup.pipeline.sink.place)
     kafka_broker.delete_topic(target)
     kafka_broker.new_topic(name=target)
 

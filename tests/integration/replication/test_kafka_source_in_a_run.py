@@ -50,7 +50,7 @@ def setup(kafka_broker: KafkaBroker, ledger: Ledger, tmp_path: Path) -> Pipeline
 
 
 def _topic(setup: PipelineContext) -> str:
-    return str(setup.pipeline.source.topic)
+    return str(setup.pipeline.source.place)
 
 
 def test_messages_behind_a_transaction_that_hangs_are_lag_and_told(

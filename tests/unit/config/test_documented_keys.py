@@ -9,18 +9,24 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from airflow_provider_ckpt.config.connector_section import ConnectorSection
 from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.config.typed_sections import models_of_all_types
 from airflow_provider_ckpt.config.warnings import warnings
 
 ROOT = Path(__file__).parents[3]
 
 
 def keys(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
-    """Every key with its default, those of the parts included."""
+    """Every key with its default, those of the parts and of all types of source and sink included."""
     for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from keys(field.annotation)
+        part = field.annotation
+        if isinstance(part, type) and issubclass(part, ConnectorSection):
+            for of_type in models_of_all_types(part.side).values():
+                yield from keys(of_type)
+        elif isinstance(part, type) and issubclass(part, BaseModel):
+            yield from keys(part)
         else:
             yield field.alias or name, field.default
 

@@ -12,6 +12,8 @@ from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
 
+SOURCES = "files, jdbc, kafka, postgres"
+INSTALL = "for another one, install the distribution with its connector (pip install)"
 GOOD = """\
 name: orders
 source: {type: postgres, connection: shop, table: orders, cursor: id}
@@ -40,9 +42,10 @@ def refusal(data: dict[str, object]) -> str:
     ("text", "message"),
     [
         ("retries: {}", "4: retries: unknown key; did you mean retry?"),
+        ("time_budget: 1h", "4: time_budget: unknown key here; did you mean run.time_budget?"),
+        ("cursor: id", "4: cursor: unknown key here; did you mean source.cursor?"),
         ("run: {time-budget: 1h}", "4: run.time-budget: unknown key; did you mean time_budget?"),
         ("run:\n  time_budge: 1h", "5: run.time_budge: unknown key; did you mean time_budget?"),
-        ("time_budget: 1h", "4: time_budget: unknown key here; did you mean run.time_budget?"),
         ("lease: {zzz: 1}", "4: lease.zzz: unknown key; known here: ttl, on_busy, wait"),
         ("transform: {schemma: id int}", "4: transform.schemma: unknown key; did you mean schema?"),
         ("error_policy: {Sinkk: halt}", "4: error_policy.Sinkk: unknown error type; did you mean Sink?"),
@@ -63,7 +66,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(text: str, message: 
         ),
         (
             "dead_letter_queue: {sink: redis}",
-            "dead_letter_queue.sink: 'redis' is not supported; supported: same, kafka, postgres, files",
+            f"dead_letter_queue.sink: 'redis' is not supported; supported: same, files, kafka, postgres; {INSTALL}",
         ),
         ("dead_letter_queue: {sink: files}", "dead_letter_queue: sink: files needs path, a directory"),
         (
@@ -166,44 +169,48 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         "my.yaml:3: source.typ: unknown key; did you mean type?",
         "my.yaml:4: sinc: unknown key; did you mean sink?",
         "my.yaml:1: sink: missing",
-        "my.yaml:2: source.type: missing; one of: files, postgres, kafka, jdbc",
+        "my.yaml:2: source.type: missing; one of: files, jdbc, kafka, postgres",
     ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (", cursor: id", "", "2: source: type: postgres needs cursor"),
-        ("type: postgres, connection: shop", "type: files", "2: source: type: files needs path"),
-        ("type: postgres, connection: shop", "type: kafka, connection: shop", "2: source: type: kafka needs topic"),
-        ("type: postgres, connection: shop", "type: kafka, topic: a", "2: source: type: kafka needs connection"),
-        ("type: postgres, connection: lake", "type: kafka, connection: lake", "3: sink: type: kafka needs topic"),
-        ("connection: lake, ", "", "3: sink: type: postgres needs connection"),
+        (", cursor: id", "", "2: source.cursor: missing; type: postgres needs it"),
+        (", cursor: id", ", cursor: ''", "2: source.cursor: is empty; give it a value"),
+        ("connection: lake, ", "", "3: sink.connection: missing; type: postgres needs it"),
+        (
+            "connection: lake, table: orders",
+            "connection: lake, table: 5",
+            "3: sink.table: must be text (put it in quotes)",
+        ),
+        ("orders, cursor: id", "orders, cursor: id, key: [a, a]", "2: source.key: names a twice; leave one out"),
+        ("orders, cursor: id", "orders, cursor: id, late_rows: drop", "2: source.late_rows: 'drop' is not supported"),
         ("table: orders}\n", "table: orders, mode: upsert}\n", "3: sink: mode: upsert needs key"),
         (
             "table: orders}\n",
             "table: orders, schema_evolution: add_columns}\n",
-            "3: sink: schema_evolution: add_columns is not supported by the postgres sink",
+            "3: sink.schema_evolution: a postgres sink has no such key, only delta and iceberg; leave it out",
         ),
         (
             "type: postgres, connection: lake, table: orders}\n",
             "type: delta, path: /t, rows_may_differ: true}\n",
-            "3: sink: rows_may_differ is not supported by the delta sink; leave it out",
+            "3: sink.rows_may_differ: a delta sink has no such key, only postgres; leave it out",
         ),
         (
             "type: postgres, connection: lake, table: orders}\n",
             "type: files, path: /t, format: csv, may_be_emptied: true}\n",
-            "3: sink: may_be_emptied is not supported by the files sink; leave it out",
+            "3: sink.may_be_emptied: a files sink has no such key, only kafka and postgres; leave it out",
         ),
         (
             "type: postgres, connection: lake, table: orders}\n",
             "type: iceberg, connection: lake, table: orders}\n",
-            "3: sink: table must be namespace.table for an iceberg sink",
+            "3: sink.table: must be namespace.table for an iceberg sink",
         ),
         (
-            "type: postgres, connection: lake",
+            "type: postgres, connection: lake, table: orders",
             "type: delta, path: /t, key: [id]",
-            "3: sink: key is not supported by the delta sink, which appends rows; leave it out",
+            "3: sink.key: a delta sink has no such key, only kafka and postgres; leave it out",
         ),
         (
             "type: postgres, connection: lake, table: orders",
@@ -212,14 +219,35 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         ),
         (
             "type: postgres, connection: lake, table: orders",
-            "type: delta, path: /t, key: [id], mode: upsert",
-            "3: sink: mode: upsert is",
+            "type: delta, path: /t, mode: upsert",
+            "3: sink.mode: a delta sink has no such key, only postgres; leave it out",
         ),
         (
             "type: postgres, connection: shop",
             "type: jdbc, connection: shop",
-            "2: source: type: jdbc needs jars",
+            "2: source.jars: missing; type: jdbc needs it",
         ),
+        (
+            "type: postgres, connection: shop",
+            "type: jdbc, jars: [], connection: shop",
+            "2: source.jars: is empty; name the driver's jars",
+        ),
+        (
+            "type: postgres, connection: shop",
+            "type: oracle, connection: shop",
+            f"2: source.type: 'oracle' is not supported; supported: {SOURCES}; {INSTALL}",
+        ),
+        (
+            "type: postgres, connection: shop",
+            "type: postgress, connection: shop",
+            f"2: source.type: 'postgress' is not supported; supported: {SOURCES}; did you mean postgres?",
+        ),
+        (
+            "type: postgres, connection: shop",
+            "type: delta, connection: shop",
+            "2: source.type: 'delta' is not supported; supported: files, jdbc, kafka, postgres",
+        ),
+        ("type: postgres, connection: shop", "type: [a]", "2: source.type: '['a']' is not supported; supported: files"),
     ],
 )
 def test_parts_that_need_something(old: str, new: str, message: str) -> None:
@@ -290,7 +318,10 @@ def test_plain_data_is_answered_the_same_without_lines() -> None:
     with pytest.raises(ConfigError) as caught:
         build({"name": "a", "source": {"type": "files", "pth": "/in"}, "sink": {"type": "delta", "path": "/out"}})
 
-    assert caught.value.message == "pipeline: source.pth: unknown key; did you mean path?"
+    assert caught.value.message.splitlines() == [
+        "pipeline: source.pth: unknown key; did you mean path?",
+        "pipeline: source.path: missing; type: files needs it",
+    ]
 
 
 def test_a_password_in_the_wrong_place_is_not_repeated() -> None:

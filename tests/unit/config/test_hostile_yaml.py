@@ -159,11 +159,13 @@ def test_a_transform_that_cannot_be_meant_is_refused_by_its_key_and_line(transfo
 
 
 def test_a_column_that_is_named_twice_or_not_at_all_is_refused_by_its_key_and_line() -> None:
-    assert told(GOOD.replace("path: /in", "path: /in, columns: [a, b, a]")) == [
-        "my.yaml:2: source.columns: names a twice; leave one out"
-    ]
-    assert told(GOOD.replace("path: /out", "path: /out, key: ['']")) == [
-        "my.yaml:4: sink.key: holds an empty name; leave it out"
+    tables = (
+        "name: orders\nsource: {type: postgres, connection: c, table: t, cursor: id, columns: [a, b, a]}\n"
+        "sink: {type: postgres, connection: c, table: u, mode: upsert, key: ['']}\n"
+    )
+    assert told(tables) == [
+        "my.yaml:2: source.columns: names a twice; leave one out",
+        "my.yaml:3: sink.key: holds an empty name; leave it out",
     ]
 
 

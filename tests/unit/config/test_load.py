@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.config.delivery import DeadLetterDestination
 from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.config.sink import SinkSection
-from airflow_provider_ckpt.config.source import SourceSection
 from airflow_provider_ckpt.config.transform import Transform
 from airflow_provider_ckpt.config.warnings import warnings
+from airflow_provider_ckpt.connectors.delta.connector import DeltaSinkSection
+from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSinkSection, PostgresSourceSection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction, ErrorType
 from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
@@ -100,9 +100,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 def test_python_and_yaml_say_the_same() -> None:
     in_python = Pipeline(
         name="flights",
-        source=SourceSection(type="files", path="/in"),
+        source=FilesSourceSection(type="files", path="/in"),
         transform=Transform(decode="json", schema="id bigint", where="id > 0", select={"n": "id"}),
-        sink=SinkSection(type="delta", path="/out"),
+        sink=DeltaSinkSection(type="delta", path="/out"),
     )
     in_yaml = parse(
         """
@@ -157,7 +157,7 @@ def test_parts_may_be_shared_by_an_alias() -> None:
         "sink: {type: postgres, connection: c, table: u, mode: upsert, key: *key}"
     )
 
-    assert pipeline.sink.key == pipeline.source.key == ("id",)
+    assert PostgresSinkSection.of(pipeline).key == PostgresSourceSection.of(pipeline).key == ("id",)
 
 
 @pytest.mark.parametrize(
@@ -220,13 +220,6 @@ sink: {type: delta, path: /out}
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (FILES.replace("/in", "/in, key: [id]"), "source.key has no effect on a files source"),
-        (FILES.replace("/in", "/in, cursor: id"), "source.cursor has no effect on a files source"),
-        (FILES.replace("/in", "/in, columns: [id]"), "source.columns has no effect on a files source"),
-        (FILES.replace("/in", "/in, close_wait: 1s"), "source.close_wait has no effect on a files source"),
-        (MINIMAL.replace("cursor: id", "cursor: id, format: csv"), "source.format has no effect on a postgres source"),
-        (FILES.replace("/out", "/out, format: csv"), "sink.format has no effect on a delta sink"),
-        (MINIMAL.replace("lake, ", "lake, path: /x, "), "sink.path has no effect on a postgres sink"),
         (MINIMAL + "transform: {schema: id bigint}", "transform.schema has no effect without transform.decode"),
         (
             MINIMAL + "error_handling: {missing_field_behavior: skip}",
@@ -248,6 +241,25 @@ def test_a_key_without_effect_has_a_warning(text: str, says: str) -> None:
     assert warnings(build(parse(FILES).document())) == []
 
 
+def test_a_document_of_a_time_when_all_types_shared_one_model_is_read() -> None:
+    pipeline = parse(FILES)
+    document = pipeline.document()
+    of_others: dict[str, dict[str, object]] = {
+        "source": {
+            "table": None,
+            "topic": None,
+            "cursor": None,
+            "key": [],
+            "columns": [],
+            "close_wait": 30.0,
+            "jars": [],
+        },
+        "sink": {"table": None, "topic": None, "format": None, "mode": "append", "key": [], "rows_may_differ": False},
+    }
+
+    assert build({**document, **{side: {**document[side], **keys} for side, keys in of_others.items()}}) == pipeline
+
+
 def test_a_kafka_target_has_a_topic_for_dead_letters() -> None:
     to_kafka = MINIMAL.replace("postgres, connection: lake, table", "kafka, connection: lake, topic")
 
@@ -257,7 +269,7 @@ def test_a_kafka_target_has_a_topic_for_dead_letters() -> None:
 def test_brokers_alone_mean_kafka() -> None:
     pipeline = parse(MINIMAL + "dead_letter_queue: {brokers: 'kafka:9092'}")
 
-    assert pipeline.dead_letter_queue.sink is DeadLetterDestination.KAFKA
+    assert pipeline.dead_letter_queue.sink == "kafka"
     assert pipeline.dead_letter_connection is None
     assert pipeline.connections == {"shop", "lake"}
     assert build(pipeline.document()) == pipeline

@@ -39,7 +39,7 @@ def planned(
     :param gone: how many delivered files it was said of before that they are gone
     """
     end = files[-1].base + files[-1].size if files else 0
-    kind = ParquetSource if declared.source.is_parquet else FilesSource
+    kind = ParquetSource if declared.source.has_columns else FilesSource
     states = {"files": {"gone": gone}} if gone else {}
     request = PlanRequest([RangeToPlan("files", end)], None, 10**9, files, states, {"files": end})
     return (source or kind(declared)).plan(request)

@@ -1,0 +1,127 @@
+"""Declaration of a connector: what it has, by import path, and the models of its keys.
+
+A distribution registers a connector as an entry point of the group ``airflow_provider_ckpt.connectors``. The entry
+point's name is the ``type`` in pipelines. The object is loaded wherever a pipeline of the type is declared, even while
+Airflow parses DAGs, so its module must import no driver; classes are named by import path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.config.source import SourceSection
+
+ImportPath = str
+"""Place of a class or function: ``package.module:name``."""
+
+ChosenPath = ImportPath | Callable[[Any], ImportPath]
+"""An import path, or a function that returns it for a section, if it depends on the section's keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfRangeTimes:
+    """Times of a source that Spark cannot represent; its reader yields them as times before all that it can have.
+
+    Their records are rejected, except in columns that go to a sink of the same connector unchanged.
+
+    :param first_day: the earliest day that a time of the source can have, in days since 1970
+    :param message: what is wrong with such a time and what to do, after the column's name
+    :param stored_by_own_sink: whether a sink of the same connector stores such times as they are
+    """
+
+    first_day: int
+    message: str
+    stored_by_own_sink: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceType:
+    """Source of a connector.
+
+    :param section: model of the section ``source``
+    :param source: class that plans; created with the pipeline and the connection (:class:`~.source_protocol.Source`)
+    :param reader: class that reads in a lane; created with the pipeline, the connection and the shape
+        (:class:`~.source_protocol.Reader`)
+    :param out_of_range_times: times of the source that Spark cannot represent; None if there are none
+    """
+
+    section: type[SourceSection]
+    source: ChosenPath
+    reader: ChosenPath
+    out_of_range_times: OutOfRangeTimes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkType:
+    """Sink of a connector. Classes are created with the pipeline, the connection and a ``SinkContext``.
+
+    :param section: model of the section ``sink``
+    :param sink: class that fences and reads receipts (:class:`~.sink_protocol.Sink`)
+    :param writer: class that delivers in a lane (:class:`~.sink_protocol.Writer`)
+    :param committer: class that commits all batches of a wave at once (:class:`~.sink_protocol.Committer`), which makes
+        the sink two-phase; None if the writer commits each batch
+    :param dead_letter_place: function that returns a phrase for the place of the dead letters that the sink stores,
+        such as ``table letters of connection lake``, from the pipeline and a function that returns the connection of an
+        id; None to name the target
+    :param dead_letter_keys: keys of ``dead_letter_queue`` that apply to these dead letters
+    """
+
+    section: type[SinkSection]
+    sink: ChosenPath
+    writer: ChosenPath
+    committer: ChosenPath | None = None
+    dead_letter_place: ImportPath | None = None
+    dead_letter_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterStoreType:
+    """Store of a connector for the dead letters of any sink, which ``dead_letter_queue.sink`` chooses by type.
+
+    :param store: class of the store; created with the pipeline, the connection and a ``SinkContext``
+        (:class:`~.dead_letter_store.DeadLetterStore`)
+    :param place: function that returns a phrase for the place of the dead letters, as ``SinkType.dead_letter_place``
+    :param keys: keys of ``dead_letter_queue`` that apply to the store: some of ``connection``, ``topic``, ``brokers``,
+        ``compression``, ``table`` and ``path``
+    :param needed: keys of these that the store requires, each with a phrase for its meaning
+    :param needs_connection: whether the store requires a connection: that of ``dead_letter_queue.connection``, or of a
+        sink or source of the same type
+    :param instead_of_connection: key that makes a connection unnecessary; if it is given without ``sink``, it implies
+        this store
+    """
+
+    store: ImportPath
+    place: ImportPath
+    keys: tuple[str, ...]
+    needed: Mapping[str, str] = field(default_factory=dict)
+    needs_connection: bool = False
+    instead_of_connection: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    """Declaration of a connector, with at least one of source, sink and dead letter store.
+
+    :param source: the source; None if the connector has none
+    :param sink: the sink; None if the connector has none
+    :param dead_letter_store: the store for the dead letters of any sink; None if the connector has none
+    :param raw_copy: class that copies rows from a source to a sink of this connector without decoding them; created
+        with the pipeline, both connections, a ``SinkContext`` and the shape (:class:`~.raw_copy_protocol.RawCopy`)
+    :param dataset: function of section and connection that returns namespace and name of the source or sink by
+        OpenLineage's rules; None for the type and the section's place
+    :param preload: names of modules that the classes import lazily, such as a driver's, which a Spark worker may import
+        in advance
+    :param preload_before_fork: names of modules that a scheduler may import before it forks its tasks, which must not
+        import native libraries that start threads
+    """
+
+    source: SourceType | None = None
+    sink: SinkType | None = None
+    dead_letter_store: DeadLetterStoreType | None = None
+    raw_copy: ImportPath | None = None
+    dataset: ImportPath | None = None
+    preload: tuple[str, ...] = ()
+    preload_before_fork: tuple[str, ...] = ()

@@ -1,0 +1,159 @@
+"""Find the connector of a type, such as ``kafka``, among the entry points of installed distributions.
+
+An entry point is loaded only if its type is asked for, so a broken one disturbs no pipeline of another type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import Literal
+
+from airflow_provider_ckpt.config.connector import Connector
+
+GROUP = "airflow_provider_ckpt.connectors"
+"""Group of the entry points, and the package of the built-in connectors."""
+
+Part = Literal["source", "sink", "dead_letter_store"]
+"""Attribute of :class:`Connector` with one of the things that a connector may have."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_OBJECT = "CONNECTOR"
+
+
+class ConnectorError(ValueError):
+    """Error of a connector's installation: it is missing or broken, or two distributions claim its type."""
+
+
+class UnknownTypeError(ConnectorError):
+    """Error of a type that no installed distribution has."""
+
+
+_known_paths: dict[str, str] = {}
+_loaded: dict[str, Connector] = {}
+
+
+def find_connector(kind: str) -> Connector:
+    """Return the connector of a type.
+
+    :raises UnknownTypeError: if no distribution has the type
+    :raises ConnectorError: if its connector cannot be imported, or two distributions claim the type
+    """
+    path = connector_path(kind)
+    if path not in _loaded:
+        _loaded[path] = _load(kind, path)
+    return _loaded[path]
+
+
+def connector_path(kind: str) -> str:
+    """Return the import path of a type's connector, such as ``package.module:CONNECTOR``.
+
+    :raises UnknownTypeError: if no distribution has the type
+    :raises ConnectorError: if two distributions claim the type
+    """
+    if kind in _known_paths:
+        return _known_paths[kind]
+    claims = dict(_claims().get(kind, {}))
+    if _built_in_path(kind) not in claims.values() and kind in _built_in():
+        claims["airflow-provider-ckpt"] = _built_in_path(kind)
+    if len(claims) > 1:
+        raise ConnectorError(
+            f"type {kind} is claimed by the connectors of two distributions, {' and '.join(sorted(claims))}; "
+            "uninstall one"
+        )
+    if claims:
+        return next(iter(claims.values()))
+    raise UnknownTypeError(f"no installed distribution has a connector of type {kind}")
+
+
+def use_paths(paths: Mapping[str, str]) -> None:
+    """Take connectors from import paths that another process has found.
+
+    Spark's executors then need the packages of the connectors, but no metadata of their distributions.
+
+    :param paths: import path of the connector by type
+    """
+    _known_paths.update(paths)
+
+
+def types_with(part: Part) -> list[str]:
+    """Return the types whose connector has a source, a sink or a dead letter store, sorted; broken ones are left out.
+
+    All installed connectors are loaded for it, so it is only for error messages and the like.
+    """
+    return [kind for kind, connector in installed_connectors() if getattr(connector, part) is not None]
+
+
+def installed_connectors() -> Iterator[tuple[str, Connector]]:
+    """Yield the type and connector of each installed connector, sorted by type; broken ones are left out."""
+    for kind in sorted({*_known_paths, *_claims(), *_built_in()}):
+        try:
+            yield kind, find_connector(kind)
+        except ConnectorError:
+            continue
+
+
+@cache
+def _claims() -> Mapping[str, Mapping[str, str]]:
+    """Return, by type, the import paths that distributions give for it, each with name and version of the distribution.
+
+    Only the few distributions whose entry points contain the group are parsed, which keeps this in milliseconds.
+    """
+    found: dict[str, dict[str, str]] = {}
+    seen: set[str] = set()
+    for distribution in metadata.distributions():
+        if GROUP not in (distribution.read_text("entry_points.txt") or ""):
+            continue
+        if distribution.name in seen:  # the first one on the path is the one that Python imports
+            continue
+        seen.add(distribution.name)
+        for point in distribution.entry_points.select(group=GROUP):
+            found.setdefault(point.name, {})[f"{distribution.name} {distribution.version}"] = point.value
+    return found
+
+
+@cache
+def _built_in() -> frozenset[str]:
+    """Return the types of this package's own connectors, which are also found if its code has no metadata.
+
+    That is so in a tree of sources and in a zip file.
+    """
+    package = import_module(GROUP)
+    return frozenset(
+        module.name
+        for module in iter_modules(package.__path__)
+        if module.ispkg and _NAME.fullmatch(module.name) and find_spec(_built_in_path(module.name).partition(":")[0])
+    )
+
+
+def _built_in_path(kind: str) -> str:
+    return f"{GROUP}.{kind}.connector:{_OBJECT}"
+
+
+def _load(kind: str, path: str) -> Connector:
+    module, _, name = path.partition(":")
+    what = f"the connector of type {kind}, {path}{_origin(kind)},"
+    try:
+        found: object = getattr(import_module(module), name)
+    except Exception as error:
+        raise ConnectorError(f"{what} cannot be imported: {type(error).__name__}: {error}; {_remedy(kind)}") from error
+    if not isinstance(found, Connector):
+        raise ConnectorError(
+            f"{what} is of type {type(found).__name__} instead of Connector; report this to its authors"
+        )
+    return found
+
+
+def _origin(kind: str) -> str:
+    """Return a clause that names the distribution of a type; empty if another process has found the type."""
+    return "".join(f" of {name}" for name in _claims().get(kind, {})) if kind not in _known_paths else ""
+
+
+def _remedy(kind: str) -> str:
+    if kind in _known_paths:
+        return "install its distribution for the Python of Spark's executors, too"
+    return "reinstall or update that distribution, or report this to its authors"

@@ -1,0 +1,146 @@
+"""Validate the sections ``source`` and ``sink`` by the model of their type, which the type's connector gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, SerializeAsAny, TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from airflow_provider_ckpt.config.characters import for_message, non_ascii_clause
+from airflow_provider_ckpt.config.connector_section import ConnectorSection
+from airflow_provider_ckpt.config.installed_connectors import (
+    ConnectorError,
+    UnknownTypeError,
+    find_connector,
+    installed_connectors,
+    types_with,
+)
+from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.config.source import SourceSection
+
+Side = Literal["source", "sink"]
+
+
+def section_model(side: Side, kind: str) -> type[ConnectorSection]:
+    """Return the model of the section ``source`` or ``sink`` for a type.
+
+    :param side: name of the section
+    :param kind: the type, such as ``kafka``
+    :raises ConnectorError: if there is no such type of source or sink, or its connector is broken
+    """
+    found = getattr(find_connector(kind), side)
+    if found is None:
+        raise UnknownTypeError(f"the connector of type {kind} has no {side}")
+    model: type[ConnectorSection] = found.section
+    return model
+
+
+def model_for(model: type[ConnectorSection], data: object) -> type[ConnectorSection]:
+    """Return the model by which data of a section is validated; ``model`` itself if the data names no known type.
+
+    :param model: base class of the section's models
+    :param data: the section's data
+    """
+    kind = data.get("type") if isinstance(data, Mapping) else None
+    try:
+        return section_model(model.side, kind) if isinstance(kind, str) else model
+    except ConnectorError:
+        return model
+
+
+def models_of_all_types(side: Side) -> dict[str, type[ConnectorSection]]:
+    """Return the model of every installed type of source or sink, by type; broken connectors are left out.
+
+    :param side: name of the section
+    """
+    found = ((kind, getattr(connector, side)) for kind, connector in installed_connectors())
+    return {kind: part.section for kind, part in found if part is not None}
+
+
+def unknown_type_text(value: object, known: Sequence[str]) -> str:
+    """Return the text of the error for a type that is not installed, with the installed types."""
+    word = for_message(value)
+    given = "an empty value" if value is None else f"'{word}'"
+    close = get_close_matches(word, known, 1)
+    remedy = (
+        f"did you mean {close[0]}?"
+        if close
+        else "for another one, install the distribution with its connector (pip install)"
+    )
+    return f"{given} is not supported; supported: {', '.join(known)}{non_ascii_clause(word)}; {remedy}"
+
+
+def _validate(data: object, side: Side) -> object:
+    """Return the section that a mapping declares, as an instance of its type's model.
+
+    Anything but a mapping is returned unchanged: an instance of a model, or what pydantic reports as an error.
+    """
+    if not isinstance(data, Mapping):
+        return data
+    if "type" not in data:
+        raise _error(side, [_missing_type(data), *_unknown_keys(side, data)])
+    kind = data["type"]
+    try:
+        model = section_model(side, kind) if isinstance(kind, str) else None
+    except UnknownTypeError:
+        model = None
+    if model is None:
+        text = unknown_type_text(kind, types_with(side))
+        raise _error(side, [_detail("connector_type", text, kind)])
+    return model.model_validate(_without_defaults_of_other_types(side, model, data))
+
+
+def _without_defaults_of_other_types(
+    side: Side, model: type[ConnectorSection], data: Mapping[Any, Any]
+) -> Mapping[Any, Any]:
+    """Return the data of a section without keys of other types that are null, empty or have their default.
+
+    They say nothing. Declarations that were stored when all types shared one model contain them.
+    """
+    foreign = [key for key in data if key not in model.model_fields]
+    if not foreign:
+        return data
+    others = models_of_all_types(side).values()
+    silent = {key for key in foreign if any(_says_nothing(other, key, data[key]) for other in others)}
+    return {key: value for key, value in data.items() if key not in silent}
+
+
+def _says_nothing(model: type[ConnectorSection], key: object, value: object) -> bool:
+    """Return whether a key of a model is null, empty, or has its default, as it is or as it is stored."""
+    field = model.model_fields.get(key) if isinstance(key, str) else None
+    if field is None or value in (None, [], ()):
+        return field is not None
+    if field.is_required():
+        return False
+    default = field.get_default(call_default_factory=True)
+    stored = TypeAdapter[Any](field.rebuild_annotation()).dump_python(default, mode="json")
+    return value in (default, stored)
+
+
+def _missing_type(data: Mapping[Any, Any]) -> InitErrorDetails:
+    return {"type": "missing", "loc": ("type",), "input": data}
+
+
+def _unknown_keys(side: Side, data: Mapping[Any, Any]) -> list[InitErrorDetails]:
+    """Return an error for each key of a section without type that no type knows."""
+    known = {key for model in models_of_all_types(side).values() for key in model.model_fields}
+    return [{"type": "extra_forbidden", "loc": (key,), "input": data[key]} for key in data if key not in known]
+
+
+def _detail(kind: Literal["connector_type"], text: str, given: object) -> InitErrorDetails:
+    return {"type": PydanticCustomError(kind, "{text}", {"text": text}), "loc": ("type",), "input": given}
+
+
+def _error(side: Side, details: list[InitErrorDetails]) -> ValidationError:
+    return ValidationError.from_exception_data(side, details)
+
+
+AnySourceSection = Annotated[SerializeAsAny[SourceSection], BeforeValidator(partial(_validate, side="source"))]
+"""Section ``source``, validated and stored by the model of its type."""
+
+AnySinkSection = Annotated[SerializeAsAny[SinkSection], BeforeValidator(partial(_validate, side="sink"))]
+"""Section ``sink``, validated and stored by the model of its type."""

@@ -1,0 +1,103 @@
+"""Connector of files: JSON lines, CSV and Parquet in directories of a mounted file system."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from airflow_provider_ckpt.config.connector import Connector, DeadLetterStoreType, SinkType, SourceType
+from airflow_provider_ckpt.config.fields import RequiredText
+from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.config.source import SourceSection
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_HERE = "airflow_provider_ckpt.connectors.files"
+
+
+class FilesSourceSection(SourceSection):
+    """Files of a directory that grows.
+
+    :param path: a directory or a glob pattern
+    :param format: ``jsonl``, ``csv`` or ``parquet``; for text files it must agree with ``transform.decode``
+    :param follow_links: whether symbolic links among the files are followed
+    :param header: whether each file's first line names its columns (csv)
+    """
+
+    place_key: ClassVar[str] = "path"
+    discovers_files: ClassVar[bool] = True
+
+    path: RequiredText
+    format: Literal["jsonl", "csv", "parquet"] | None = None
+    follow_links: bool = False
+    header: bool = True
+
+    @property
+    def is_parquet(self) -> bool:
+        """True if the files are Parquet files, whose columns have types."""
+        return self.format == "parquet"
+
+    @property
+    def has_columns(self) -> bool:
+        """True for Parquet files; see :attr:`SourceSection.has_columns`."""
+        return self.is_parquet
+
+    @property
+    def may_lack_columns(self) -> bool:
+        """True for Parquet files; see :attr:`SourceSection.may_lack_columns`."""
+        return self.is_parquet
+
+    def check(self, pipeline: Pipeline) -> None:
+        """Refuse a format that does not fit ``transform.decode`` and ``error_handling``; see :class:`SourceSection`."""
+        decode = pipeline.transform.decode
+        if self.is_parquet and decode:
+            raise ValueError("Parquet files have columns already; leave transform.decode out")
+        if self.is_parquet and pipeline.error_handling.missing_field_behavior == "skip":
+            raise ValueError("missing_field_behavior: skip is not supported for Parquet files; use error or null")
+        if not self.is_parquet and not decode:
+            raise ValueError("a files source needs transform.decode (json or csv) and transform.schema")
+        if (self.format == "jsonl" and decode != "json") or (self.format == "csv" and decode != "csv"):
+            raise ValueError(f"source.format: {self.format} and transform.decode: {decode} contradict each other")
+
+
+class FilesSinkSection(SinkSection):
+    """Directory that receives a file for each batch.
+
+    :param path: the directory
+    :param format: format of the files: ``jsonl``, ``csv`` or ``parquet``
+    :param files_may_go: whether readers remove files from the directory, so that a missing file is no loss
+    """
+
+    place_key: ClassVar[str] = "path"
+
+    path: RequiredText
+    format: Literal["jsonl", "csv", "parquet"]
+    files_may_go: bool = False
+
+
+def _source(section: FilesSourceSection) -> str:
+    return f"{_HERE}.parquet_source:ParquetSource" if section.is_parquet else f"{_HERE}.source:FilesSource"
+
+
+def _reader(section: FilesSourceSection) -> str:
+    return f"{_HERE}.parquet_reader:ParquetReader" if section.is_parquet else f"{_HERE}.reader:FilesReader"
+
+
+CONNECTOR = Connector(
+    source=SourceType(section=FilesSourceSection, source=_source, reader=_reader),
+    sink=SinkType(
+        section=FilesSinkSection,
+        sink=f"{_HERE}.sink:FilesSink",
+        writer=f"{_HERE}.writer:FilesWriter",
+        dead_letter_place="airflow_provider_ckpt.connectors.location_names:dead_letter_place",
+    ),
+    dead_letter_store=DeadLetterStoreType(
+        store=f"{_HERE}.dead_letter_store:FilesDeadLetterStore",
+        place=f"{_HERE}.names:dead_letter_place",
+        keys=("connection", "path"),
+        needed={"path": "a directory"},
+    ),
+    dataset="airflow_provider_ckpt.connectors.location_names:dataset",
+    preload=("numpy",),
+    preload_before_fork=(f"{_HERE}.sink",),
+)

@@ -1,0 +1,52 @@
+"""Connector of Iceberg tables."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator
+
+from airflow_provider_ckpt.config.connector import Connector, SinkType
+from airflow_provider_ckpt.config.fields import RequiredText
+from airflow_provider_ckpt.config.sink import SinkSection
+
+_HERE = "airflow_provider_ckpt.connectors.iceberg"
+
+
+def _qualified(table: str) -> str:
+    if not all(table.partition(".")):
+        raise ValueError("must be namespace.table for an iceberg sink")
+    return table
+
+
+class IcebergSinkSection(SinkSection):
+    """Iceberg table of a catalog.
+
+    :param connection: Airflow connection id of the catalog
+    :param table: ``namespace.table``
+    :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns``
+    """
+
+    place_key: ClassVar[str] = "table"
+
+    connection: RequiredText
+    table: Annotated[RequiredText, AfterValidator(_qualified)]
+    schema_evolution: Literal["refuse", "add_columns"] = "refuse"
+
+    @property
+    def adds_columns(self) -> bool:
+        """True with ``schema_evolution: add_columns``; see :attr:`SinkSection.adds_columns`."""
+        return self.schema_evolution == "add_columns"
+
+
+CONNECTOR = Connector(
+    sink=SinkType(
+        section=IcebergSinkSection,
+        sink=f"{_HERE}.sink:IcebergSink",
+        writer=f"{_HERE}.writer:IcebergWriter",
+        committer=f"{_HERE}.table_opener:open_committer",
+        dead_letter_place=f"{_HERE}.names:dead_letter_place",
+    ),
+    dataset=f"{_HERE}.names:dataset",
+    preload=("pyiceberg.table", "pyarrow.parquet"),
+)

@@ -1,0 +1,58 @@
+"""Connector of JDBC: tables of any database with a driver, which Spark reads."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator
+
+from airflow_provider_ckpt.config.connector import Connector, SourceType
+from airflow_provider_ckpt.config.durations import Duration
+from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
+from airflow_provider_ckpt.config.source import SourceSection
+
+_HERE = "airflow_provider_ckpt.connectors.jdbc"
+
+
+def _at_least_one(paths: tuple[str, ...]) -> tuple[str, ...]:
+    if not paths:
+        raise ValueError("is empty; name the driver's jars")
+    return paths
+
+
+class JdbcSourceSection(SourceSection):
+    """Table that Spark reads with a JDBC driver.
+
+    :param connection: Airflow connection id of the database
+    :param table: ``catalog.schema.table``, ``schema.table`` or ``table``
+    :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date
+    :param columns: the columns to read; empty for all
+    :param close_wait: how long a bound must be known before records below it are read, since JDBC does not show
+        transactions
+    :param jars: paths of the driver's jars on the worker; Spark loads them from the same paths
+    """
+
+    place_key: ClassVar[str] = "table"
+    ordered_by_cursor: ClassVar[bool] = True
+    spark_reader: ClassVar[str | None] = "airflow_provider_ckpt.spark.jdbc"
+
+    connection: RequiredText
+    table: RequiredText
+    cursor: RequiredText
+    columns: ColumnNames = ()
+    close_wait: Duration = timedelta(seconds=30)
+    jars: Annotated[tuple[str, ...], AfterValidator(_at_least_one)]
+
+    @property
+    def spark_jars(self) -> tuple[str, ...]:
+        """The driver's jars."""
+        return self.jars
+
+
+CONNECTOR = Connector(
+    source=SourceType(
+        section=JdbcSourceSection, source=f"{_HERE}.source:JdbcSource", reader=f"{_HERE}.reader:JdbcReader"
+    ),
+    dataset=f"{_HERE}.names:dataset",
+)

@@ -1,0 +1,34 @@
+"""Names of topics: the dataset of a source or sink, and the place of dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.kafka.client import bootstrap_servers
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.connector_section import ConnectorSection
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+
+def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
+    """Return namespace and name of a topic by OpenLineage's rules.
+
+    :param section: section ``source`` or ``sink``
+    :param connection: the Airflow connection of the cluster
+    """
+    assert connection is not None
+    return f"kafka://{bootstrap_servers(connection).partition(',')[0].strip()}", section.place
+
+
+def dead_letter_place(pipeline: Pipeline, _: Callable[[str], Connection]) -> str:
+    """Return a phrase for the place of a pipeline's dead letters; see :class:`SinkType`.
+
+    :param pipeline: ``dead_letter_queue`` names the topic, and may name its brokers
+    """
+    queue = pipeline.dead_letter_queue
+    if queue.in_sink:
+        return f"topic {queue.topic} of connection {pipeline.sink.connection}"
+    return f"topic {queue.topic} of {queue.brokers or f'connection {pipeline.dead_letter_connection}'}"

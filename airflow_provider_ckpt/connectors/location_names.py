@@ -1,0 +1,36 @@
+"""Names of paths and URLs: the dataset of a source or sink, and the place of the dead letters beside a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.dead_letter_files import dead_letters_directory
+from airflow_provider_ckpt.connectors.storage.open_location import open_location
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.connector_section import ConnectorSection
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+
+def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
+    """Return namespace and name of a path by OpenLineage's rules.
+
+    :param section: section ``source`` or ``sink``, whose place is the path
+    :param connection: the Airflow connection, whose path is prefixed to a relative one
+    """
+    uri = open_location(section.place, section.place_key, connection).uri
+    bucket, _, key = uri.partition("://")[2].partition("/")
+    return (f"{uri.partition('://')[0]}://{bucket}", key) if bucket else ("file", uri)
+
+
+def dead_letter_place(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
+    """Return a phrase for the place of the dead letters beside a target; see :class:`SinkType`.
+
+    :param pipeline: the pipeline, whose sink's place is a path
+    :param connections: function that returns the connection of an id
+    """
+    connection = connections(pipeline.sink.connection) if pipeline.sink.connection else None
+    target = open_location(pipeline.sink.place, "sink.path", connection)
+    return f"the JSON lines under {dead_letters_directory(target, pipeline.name)}"
