@@ -179,12 +179,12 @@ def test_a_connection_that_is_not_defined_is_told_before_anything_is_begun(
 
 def test_the_log_tells_of_keys_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(monkeypatch, "plan", HeldRun(RunSummary("orders", 1)))
-    task.task.pipeline = {**PIPELINE, "source": {**PIPELINE["source"], "format": "csv"}}
+    task.task.pipeline = {**PIPELINE, "transform": {"schema": "id bigint"}}
     told: list[str] = []
     monkeypatch.setattr(task.task.log, "warning", lambda message, *parts: told.append(message % parts))
 
     with task.task.setup_run(task.context):
-        assert told == ["pipeline orders: source.format has no effect on a postgres source"]
+        assert told == ["pipeline orders: transform.schema has no effect without transform.decode"]
 
 
 def test_a_killed_task_stops_spark(monkeypatch: pytest.MonkeyPatch) -> None:
