@@ -188,7 +188,7 @@ class TestRefusals:
         document = pipeline(directory).document()
         document["sink"]["format"] = None
 
-        with pytest.raises(ConfigError, match="sink.format: an empty value is not supported; supported: jsonl, csv, parquet"):
+        with pytest.raises(ConfigError, match=r"sink\.format: an empty value is not supported; supported: jsonl"):
             build(document)
 
 
