@@ -239,8 +239,8 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         ),
         (
             "type: postgres, connection: shop",
-            "type: postgress, connection: shop",
-            f"2: source.type: 'postgress' is not supported; supported: {SOURCES}; did you mean postgres?",
+            "type: postgrs, connection: shop",
+            f"2: source.type: 'postgrs' is not supported; supported: {SOURCES}; did you mean postgres?",
         ),
         (
             "type: postgres, connection: shop",
