@@ -11,7 +11,7 @@ import psycopg2
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import FencedError
-from tests.integration.connectors.conformance_sink import Run, content, task
+from airflow_provider_ckpt.testing.sink_harness import Run, content, task
 from tests.integration.connectors.postgres.test_sink import TargetHarness
 from tests.services.tables import scalar
 

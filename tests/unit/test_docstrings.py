@@ -40,11 +40,14 @@ def wrapping_first_sentences(tree: ast.Module) -> list[str]:
 
 
 def public_functions(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[ast.ClassDef | None, Function]]:
-    """Yield the public functions and methods with their class, constructors among them."""
+    """Yield the public functions and methods with their class, constructors among them.
+
+    The name of a test is a sentence already, so tests are left out.
+    """
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from public_functions(node)
-        elif isinstance(node, Function) and (node.name == "__init__" or not node.name.startswith("_")):
+        elif isinstance(node, Function) and (node.name == "__init__" or not node.name.startswith(("_", "test_"))):
             yield tree if isinstance(tree, ast.ClassDef) else None, node
 
 

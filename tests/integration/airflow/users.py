@@ -19,7 +19,7 @@ from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
-from tests.lane_writer import LaneWriter, none_refused
+from airflow_provider_ckpt.testing.lane_writer import LaneWriter, none_refused
 
 LINE = '{"id": 10}\n'
 SIZE = len(LINE)

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import BatchTask
-from tests.integration.connectors.conformance_sink import StoredDeadLetter
+from airflow_provider_ckpt.testing.sink_harness import StoredDeadLetter
 
 LEDGER = "5f0c0d52-8d2c-4a3e-9a35-0a7c3bb3a001"
 SIZE = 10

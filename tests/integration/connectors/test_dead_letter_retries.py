@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Wr
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
-from tests.integration.connectors.conformance_sink import Run, SinkHarness, content, ids, task
+from airflow_provider_ckpt.testing.sink_harness import Run, SinkHarness, content, ids, task
 from tests.integration.connectors.files.test_sink_conformance import FilesHarness
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness
 from tests.integration.connectors.kafka.kafka_support import connection_to

@@ -23,9 +23,9 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.setup import PipelineContext
+from airflow_provider_ckpt.testing.lane_writer import LaneWriter, none_refused
 from tests.integration.connectors.kafka.kafka_sink_support import stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, numbered, put
-from tests.lane_writer import LaneWriter, none_refused
 from tests.services.kafka import KafkaBroker
 
 

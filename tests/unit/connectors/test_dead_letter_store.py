@@ -28,7 +28,7 @@ from airflow_provider_ckpt.core.errors import (
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
-from tests.lane_writer import LaneWriter
+from airflow_provider_ckpt.testing.lane_writer import LaneWriter
 
 TASK = BatchTask(BatchKey(1, "p", 0), Range(0, 10), 1)
 BAD = ErrorInfo(ErrorType.SINK, "too long", sqlstate="22001")

@@ -9,8 +9,9 @@ import pytest
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
+from airflow_provider_ckpt.testing.sink_conformance import SinkConformance
+from airflow_provider_ckpt.testing.sink_harness import SinkHarness, StoredDeadLetter
 from tests.integration.connectors.batches import stored_dead_letters
-from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredDeadLetter
 from tests.integration.connectors.files.files_sink_support import ids, pipeline
 
 

@@ -13,7 +13,8 @@ from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
-from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
+from airflow_provider_ckpt.testing.source_conformance import SourceConformance
+from airflow_provider_ckpt.testing.source_harness import SourceHarness
 from tests.integration.connectors.files.files_support import parquet_pipeline, pipeline, put, put_rows
 
 

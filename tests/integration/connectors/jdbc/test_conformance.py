@@ -11,7 +11,8 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import client
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
 from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
-from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
+from airflow_provider_ckpt.testing.source_conformance import SourceConformance
+from airflow_provider_ckpt.testing.source_harness import SourceHarness
 from tests.integration.connectors.jdbc.jdbc_support import SparkReader, pipeline
 from tests.services.jdbc import H2Database, H2Server, to_postgres
 from tests.services.postgres import PostgresServer

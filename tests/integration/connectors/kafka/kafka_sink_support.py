@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
-from tests.integration.connectors.conformance_sink import SinkHarness, StoredDeadLetter
+from airflow_provider_ckpt.testing.sink_harness import SinkHarness, StoredDeadLetter
 from tests.integration.connectors.kafka.kafka_support import connection_to
 from tests.services.kafka import KafkaBroker
 

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext, SinkWithTargetSnapshot
 from airflow_provider_ckpt.core.errors import ConfigError
-from tests.integration.connectors.conformance_sink import LEDGER, Run, content, task
+from airflow_provider_ckpt.testing.sink_harness import LEDGER, Run, content, task
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness
 from tests.integration.connectors.kafka.kafka_support import alter, numbered, put
 from tests.services.kafka import KafkaBroker

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.kafka.dead_letters import DEAD_LETTER_HEADER
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from tests.integration.connectors.conformance_sink import Run, content, task
+from airflow_provider_ckpt.testing.sink_harness import Run, content, task
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness, stored
 from tests.integration.connectors.kafka.kafka_support import producer, put, put_raw_header
 from tests.services.kafka import KafkaBroker

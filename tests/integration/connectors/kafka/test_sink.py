@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.receipt import Counts
-from tests.integration.connectors.conformance_sink import LEDGER, Run, content, dead_letter, ids, task
+from airflow_provider_ckpt.testing.sink_harness import LEDGER, Run, content, dead_letter, ids, task
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness, stored
 from tests.integration.connectors.kafka.kafka_support import connection_to
 from tests.integration.connectors.kafka.test_sink_fence import Gate, Lane

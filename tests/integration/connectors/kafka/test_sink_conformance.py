@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness
+from airflow_provider_ckpt.testing.sink_conformance import SinkConformance
+from airflow_provider_ckpt.testing.sink_harness import SinkHarness
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness
 from tests.services.kafka import KafkaBroker
 

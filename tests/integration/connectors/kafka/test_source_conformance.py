@@ -10,7 +10,8 @@ import pytest
 from airflow_provider_ckpt.connectors.kafka.reader import KafkaReader
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
 from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
-from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
+from airflow_provider_ckpt.testing.source_conformance import SourceConformance
+from airflow_provider_ckpt.testing.source_harness import SourceHarness
 from tests.integration.connectors.kafka.kafka_support import connection_to, numbered, pipeline, put
 from tests.services.kafka import KafkaBroker
 

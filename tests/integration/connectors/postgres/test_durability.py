@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
-from tests.integration.connectors.conformance_sink import LEDGER, Run, content, ids, task
+from airflow_provider_ckpt.testing.sink_harness import LEDGER, Run, content, ids, task
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.integration.connectors.postgres.test_sink import TargetHarness
 from tests.services.postgres import USER, PostgresServer

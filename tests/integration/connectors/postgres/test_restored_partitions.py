@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.integration.connectors.conformance_sink import Run, content, task
+from airflow_provider_ckpt.testing.sink_harness import Run, content, task
 from tests.integration.connectors.postgres.test_restored_target import Made, look_again, seen
 from tests.services.tables import execute, scalar
 

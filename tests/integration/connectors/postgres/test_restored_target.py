@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.postgres import client
 from airflow_provider_ckpt.connectors.sink_protocol import SinkWithTargetSnapshot
-from tests.integration.connectors.conformance_sink import Run, content, task
+from airflow_provider_ckpt.testing.sink_harness import Run, content, task
 from tests.integration.connectors.postgres.test_sink import TargetHarness
 from tests.services.tables import execute, scalar
 

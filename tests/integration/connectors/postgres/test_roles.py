@@ -15,10 +15,10 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
-from tests.integration.connectors.conformance_sink import (
+from airflow_provider_ckpt.testing.sink_conformance import SinkConformance
+from airflow_provider_ckpt.testing.sink_harness import (
     LEDGER,
     Run,
-    SinkConformance,
     SinkHarness,
     StoredDeadLetter,
     all_rejected,

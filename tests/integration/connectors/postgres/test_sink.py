@@ -20,9 +20,10 @@ from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkError
 from airflow_provider_ckpt.core.receipt import KnownReceipts
-from tests.integration.connectors.conformance_sink import (
+from airflow_provider_ckpt.testing.lane_writer import LaneWriter, none_refused
+from airflow_provider_ckpt.testing.sink_conformance import RefusingSinkConformance
+from airflow_provider_ckpt.testing.sink_harness import (
     LEDGER,
-    RefusingSinkConformance,
     Run,
     SinkHarness,
     StoredDeadLetter,
@@ -31,7 +32,6 @@ from tests.integration.connectors.conformance_sink import (
     task,
 )
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
-from tests.lane_writer import LaneWriter, none_refused
 from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar
 

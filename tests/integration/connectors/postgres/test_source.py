@@ -18,7 +18,8 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from tests.integration.connectors.conformance_source import Ledger, SourceConformance, SourceHarness
+from airflow_provider_ckpt.testing.source_conformance import SourceConformance
+from airflow_provider_ckpt.testing.source_harness import Ledger, SourceHarness
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar

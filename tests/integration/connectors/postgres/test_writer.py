@@ -30,8 +30,8 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark.lane.gather import numbered
+from airflow_provider_ckpt.testing.lane_writer import LaneWriter
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
-from tests.lane_writer import LaneWriter
 from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar
 

@@ -15,6 +15,8 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Committer, FileBasedSink, Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.testing.lane_writer import LaneWriter
+from airflow_provider_ckpt.testing.sink_harness import SinkHarness, StoredDeadLetter
 from tests.integration.connectors.batches import (
     LEDGER,
     content,
@@ -23,9 +25,7 @@ from tests.integration.connectors.batches import (
     stored_dead_letters,
     task,
 )
-from tests.integration.connectors.conformance_sink import SinkHarness, StoredDeadLetter
 from tests.integration.connectors.interruptions import Step
-from tests.lane_writer import LaneWriter
 
 
 class TableHarness(ABC):

@@ -10,7 +10,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField
 
-from tests.integration.connectors.conformance_sink import RefusingSinkConformance, SinkConformance, SinkHarness
+from airflow_provider_ckpt.testing.sink_conformance import RefusingSinkConformance, SinkConformance
+from airflow_provider_ckpt.testing.sink_harness import SinkHarness
 from tests.integration.connectors.delta.delta_harness import DeltaHarness
 from tests.integration.connectors.iceberg.iceberg_harness import IcebergHarness
 from tests.integration.connectors.two_phase.harness import TableHarness, TableSinkHarness

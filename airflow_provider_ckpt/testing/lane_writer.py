@@ -1,4 +1,4 @@
-"""A sink's writer as a lane uses it: what the sink refuses becomes dead letters, and the rest is delivered."""
+"""Writer of a sink as a lane uses it: rows that the sink refuses become dead letters, and the rest is delivered."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Originals = Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
 
 
 class LaneWriter:
-    """Delivers each batch to its verdict.
+    """Writer that delivers each batch to its verdict.
 
-    :param writer: the sink's
-    :param originals: makes a dead letter of each refused row, as a lane does from its source
+    :param writer: the sink's writer
+    :param originals: function that makes a dead letter of each refused row, as a lane does from its source
     """
 
     def __init__(self, writer: Writer, originals: Originals) -> None:

@@ -1,130 +1,36 @@
-"""Conformance suite of sources; a connector's tests subclass :class:`SourceConformance` and give it a harness.
-
-The harness puts records into the real thing; everything else goes through the protocol.
-"""
+"""Conformance suite of sources; a connector's tests subclass :class:`SourceConformance` and give it a harness."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_provider_ckpt.connectors.record_positions import RecordPositions
 from airflow_provider_ckpt.connectors.source_protocol import (
     POSITION,
-    Plan,
     PlannedBatch,
-    PlanRequest,
-    RangeToPlan,
-    Reader,
-    RecordShape,
-    Source,
-    SourceFile,
 )
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-EVERYTHING = 10**9
-
-
-class SourceHarness(ABC):
-    """A source of records that are numbered from 0."""
-
-    @abstractmethod
-    def add(self, count: int) -> None:
-        """Let the source hold ``count`` more records, all of them settled."""
-
-    @abstractmethod
-    def open(self) -> Source:
-        """The planning half."""
-
-    @abstractmethod
-    def reader(self, shape: RecordShape) -> Reader:
-        """The reading half."""
-
-    @abstractmethod
-    def numbers(self, records: pa.RecordBatch) -> list[int]:
-        """The numbers of the records that a reader yielded."""
-
-
-@dataclass
-class Ledger:
-    """A ledger, as far as a source sees one."""
-
-    harness: SourceHarness
-    source: Source
-    files: list[SourceFile] = field(default_factory=list)
-    states: dict[str, Any] = field(default_factory=dict)
-    planned: list[PlannedBatch] = field(default_factory=list)
-    bounds: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def partition(self) -> str:
-        """The source's only partition."""
-        (partition,) = self.source.partitions()
-        return partition.id
-
-    @property
-    def end(self) -> int:
-        """Return the position at which planning continues."""
-        return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest").position
-
-    def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:
-        """A plan, and what it says kept for the next one; its batches are not."""
-        request = PlanRequest([RangeToPlan(self.partition, start, end)], number, most, self.files, self.states)
-        plan = self.source.plan(request)
-        self.files += plan.files
-        self.states |= plan.states
-        self.bounds |= plan.bounds
-        return plan
-
-    def plan(self, number: int | None = None, most: int = EVERYTHING) -> Plan:
-        """Plan what is new, and keep it."""
-        plan = self.ask(self.end, None, number, most)
-        self.planned += plan.batches
-        return plan
-
-    def tasks(self, batches: Sequence[PlannedBatch]) -> Sequence[BatchTask]:
-        """Batches as a lane gets them."""
-        keys = [BatchKey(1, batch.partition, seq) for seq, batch in enumerate(batches)]
-        tasks = [BatchTask(key, batch.range, 1) for key, batch in zip(keys, batches, strict=True)]
-        return self.source.locate(tasks, self.files)
-
-    def read(self, batches: Sequence[PlannedBatch]) -> list[list[tuple[int, int]]]:
-        """Position and number of every record, by batch."""
-        with closing(self.harness.reader(self.source.shape())) as reader:
-            return [
-                [
-                    pair
-                    for records in reader.read(task)
-                    for pair in zip(records.column(POSITION).to_pylist(), self.harness.numbers(records), strict=True)
-                ]
-                for task in self.tasks(batches)
-            ]
-
-    def numbers(self, batches: Sequence[PlannedBatch]) -> list[int]:
-        """The numbers of every record, in the order read."""
-        return [number for batch in self.read(batches) for _, number in batch]
+from airflow_provider_ckpt.testing.source_harness import EVERYTHING, Ledger, SourceHarness
 
 
 class SourceConformance(ABC):
-    """The suite."""
+    """Conformance suite of a source."""
 
     @pytest.fixture
     @abstractmethod
     def harness(self, *args: Any) -> SourceHarness:
-        """The connector, on a source that holds nothing yet."""
+        """Return the connector's harness, on a source that has no records yet."""
 
     @pytest.fixture
     def ledger(self, harness: SourceHarness) -> Iterator[Ledger]:
+        """Open the source, and give it a ledger."""
         with closing(harness.open()) as source:
             yield Ledger(harness, source)
 

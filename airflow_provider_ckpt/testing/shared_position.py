@@ -1,4 +1,4 @@
-"""Records that share a position, on their way through a lane to a sink: each meets a fate of its own.
+"""Records that share a position, on their way through a lane to a sink, for the conformance suite of sinks.
 
 The records come to the lane as Spark's part of the transform gives them, with their verdicts.
 """
@@ -37,7 +37,7 @@ Ids = Mapping[int, int | None]
 
 
 class _Reader:
-    """Yields the records of a batch, all of one position: ``number``, from 0."""
+    """Reader that yields the records of a batch, all of one position: ``number``, from 0."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -54,12 +54,12 @@ class _Reader:
 
 @dataclass(frozen=True)
 class SharedJob(Job):
-    """A job whose source has one position.
+    """Job whose source has one position.
 
-    :param open_writer: of the sink
-    :param open_sink: of the sink
-    :param records: of the source
-    :param ids: what the transform's function makes of the records; at another number it raises
+    :param open_writer: function that opens a writer of the sink
+    :param open_sink: function that opens the sink
+    :param records: number of the source's records
+    :param ids: the id that the transform's function makes of each record's number; at any other number it raises
     """
 
     open_writer: Callable[[SinkContext], Writer] = field(kw_only=True)
@@ -68,15 +68,15 @@ class SharedJob(Job):
     ids: Ids = field(kw_only=True)
 
     def reader(self) -> ReplayReader:
-        """A reader for one lane."""
+        """Open a reader for one lane."""
         return ReplayReader(_Reader(self.records), lambda: self.open_sink(self.context), self.shape)
 
     def writer(self) -> Writer:
-        """A writer for one lane."""
+        """Open a writer for one lane."""
         return self.open_writer(self.context)
 
     def transform_function(self) -> Function:
-        """The transform's function."""
+        """Return the transform's function."""
         return lambda rows: pa.table({"id": pa.array([self.ids[n] for n in rows["number"].to_pylist()], pa.int64())})
 
 
@@ -87,7 +87,14 @@ def job(
     records: int,
     ids: Ids,
 ) -> SharedJob:
-    """A job at a sink, otherwise as it comes."""
+    """Return a job at a sink.
+
+    :param sink: function that opens the sink
+    :param writer: function that opens a writer of the sink
+    :param context: ledger, pipeline and epoch of the run
+    :param records: number of the source's records
+    :param ids: the id that the transform makes of each record's number
+    """
     document = {
         "name": context.pipeline,
         "source": {"type": "postgres", "connection": "shop", "table": "orders", "cursor": "at"},
@@ -97,9 +104,11 @@ def job(
 
 
 def send(job: SharedJob, task: BatchTask, verdicts: Sequence[Verdict]) -> Outcome:
-    """Deliver what the reader gives for a task.
+    """Deliver the records that the reader gives for a task.
 
-    :param verdicts: what Spark's part of the transform says of each record
+    :param job: the job
+    :param task: the task
+    :param verdicts: verdict of Spark's part of the transform on each record
     """
     with closing(Lane(job, transformed=True, returns=RETURNS)) as lane:
         (records,) = lane.reader.read(task)
@@ -111,9 +120,12 @@ def send(job: SharedJob, task: BatchTask, verdicts: Sequence[Verdict]) -> Outcom
 
 
 def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -> BatchTask:
-    """The batch that sends the letters of a task once more.
+    """Return the batch that sends the dead letters of a task once more.
 
-    :param left: how many it left, by error type
+    :param task: the task
+    :param left: number of its dead letters by error type
+    :param epoch: epoch of the run that the task belonged to
+    :param seq: number of the new batch
     """
     start, placed = 0, []
     for error_type, records in left.items():
@@ -124,7 +136,7 @@ def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -
 
 
 def kept(sink: Sink, source: AttemptKey) -> list[tuple[int, int]]:
-    """Position and number of an attempt's letters."""
+    """Return position and number of the dead letters of an attempt."""
     dead_letters = [found.dead_letter for found in sink.dead_letters([source])]
     return sorted((item.position, _number(item.value)) for item in dead_letters)
 
@@ -135,7 +147,7 @@ def _number(value: bytes | None) -> int:
 
 
 def _judged(records: pa.RecordBatch, verdicts: Sequence[Verdict]) -> pa.RecordBatch:
-    """Records as the transform gives them, and their marker."""
+    """Return records as the transform gives them, and their marker."""
     original = [
         json.dumps({"number": number}) if verdict and verdict != c.FILTERED else None
         for number, verdict in zip(records["number"].to_pylist(), verdicts, strict=True)

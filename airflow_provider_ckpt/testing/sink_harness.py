@@ -1,0 +1,208 @@
+"""Harness of a sink in its conformance suite, and the batches that the suite sends.
+
+The target has one integer column, ``id``. A batch has ten positions, and record ``n`` has the id ``n``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+
+from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.testing.lane_writer import LaneWriter
+
+LEDGER = "7a1f9c1e-0000-4000-8000-000000000001"
+OTHER_LEDGER = "7a1f9c1e-0000-4000-8000-000000000002"
+SIZE = 10
+NOT_UTF8 = b"\xff\x00 not text"
+BAD = ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, "not JSON: \x00")
+
+
+@dataclass(frozen=True)
+class StoredDeadLetter:
+    """Dead letter as a user finds it in the sink, whether or not the sink's own classes can read it.
+
+    :param seq: number of the batch
+    :param position: position of the record
+    :param key: the record's key
+    :param value: the record's bytes
+    :param error_type: type of the error
+    """
+
+    seq: int
+    position: int
+    key: bytes | None
+    value: bytes | None
+    error_type: str
+
+
+class SinkHarness(ABC):
+    """Harness of a sink with an empty target that has one integer column, ``id``.
+
+    :cvar refused: an id that the target refuses; empty if it takes every integer and null
+    """
+
+    refused: Sequence[int | None] = ()
+
+    @abstractmethod
+    def sink(self, context: SinkContext) -> Sink:
+        """Open the sink for a run.
+
+        :param context: ledger, pipeline and epoch of the run
+        """
+
+    @abstractmethod
+    def writer(self, context: SinkContext) -> Writer:
+        """Open a writer for a run.
+
+        :param context: ledger, pipeline and epoch of the run
+        """
+
+    def committer(self, context: SinkContext) -> Committer | None:  # noqa: ARG002  # for a two-phase sink
+        """Open the committer of a two-phase sink for a run; None if the writer commits.
+
+        :param context: ledger, pipeline and epoch of the run
+        """
+        return None
+
+    @abstractmethod
+    def target(self) -> list[int]:
+        """Return the ids in the target, sorted and with repetitions."""
+
+    @abstractmethod
+    def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
+        """Return the dead letters of a pipeline that its receipts count, by position.
+
+        :param context: ledger and pipeline
+        """
+
+
+class OutOfMemory(Mapping[str, str]):
+    """Headers of a dead letter that raise :class:`MemoryError` when they are read, in the middle of a batch."""
+
+    def __getitem__(self, name: str) -> str:
+        raise MemoryError
+
+    def __iter__(self) -> Iterator[str]:
+        raise MemoryError
+
+    def __len__(self) -> int:
+        raise MemoryError
+
+
+class Run:
+    """Run of a pipeline under one epoch, with a sink and a writer of its own.
+
+    :param harness: harness of the sink
+    :param epoch: epoch of the run
+    :param ledger: id of the ledger
+    :param pipeline: name of the pipeline
+    """
+
+    def __init__(self, harness: SinkHarness, epoch: int, ledger: str = LEDGER, pipeline: str = "orders") -> None:
+        self._closing = ExitStack()
+        self.context = SinkContext(ledger, pipeline, epoch)
+        self.sink = self._closing.enter_context(closing(harness.sink(self.context)))
+        self.writer = self._closing.enter_context(closing(harness.writer(self.context)))
+        self._committer = harness.committer(self.context)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def take_over(self) -> Self:
+        """Check the sink, create its bookkeeping and raise its fence, as every run does before it sends."""
+        self.sink.check()
+        self.sink.create_bookkeeping()
+        self.sink.fence(self.context.epoch)
+        return self
+
+    def send(self, task: BatchTask, content: BatchContent) -> Outcome:
+        """Deliver a batch until it has a verdict, and return the outcome."""
+        return self.commit(LaneWriter(self.writer, originals).deliver(task, content))
+
+    def commit(self, outcome: Outcome) -> Outcome:
+        """Return the final outcome of a batch, after the second phase if there is one."""
+        if outcome.outcome is not AttemptOutcome.STAGED:
+            return outcome
+        assert self._committer is not None
+        (final,) = self._committer.commit([outcome])
+        return final
+
+    def receipts(self, known: Mapping[str, KnownReceipts] | None = None) -> list[Receipt]:
+        """Return the sink's receipts that the ledger does not know."""
+        return list(self.sink.receipts(known or {}))
+
+
+def task(
+    seq: int,
+    *,
+    attempt: int = 1,
+    generation: int = 1,
+    partition: str = "main",
+    instruction: Instruction = Instruction.DELIVER,
+) -> BatchTask:
+    """Return a batch of ten positions.
+
+    :param seq: number of the batch, from which its positions follow
+    :param attempt: number of the attempt
+    :param generation: generation of the partition
+    :param partition: id of the partition
+    :param instruction: verdict that the writer claims
+    """
+    error = ErrorInfo(ErrorType.RETRY_EXHAUSTED, "given up") if instruction is Instruction.REJECT else None
+    span = Range(seq * SIZE, (seq + 1) * SIZE)
+    return BatchTask(BatchKey(generation, partition, seq), span, attempt, instruction, 1000, error=error)
+
+
+def ids(*seqs: int) -> list[int]:
+    """Return the ids of whole batches."""
+    return [number for seq in seqs for number in range(seq * SIZE, (seq + 1) * SIZE)]
+
+
+def dead_letter(position: int, error: ErrorInfo = BAD) -> DeadLetter:
+    """Return a dead letter whose bytes are not text."""
+    return DeadLetter(position, b"k\x00", NOT_UTF8 + str(position).encode(), error, {"source-file": "a\x00b"})
+
+
+def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> BatchContent:
+    """Return the ten records of a batch: the first ones rejected, then some filtered, the rest to deliver.
+
+    :param seq: number of the batch
+    :param rejected: number of records that are dead letters
+    :param filtered: number of records that a filter left out
+    """
+    positions = ids(seq)
+    rows = pa.array(positions[rejected + filtered :], pa.int64())
+    dead_letters = [dead_letter(position) for position in positions[:rejected]]
+    return BatchContent(pa.table({ROW_NUMBER: rows, "id": rows}), dead_letters, SIZE, filtered)
+
+
+def all_rejected(seq: int) -> BatchContent:
+    """Return all records of a batch as dead letters."""
+    return content(seq, rejected=SIZE)
+
+
+def nothing() -> BatchContent:
+    """Return no record at all."""
+    empty = pa.array([], pa.int64())
+    return BatchContent(pa.table({ROW_NUMBER: empty, "id": empty}), [], 0, 0)
+
+
+def originals(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+    """Return the dead letters of rows that the sink refuses, by row number, as a lane does from its source."""
+    return [dead_letter(position, error) for position, error in errors.items()]

@@ -1,0 +1,132 @@
+"""Harness of a source in its conformance suite, and a ledger that plans and reads what the harness adds.
+
+The harness puts records into the real thing; everything else goes through the protocol.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.source_protocol import (
+    POSITION,
+    Plan,
+    PlannedBatch,
+    PlanRequest,
+    RangeToPlan,
+    Reader,
+    RecordShape,
+    Source,
+    SourceFile,
+)
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.wave import BatchTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EVERYTHING = 10**9
+"""Maximum number of records of a plan, when it is not limited."""
+
+
+class SourceHarness(ABC):
+    """Harness of a source with one partition, whose records are numbered from 0 in the order of their positions."""
+
+    @abstractmethod
+    def add(self, count: int) -> None:
+        """Add records to the source; when this returns, planning may read all of them.
+
+        :param count: number of records, whose numbers continue those that were added before
+        """
+
+    @abstractmethod
+    def open(self) -> Source:
+        """Open the source."""
+
+    @abstractmethod
+    def reader(self, shape: RecordShape) -> Reader:
+        """Open a reader.
+
+        :param shape: the columns that :meth:`.Source.shape` returned
+        """
+
+    @abstractmethod
+    def numbers(self, records: pa.RecordBatch) -> list[int]:
+        """Return the numbers of the records that a reader yielded."""
+
+
+@dataclass
+class Ledger:
+    """Ledger of a source's only partition, as far as the source sees one.
+
+    :param harness: harness of the source
+    :param source: the source
+    :param files: files that were discovered so far
+    :param states: states of the last planning
+    :param planned: batches that were planned so far
+    :param bounds: closed bounds of the last planning
+    """
+
+    harness: SourceHarness
+    source: Source
+    files: list[SourceFile] = field(default_factory=list)
+    states: dict[str, Any] = field(default_factory=dict)
+    planned: list[PlannedBatch] = field(default_factory=list)
+    bounds: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def partition(self) -> str:
+        """Id of the source's only partition."""
+        (partition,) = self.source.partitions()
+        return partition.id
+
+    @property
+    def end(self) -> int:
+        """Position at which planning continues."""
+        return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest").position
+
+    def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:
+        """Return a plan, and keep its files, states and bounds for the next one; its batches are not kept.
+
+        :param start: first position to plan
+        :param end: end of the range; None for as far as the source reaches
+        :param number: number of records in a batch; None if the source chooses
+        :param most: approximate maximum of records to plan
+        """
+        request = PlanRequest([RangeToPlan(self.partition, start, end)], number, most, self.files, self.states)
+        plan = self.source.plan(request)
+        self.files += plan.files
+        self.states |= plan.states
+        self.bounds |= plan.bounds
+        return plan
+
+    def plan(self, number: int | None = None, most: int = EVERYTHING) -> Plan:
+        """Return a plan of all new records, and keep it."""
+        plan = self.ask(self.end, None, number, most)
+        self.planned += plan.batches
+        return plan
+
+    def tasks(self, batches: Sequence[PlannedBatch]) -> Sequence[BatchTask]:
+        """Return batches as a lane gets them."""
+        keys = [BatchKey(1, batch.partition, seq) for seq, batch in enumerate(batches)]
+        tasks = [BatchTask(key, batch.range, 1) for key, batch in zip(keys, batches, strict=True)]
+        return self.source.locate(tasks, self.files)
+
+    def read(self, batches: Sequence[PlannedBatch]) -> list[list[tuple[int, int]]]:
+        """Return position and number of every record, by batch."""
+        with closing(self.harness.reader(self.source.shape())) as reader:
+            return [
+                [
+                    pair
+                    for records in reader.read(task)
+                    for pair in zip(records.column(POSITION).to_pylist(), self.harness.numbers(records), strict=True)
+                ]
+                for task in self.tasks(batches)
+            ]
+
+    def numbers(self, batches: Sequence[PlannedBatch]) -> list[int]:
+        """Return the number of every record, in the order read."""
+        return [number for batch in self.read(batches) for _, number in batch]
