@@ -62,7 +62,7 @@ class SinkType:
     :param sink: class that fences and reads receipts (:class:`~.sink_protocol.Sink`)
     :param writer: class that delivers in a lane (:class:`~.sink_protocol.Writer`)
     :param committer: class that commits all batches of a wave at once (:class:`~.sink_protocol.Committer`), which makes
-        the sink two-phase; None if the writer commits each batch
+        the sink two-phase; None, or a function that returns None, if the writer commits each batch
     :param dead_letter_place: function that returns a phrase for the place of the dead letters that the sink stores,
         such as ``table letters of connection lake``, from the pipeline and a function that returns the connection of an
         id; None to name the target
@@ -72,7 +72,7 @@ class SinkType:
     section: type[SinkSection]
     sink: ChosenPath
     writer: ChosenPath
-    committer: ChosenPath | None = None
+    committer: ImportPath | Callable[[Any], ImportPath | None] | None = None
     dead_letter_place: ImportPath | None = None
     dead_letter_keys: tuple[str, ...] = ()
 

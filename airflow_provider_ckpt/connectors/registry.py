@@ -141,7 +141,7 @@ def _raw_copy_path(pipeline: Pipeline) -> str | None:
 
 def is_two_phase(pipeline: Pipeline) -> bool:
     """Return whether the pipeline's sink commits all batches of a wave, with their receipts, in one commit."""
-    return _sink_type(pipeline).committer is not None
+    return _committer_path(pipeline) is not None
 
 
 def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Committer | None:
@@ -151,10 +151,13 @@ def open_committer(pipeline: Pipeline, connection: Connection | None, context: S
     :param connection: the sink's connection
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
+    path = _committer_path(pipeline)
+    return None if path is None else cast("Committer", load(path)(pipeline, connection, context))
+
+
+def _committer_path(pipeline: Pipeline) -> str | None:
     committer = _sink_type(pipeline).committer
-    if committer is None:
-        return None
-    return cast("Committer", load(_chosen(committer, pipeline.sink))(pipeline, connection, context))
+    return committer(pipeline.sink) if callable(committer) else committer
 
 
 def load(path: str) -> Any:

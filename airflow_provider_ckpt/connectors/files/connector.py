@@ -1,4 +1,4 @@
-"""Connector of files: JSON lines, CSV and Parquet in directories of a mounted file system."""
+"""Connector of files: JSON lines, CSV and Parquet in directories of a file system, or in object stores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from airflow_provider_ckpt.config.connector import Connector, DeadLetterStoreTyp
 from airflow_provider_ckpt.config.fields import RequiredText
 from airflow_provider_ckpt.config.sink import SinkSection
 from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.connectors.storage.schemes import is_object_url
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -83,12 +84,26 @@ def _reader(section: FilesSourceSection) -> str:
     return f"{_HERE}.parquet_reader:ParquetReader" if section.is_parquet else f"{_HERE}.reader:FilesReader"
 
 
+def _sink(section: FilesSinkSection) -> str:
+    return f"{_HERE}.in_store.sink:ObjectFilesSink" if is_object_url(section.path) else f"{_HERE}.sink:FilesSink"
+
+
+def _writer(section: FilesSinkSection) -> str:
+    in_store = is_object_url(section.path)
+    return f"{_HERE}.in_store.writer:ObjectFilesWriter" if in_store else f"{_HERE}.writer:FilesWriter"
+
+
+def _committer(section: FilesSinkSection) -> str | None:
+    return f"{_HERE}.in_store.committer:object_files_committer" if is_object_url(section.path) else None
+
+
 CONNECTOR = Connector(
     source=SourceType(section=FilesSourceSection, source=_source, reader=_reader),
     sink=SinkType(
         section=FilesSinkSection,
-        sink=f"{_HERE}.sink:FilesSink",
-        writer=f"{_HERE}.writer:FilesWriter",
+        sink=_sink,
+        writer=_writer,
+        committer=_committer,
         dead_letter_place="airflow_provider_ckpt.connectors.location_names:dead_letter_place",
     ),
     dead_letter_store=DeadLetterStoreType(

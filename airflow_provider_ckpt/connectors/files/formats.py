@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.extreme_times import is_out_of_range, to_iso
 from airflow_provider_ckpt.connectors.json_encoding import encode_rows
@@ -34,7 +33,7 @@ def refuse_types(columns: Sequence[tuple[str, str]], form: str) -> None:
         )
 
 
-def write_rows(rows: pa.Table, form: str, file: BinaryIO) -> None:
+def write_rows(rows: pa.Table, form: str, file: IO[bytes]) -> None:
     """Write rows in one of the formats.
 
     :param rows: the rows
@@ -53,23 +52,23 @@ def write_rows(rows: pa.Table, form: str, file: BinaryIO) -> None:
         ) from error
 
 
-def count_rows(path: Path, form: str) -> int:
+def count_rows(file: IO[bytes], form: str) -> int:
     """Return the number of rows in a file that :func:`write_rows` wrote.
 
-    :param path: the file
+    :param file: the open file
     :param form: ``jsonl``, ``csv`` or ``parquet``
     :raises OSError: if the file system fails
     """
     if form == "parquet":
         from pyarrow.parquet import read_metadata
 
-        return int(read_metadata(path).num_rows)
-    data = path.read_bytes()
+        return int(read_metadata(file).num_rows)
+    data = file.read()
     outside_quotes = [data] if form == "jsonl" else data.split(b'"')[::2]
     return sum(part.count(b"\n") for part in outside_quotes) - (form == "csv")
 
 
-def _write_json_lines(rows: pa.Table, file: BinaryIO) -> None:
+def _write_json_lines(rows: pa.Table, file: IO[bytes]) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -80,7 +79,7 @@ def _write_json_lines(rows: pa.Table, file: BinaryIO) -> None:
         file.write(memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()])
 
 
-def _write_csv(rows: pa.Table, file: BinaryIO) -> None:
+def _write_csv(rows: pa.Table, file: IO[bytes]) -> None:
     """Write CSV: texts in quotes, an empty text as ``""``, null as an empty field, times in ISO 8601 with a space."""
     import pyarrow as pa
     from pyarrow import csv
@@ -112,7 +111,7 @@ def _readable_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring(text, "inf", "Infinity")
 
 
-def _write_parquet(rows: pa.Table, file: BinaryIO) -> None:
+def _write_parquet(rows: pa.Table, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(rows, file, compression="zstd", store_schema=False, write_page_checksum=True)

@@ -157,7 +157,11 @@ class FilesSink:
             return None
         directory, form = self._target.directory, self._target.format
         try:
-            return sum(count_rows(path, form) for path in directory.glob(f"{DATA_PREFIX}*.{form}"))
+            rows = 0
+            for path in directory.glob(f"{DATA_PREFIX}*.{form}"):
+                with path.open("rb") as file:
+                    rows += count_rows(file, form)
+            return rows
         except OSError as error:
             raise io_error(error, f"count the rows in {directory}") from error
 

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from airflow_provider_ckpt.connectors.storage.credentials import StoreOptions
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.connectors.storage.location import Location
-from airflow_provider_ckpt.connectors.storage.open_location import is_object_url, open_url
+from airflow_provider_ckpt.connectors.storage.open_location import open_url
+from airflow_provider_ckpt.connectors.storage.schemes import is_object_url
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _OPTIONS = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 _CLIENT = {"timeout": "60s", "connect_timeout": "5s"}
 _MAX_RETRIES = 8
 _RETRY_TIMEOUT = timedelta(seconds=60)
+_PUT_PAUSES = (0.1, 0.4, 1.6)
+"""Seconds between the requests of one write whose connections break."""
+
 _PART_BYTES = 16 << 20
 """Size from which an object is put in several parts, in bytes; smaller ones take one request and leave no parts behind.
 """
@@ -112,6 +116,14 @@ class Bucket:
         return opened
 
 
+ObjectVersion = Mapping[str, str]
+"""Version of an object's content, in the store's own terms."""
+
+
+def _version(etag: str | None, version: str | None) -> ObjectVersion:
+    return {name: value for name, value in (("e_tag", etag), ("version", version)) if value is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectLocation(Location):
     """An object, or a prefix, in a bucket; see :class:`.Location`.
@@ -185,9 +197,7 @@ class ObjectLocation(Location):
         import obstore
 
         try:
-            obstore.put(
-                self.bucket.store, self.key, data, mode="create" if exclusive else "overwrite", use_multipart=False
-            )
+            self._put(data, mode="create" if exclusive else "overwrite", use_multipart=False)
         except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError) as error:
             if self.read() != data:
                 raise IoError(f"cannot write {self}: it exists already.", is_outage=True) from error
@@ -205,9 +215,7 @@ class ObjectLocation(Location):
         yield content
         data = content.getbuffer()
         try:
-            obstore.put(
-                self.bucket.store, self.key, data, use_multipart=len(data) > _PART_BYTES, chunk_size=_PART_BYTES
-            )
+            self._put(data, use_multipart=len(data) > _PART_BYTES, chunk_size=_PART_BYTES)
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
             raise self.bucket.error(error, f"write {self}") from None
 
@@ -243,6 +251,66 @@ class ObjectLocation(Location):
         except obstore.exceptions.BaseError as error:
             raise self.bucket.error(error, f"read the size of {self}") from None
 
+    def read_version(self) -> tuple[bytes, ObjectVersion] | None:
+        """Return the content of the object and its version, for :meth:`swap`; None if there is no such object."""
+        import obstore
+
+        try:
+            found = obstore.get(self.bucket.store, self.key)
+            meta = found.meta
+            return bytes(found.bytes()), _version(meta["e_tag"], meta["version"])
+        except FileNotFoundError:
+            return None
+        except obstore.exceptions.BaseError as error:
+            raise self.bucket.error(error, f"read {self}") from None
+
+    def swap(self, data: bytes, known: ObjectVersion | None) -> bool:
+        """Replace the object if it still has a known version; return False if it has another one.
+
+        If it is not known whether a request was carried out, the object is read back. So each content that is put must
+        be unique, and differ from every content that the object ever had.
+
+        :param data: the new content
+        :param known: version of the content to replace; None if there must be no such object
+        """
+        import obstore
+
+        mode = "create" if known is None else dict(known)
+        try:
+            self._put(data, mode=mode, use_multipart=False)
+        except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+            return self.read() == data
+        except (obstore.exceptions.BaseError, FileNotFoundError) as error:
+            if self.read() == data:
+                return True
+            raise self.bucket.error(error, f"write {self}") from None
+        return True
+
+    def copy_to(self, target: ObjectLocation) -> bool:
+        """Copy the object within its bucket, replacing an existing one; return False if there is no such object."""
+        import obstore
+
+        try:
+            obstore.copy(self.bucket.store, self.key, target.key)
+        except FileNotFoundError:
+            return False
+        except obstore.exceptions.BaseError as error:
+            raise self.bucket.error(error, f"copy {self} to {target}") from None
+        return True
+
+    def objects(self) -> Iterator[str]:
+        """Yield the keys of all objects below this prefix, relative to it."""
+        import obstore
+
+        start = len(self.key) + 1 if self.key else 0
+        try:
+            for page in obstore.list(self.bucket.store, self.key):
+                yield from (entry["path"][start:] for entry in page)
+        except FileNotFoundError:
+            return
+        except obstore.exceptions.BaseError as error:
+            raise self.bucket.error(error, f"list {self}") from None
+
     def flush(self) -> None:
         """Do nothing: an object is durable once its request was acknowledged."""
 
@@ -252,15 +320,15 @@ class ObjectLocation(Location):
 
         probe = self / f"_ckpt/probe-{secrets.token_hex(8)}"
         try:
-            probe._create(b"1")  # refused if the answer was lost and the client repeated the request
-            created_again = probe._create(b"2")
-            probe.remove()
-            if created_again:
-                raise ConfigError(
-                    f"{key}: the object store of {self} created an object that existed already, although the request "
-                    "had the condition If-None-Match. Two runs could overwrite each other's commits there.",
-                    hint="Use a store that honours conditional writes.",
-                )
+            try:
+                probe._refuses(b"1", "create")  # it may, if the answer was lost and the client repeated the request
+                first = probe.read_version()
+                self._refuse_unconditional(probe, "create", key)
+                probe._put(b"3", mode="overwrite", use_multipart=False)
+                if first is not None:
+                    self._refuse_unconditional(probe, first[1], key)
+            finally:
+                probe.remove()
         except FileNotFoundError:
             raise ConfigError(
                 f"{key}: there is no bucket {self.bucket.url}.", hint=f"Create the bucket, or correct {key}."
@@ -273,15 +341,52 @@ class ObjectLocation(Location):
         except obstore.exceptions.BaseError as error:
             raise self.bucket.error(error, f"write to {self}") from None
 
-    def _create(self, data: bytes) -> bool:
-        """Put an object on the condition that it does not exist; return whether the store has done it."""
+    def _refuse_unconditional(self, probe: ObjectLocation, condition: str | ObjectVersion, key: str) -> None:
+        """Raise an error if the store replaces an object although a condition does not hold.
+
+        :param probe: an existing object
+        :param condition: ``create``, or a version that the object does not have any more
+        :param key: key of the pipeline's declaration that names the directory, for the message
+        """
+        if probe._refuses(b"2", condition):
+            return
+        header = "If-None-Match" if condition == "create" else "If-Match"
+        raise ConfigError(
+            f"{key}: the object store of {self} replaced an object although the condition {header} of the request did "
+            "not hold. Two runs could overwrite each other's commits there.",
+            hint="Use a store that honours conditional writes.",
+        )
+
+    def _refuses(self, data: bytes, condition: str | ObjectVersion) -> bool:
+        """Put the object under a condition, and return whether the store refuses that.
+
+        :param data: content of the object
+        :param condition: ``create``, or the version that the object must have
+        """
         import obstore
 
         try:
-            obstore.put(self.bucket.store, self.key, data, mode="create", use_multipart=False)
+            self._put(data, mode=condition, use_multipart=False)
         except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
-            return False
-        return True
+            return True
+        return False
+
+    def _put(self, data: bytes | memoryview, **options: Any) -> None:
+        """Put the object; repeat the request if the connection broke, which the library leaves to its caller.
+
+        :param data: content of the object
+        :param options: options of the library's ``put``
+        """
+        import obstore
+
+        for pause in _PUT_PAUSES:
+            try:
+                obstore.put(self.bucket.store, self.key, data, **options)
+            except obstore.exceptions.GenericError:
+                time.sleep(pause)
+            else:
+                return
+        obstore.put(self.bucket.store, self.key, data, **options)
 
     def _entries(self) -> Any:
         import obstore

@@ -11,15 +11,10 @@ from airflow_provider_ckpt.connectors.storage.filesystem import local_path
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.connectors.storage.object_store import Bucket, ObjectLocation
+from airflow_provider_ckpt.connectors.storage.schemes import SCHEMES, is_object_url
 from airflow_provider_ckpt.core.errors import ConfigError
 
-_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
-
-
-def is_object_url(text: str) -> bool:
-    """Return whether a path or URL in a pipeline names an object store."""
-    return "://" in text and text.partition("://")[0].lower() in _SCHEMES
 
 
 def open_location(text: str, key: str, connection: Connection | None = None) -> Location:
@@ -38,7 +33,7 @@ def open_location(text: str, key: str, connection: Connection | None = None) -> 
                 hint="Use a path that every Spark executor can reach, or an object store: s3://, gs://, az://, abfss://.",
             )
         return LocalLocation(local_path(text, key, connection))
-    return open_url(text, key, store_options(connection, _SCHEMES[urlsplit(text).scheme], key))
+    return open_url(text, key, store_options(connection, SCHEMES[urlsplit(text).scheme], key))
 
 
 def open_url(text: str, key: str, options: StoreOptions) -> ObjectLocation:
@@ -50,7 +45,7 @@ def open_url(text: str, key: str, options: StoreOptions) -> ObjectLocation:
     :raises ConfigError: if the URL cannot be used
     """
     url = urlsplit(text)
-    scheme = _SCHEMES[url.scheme]
+    scheme = SCHEMES[url.scheme]
     container, _, account = url.netloc.rpartition("@") if "@" in url.netloc else (url.netloc, "", "")
     path = text.partition("://")[2].partition("/")[2]
     parts = path.strip("/").split("/")

@@ -85,6 +85,7 @@ class TableCommitter:
         refuse_loss(version, self._chain(version))
         keys = {wave[index].key for index in wave.waiting}
         found = {entry.receipt.key: entry for entry in self._chain(version).find(version.head, keys)}
+        version.publish(list(found.values()))
         for index, staged in list(wave.waiting.items()):
             entry = found.get(wave[index].key)
             if entry is None:

@@ -159,6 +159,14 @@ class ReceiptChain:
         """
         return self._node(number).version
 
+    def newest(self, head: int | None) -> Sequence[CommittedReceipt]:
+        """Return the receipts of the newest commit that has any.
+
+        :param head: head of the chain, None if there are no receipts
+        :raises ReceiptsUnreadableError: if a node is missing or damaged
+        """
+        return next((node.entries for node in self._walk(head) if node.entries), ())
+
     def first_unreadable(self, head: int | None) -> int | None:
         """Return the number of the newest node that is missing or damaged; None if the whole chain can be read."""
         number = head

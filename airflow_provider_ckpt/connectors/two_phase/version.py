@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from airflow_provider_ckpt.connectors import fencing
 from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
+from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 
 
@@ -75,6 +76,12 @@ class TableVersion(ABC):
         :param note: information for users, stored as metadata of the commit
         :return: False if another writer committed first, or may have
         :raises CkptError: if the commit failed for another reason
+        """
+
+    def publish(self, committed: Sequence[CommittedReceipt]) -> None:  # noqa: B027  # tables need nothing more
+        """Make the rows of committed batches visible to readers; a table's commit has done so already.
+
+        :param committed: receipts of the batches
         """
 
     def refuse_if_fenced(self, epoch: int) -> None:

@@ -95,6 +95,7 @@ class TableWriter(ABC, Generic[V]):
             self._receipts = self._receipts or ReceiptChain(version.layout)
             entry = next(self._receipts.find(version.head, [task.key]), None)
             if entry is not None:
+                version.publish([entry])
                 outcome = AttemptOutcome(entry.receipt.verdict.value)
                 return Outcome(task.key, task.attempt, outcome, entry.receipt, receipt_existed=True)
             return self._stage(task, content, version)

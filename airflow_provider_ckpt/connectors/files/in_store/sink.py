@@ -1,0 +1,198 @@
+"""Control side of a files sink in an object store: check the prefix, raise the fence, and read receipts."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.file_lists import FileList
+from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
+from airflow_provider_ckpt.connectors.files.in_store.layout import ObjectLayout
+from airflow_provider_ckpt.connectors.files.in_store.publication import describe_gone, find_gone, roll_forward, sweep
+from airflow_provider_ckpt.connectors.files.in_store.version import ObjectFilesVersion
+from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt, ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.restored_target import (
+    batches_without_rows,
+    find_loss,
+    record_accepted,
+    start_new_chain,
+)
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.errors import ConfigError, IoError, ReceiptsUnreadableError
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+
+
+class ObjectFilesSink:
+    """Control side of files below a prefix of an object store; see :class:`Sink`.
+
+    :param pipeline: ``sink.path`` is the prefix's URL
+    :param connection: the object store's connection
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    """
+
+    exactly_once = True
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._pipeline = pipeline
+        self._layout = ObjectLayout.of(pipeline, connection, context)
+        self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
+        self._receipts = ReceiptChain(self._layout)
+        self._reported_loss = False
+
+    @property
+    def location(self) -> str:
+        """Address of the prefix, such as ``files+s3://bucket/orders``; see :attr:`Sink.location`."""
+        return f"files+{self._layout.prefix.uri}"
+
+    def check(self) -> None:
+        """Raise an error if the prefix is not writable, has other objects, or the store ignores conditions."""
+        prefix = self._layout.prefix
+        prefix.check_writable("sink.path")
+        names = list(prefix.names())
+        log = [name for name in names if name == "_delta_log"]
+        foreign = log + sorted(name for name in names if not name.startswith(("_", ".", DATA_PREFIX)))
+        if foreign:
+            raise ConfigError(
+                f"sink.path: {prefix} holds other objects, such as {foreign[0]}.",
+                hint="Name a prefix that is empty, or was written by the files sink alone.",
+            )
+        ending = f".{self._layout.format}"
+        other = sorted(name for name in names if name.startswith(DATA_PREFIX) and not name.endswith(ending))
+        if other:
+            raise ConfigError(
+                f"sink.format: {prefix} holds objects of another format, such as {other[0]}.",
+                hint="Keep the format, or name another prefix.",
+            )
+
+    def create_bookkeeping(self) -> None:
+        """Create nothing: the first fence creates the objects for it; see :meth:`Sink.create_bookkeeping`."""
+
+    def outputs(self) -> Sequence[Output]:
+        """Return the visible objects, and those of the dead letters, as outputs; see :class:`NamesOutputs`."""
+        layout = self._layout
+        rows = WrittenFiles("sink.path", layout.prefix, DATA_PREFIX, f".{layout.format}")
+        return (
+            [rows, layout.dead_letters.output("dead_letter_queue.sink: same")] if self._dead_letters_in_sink else [rows]
+        )
+
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`."""
+        refuse_types(columns, self._layout.format)
+
+    def claims(self) -> Claims:
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the target's id, and evidence of loss."""
+        version = ObjectFilesVersion(self._layout)
+        setback = find_loss(version, self._receipts)
+        self._reported_loss = setback is not None
+        evidence = setback.message if setback else describe_gone(self._layout, self._gone(version))
+        return Claims(version.epoch, self._layout.ledgers(), version.target, evidence)
+
+    def fence(self, epoch: int) -> None:
+        """Shut out all older epochs, then publish or remove what they have staged.
+
+        If :meth:`claims` or :meth:`receipts` of this object reported a loss of receipts before, the caller continues
+        only because a user accepted that loss, so the fence accepts it, too.
+        """
+        contention = CommitRetries(self._pipeline, str(self._layout.prefix))
+        while True:
+            version = ObjectFilesVersion(self._layout)
+            version.refuse_if_fenced(epoch)
+            self._create_identity()
+            head = start_new_chain(version, self._receipts, accepting=self._reported_loss)
+            if version.epoch == epoch and head is None:
+                break
+            contention.refuse_if_over()
+            contention.count_try(succeeded=version.replace(epoch, version.head if head is None else head))
+        record_accepted(version)
+        sweep(self._layout, self._receipts, version.head, epoch)
+
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
+        """Yield the receipts that the ledger does not know yet, after publishing staged objects of committed batches.
+
+        See :meth:`Sink.receipts`.
+        """
+        head = ObjectFilesVersion(self._layout).head
+        try:
+            roll_forward(self._layout, self._receipts, head)
+            yield from self._receipts.unknown_to(head, known)
+        except ReceiptsUnreadableError:
+            self._reported_loss = True
+            raise
+
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Return the given batches that have no readable receipt, or whose object is gone."""
+        version = ObjectFilesVersion(self._layout)
+        missing = set(batches_without_rows(version, self._receipts, keys))
+        if not self._layout.files_may_go:
+            found = self._readable(version, [key for key in keys if key not in missing])
+            missing |= {entry.receipt.key for entry in find_gone(self._layout, found)}
+        return [key for key in keys if key in missing]
+
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
+        """Yield the dead letters of some attempts from the object of each attempt; see :meth:`Sink.dead_letters`."""
+        for source in sources:
+            yield from self._layout.dead_letters.read(source)
+
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """Store beside the receipts which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
+        self._layout.replays.write(partition, replay)
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """Return the stored replays of some side partitions; see :meth:`Sink.replays`."""
+        return self._layout.replays.read(partitions)
+
+    def store_file_list(self, files: FileList) -> None:
+        """Store a list of discovered source files beside the receipts; see :meth:`Sink.store_file_list`."""
+        self._layout.lists.write(files)
+
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
+        return self._layout.lists.read(first)
+
+    def target_rows(self, *, exact: bool = False) -> int | None:
+        """Return the number of rows in all visible objects, including those of other pipelines below the prefix.
+
+        :param exact: whether to read every object; otherwise the result is None, as it is if readers may remove files
+        """
+        if not exact or self._layout.files_may_go:
+            return None
+        prefix, form = self._layout.prefix, self._layout.format
+        names = [name for name in prefix.names() if name.startswith(DATA_PREFIX) and name.endswith(f".{form}")]
+        return sum(count_rows(io.BytesIO((prefix / name).read() or b""), form) for name in names)
+
+    def close(self) -> None:
+        """Do nothing: no connection is held open."""
+
+    def _gone(self, version: ObjectFilesVersion) -> Sequence[CommittedReceipt]:
+        """Return those receipts of the newest commit whose objects are gone."""
+        if self._layout.files_may_go:
+            return []
+        return find_gone(self._layout, self._receipts.newest(version.head))
+
+    def _readable(self, version: ObjectFilesVersion, keys: Sequence[BatchKey]) -> list[CommittedReceipt]:
+        found: list[CommittedReceipt] = []
+        try:
+            found.extend(self._receipts.find(version.head, keys))
+        except ReceiptsUnreadableError:
+            return found
+        return found
+
+    def _create_identity(self) -> None:
+        """Create the target's id if it has none; several processes may do so at once."""
+        if self._layout.identity.read() is not None:
+            return
+        try:
+            self._layout.identity.write(f"{secrets.token_hex(16)}\n".encode(), exclusive=True)
+        except IoError:
+            if self._layout.identity.read() is None:
+                raise
