@@ -7,6 +7,7 @@ directories: a directory is a prefix, and is there as long as an object has that
 from __future__ import annotations
 
 import io
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,8 @@ _MAX_RETRIES = 8
 _RETRY_TIMEOUT = timedelta(seconds=60)
 _PUT_PAUSES = (0.1, 0.4, 1.6)
 """Seconds between the requests of one write whose connections break."""
+
+_SERVER_MESSAGE = re.compile(r"<Message>(.*?)</Message>")
 
 _PART_BYTES = 16 << 20
 """Size from which an object is put in several parts, in bytes; smaller ones take one request and leave no parts behind.
@@ -80,7 +83,9 @@ class Bucket:
         """
         from obstore import exceptions
 
-        text = " ".join(str(error).partition("\n\nDebug source:")[0].split()).rstrip(".")
+        text = " ".join(str(error).partition("\n\nDebug source:")[0].split())
+        said = _SERVER_MESSAGE.search(text)
+        text = (text.partition(": <")[0] + (f": {said[1]}" if said else "")).rstrip(".")
         for secret in self._options.secrets:
             text = text.replace(secret, "***")
         message = f"cannot {operation}: {text or type(error).__name__}."
@@ -320,15 +325,13 @@ class ObjectLocation(Location):
 
         probe = self / f"_ckpt/probe-{secrets.token_hex(8)}"
         try:
-            try:
-                probe._refuses(b"1", "create")  # it may, if the answer was lost and the client repeated the request
-                first = probe.read_version()
-                self._refuse_unconditional(probe, "create", key)
-                probe._put(b"3", mode="overwrite", use_multipart=False)
-                if first is not None:
-                    self._refuse_unconditional(probe, first[1], key)
-            finally:
-                probe.remove()
+            probe._refuses(b"1", "create")  # it may, if the answer was lost and the client repeated the request
+            first = probe.read_version()
+            self._refuse_unconditional(probe, "create", key)
+            probe._put(b"3", mode="overwrite", use_multipart=False)
+            if first is not None:
+                self._refuse_unconditional(probe, first[1], key)
+            probe.remove()
         except FileNotFoundError:
             raise ConfigError(
                 f"{key}: there is no bucket {self.bucket.url}.", hint=f"Create the bucket, or correct {key}."
@@ -350,6 +353,7 @@ class ObjectLocation(Location):
         """
         if probe._refuses(b"2", condition):
             return
+        probe.remove()
         header = "If-None-Match" if condition == "create" else "If-Match"
         raise ConfigError(
             f"{key}: the object store of {self} replaced an object although the condition {header} of the request did "

@@ -249,7 +249,7 @@ def test_a_store_that_ignores_conditions_is_refused(object_stores: ObjectStores)
         store = object_stores.get(name)
         with HttpProxy(store.client_port) as proxy:
             proxy.ignore_conditions()
-            with pytest.raises(ConfigError, match="created an object that existed already"):
+            with pytest.raises(ConfigError, match="If-None-Match of the request did not hold"):
                 _in_store(store, proxy.port).check_writable("sink.path")
 
 
