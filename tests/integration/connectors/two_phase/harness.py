@@ -56,7 +56,7 @@ class TableHarness(ABC):
     """Connection of the sink."""
 
     on_disk: ClassVar[bool] = True
-    """Whether the sink itself reaches the table as a directory."""
+    """True if the sink itself reaches the table as a directory."""
 
     @abstractmethod
     def __init__(self, folder: Path) -> None:
