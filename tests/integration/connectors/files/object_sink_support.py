@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.receipt import Receipt
-from tests.integration.connectors.conformance_sink import StoredDeadLetter
+from airflow_provider_ckpt.testing.sink_harness import StoredDeadLetter
 from tests.services.object_store import ObjectStoreServer
 
 

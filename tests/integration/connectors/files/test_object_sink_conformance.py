@@ -6,7 +6,8 @@ import pytest
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.sink_protocol import Committer, Sink, SinkContext, Writer
-from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredDeadLetter
+from airflow_provider_ckpt.testing.sink_conformance import SinkConformance
+from airflow_provider_ckpt.testing.sink_harness import SinkHarness, StoredDeadLetter
 from tests.integration.connectors.files.object_sink_support import ObjectTarget
 from tests.services.object_stores import ObjectStores
 
