@@ -119,7 +119,8 @@ class DeclarationConformance(ABC):
             section, part = getattr(self.declare(side), side), getattr(connector, side)
             for role, protocol in _ROLES[side].items():
                 path = getattr(part, role)
-                found = load(path if isinstance(path, str) else path(section)) if path is not None else None
+                path = path(section) if callable(path) else path
+                found = load(path) if path is not None else None
                 if inspect.isclass(found):  # a function may create the object, too
                     assert _methods(protocol) - {name for name in dir(found) if callable(getattr(found, name))} == set()
 
