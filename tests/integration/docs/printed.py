@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.services.docs import Block
 
-TUTORIAL = "docs/tutorial.rst"
-"""Followed as a whole by ``tests/system/test_tutorial.py``."""
+WHOLE = ("docs/tutorial.rst", "docs/connectors.rst")
+"""Pages that are followed as a whole, by ``tests/system/test_tutorial.py`` and ``test_connectors_page.py``."""
 
 ELSEWHERE = {
     ("docs/recovery.rst", "import os"): "asks a running Airflow: tests/system/airflow/test_recovery.py does",

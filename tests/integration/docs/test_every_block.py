@@ -34,14 +34,14 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
 from airflow_provider_ckpt.operators.plan import CkptPlanOperator
 from tests.integration.airflow.ckpt import Ckpt
-from tests.integration.docs.printed import DRAWINGS, ELSEWHERE, TUTORIAL, elsewhere
+from tests.integration.docs.printed import DRAWINGS, ELSEWHERE, WHOLE, elsewhere
 from tests.integration.docs.reader import EXAMPLES
 from tests.integration.docs.test_commands import FOLLOWED
 from tests.integration.ledger.ledger_driver import LedgerDriver
 from tests.services.dag_parsing import dag_bag
 from tests.services.docs import PAGES, ROOT, Block, blocks_of, every_block
 
-BLOCKS = [block for block in every_block() if block.page != TUTORIAL]
+BLOCKS = [block for block in every_block() if block.page not in WHOLE]
 INCLUDED = sorted({block.included.resolve() for block in BLOCKS if block.included})
 PIPELINE: dict[str, Any] = {
     "name": "orders",

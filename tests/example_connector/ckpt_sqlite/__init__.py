@@ -1,0 +1,1 @@
+"""Connector of SQLite files for airflow-provider-ckpt."""
