@@ -20,6 +20,7 @@ from tests.formal.mutants_of_core import OF_CORE
 from tests.formal.mutants_of_files_sink import OF_FILES_SINK
 from tests.formal.mutants_of_iceberg import OF_ICEBERG
 from tests.formal.mutants_of_ledger import OF_LEDGER
+from tests.formal.mutants_of_object_store import OF_OBJECT_STORE
 from tests.formal.mutants_of_page import OF_PAGE
 from tests.formal.mutants_of_plain import OF_PLAIN
 from tests.formal.mutants_of_policy import OF_POLICY
@@ -36,6 +37,7 @@ MUTANTS: Sequence[Mutant] = (
     *OF_PAGE,
     *OF_ICEBERG,
     *OF_FILES_SINK,
+    *OF_OBJECT_STORE,
     *OF_PLAIN,
     *OF_WARM,
     *OF_POLICY,

@@ -93,24 +93,51 @@ def run_all(models: Sequence[Model] = MODELS, mutants: Sequence[Mutant] = MUTANT
 
 def check(model: Model) -> Checked:
     """Run TLC on one configuration."""
+    started = time.monotonic()
+    said = run(MODULES, configuration(model))
+    states, violated = judge(model.name, said)
+    trace = said[said.find("Error:") :] if violated else ""
+    return Checked(model, states, time.monotonic() - started, violated, frozenset(_REACHED.findall(said)), trace)
+
+
+def run(modules: Sequence[Path], config: str) -> str:
+    """Run TLC on a specification, and return its output.
+
+    :param modules: files of the specification; the first is the one to check
+    :param config: text of TLC's configuration file
+    """
     BUILD.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="tlc-", dir=BUILD)).resolve()
-    started = time.monotonic()
     try:
-        (place / "model.cfg").write_text(configuration(model))
-        said = _tlc(place)
+        (place / "model.cfg").write_text(config)
+        return _tlc(place, modules)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    return _judged(model, said, time.monotonic() - started)
+
+
+def judge(name: str, said: str) -> tuple[int, str | None]:
+    """Return the number of distinct states, and the property that fails, if one does.
+
+    :param name: name of the configuration, for errors
+    :param said: output of TLC
+    :raises TlcError: if TLC did not come to a result
+    """
+    violated = _VIOLATED.search(said)
+    broken = violated[1] if violated else _UNNAMED if _UNNAMED in said else None
+    counts = _STATES.search(said)
+    if broken is None and (counts is None or "No error has been found" not in said):
+        raise TlcError(f"{name}: TLC failed:\n{_tail(said)}")
+    seen = re.findall(r"([\d,]+) distinct states found", said)
+    return (int(seen[-1].replace(",", "")) if seen else 0), broken
 
 
 def configuration(model: Model) -> str:
     """The text of TLC's configuration file."""
     runs = [f"r{number + 1}" for number in range(int(str(model.constants["RUNS"])))]
-    constants = {name: _value(value) for name, value in model.constants.items()}
+    constants = {name: to_tla(value) for name, value in model.constants.items()}
     constants |= {run: run for run in runs}
     constants["RUNS"] = "{" + ", ".join(runs) + "}"
-    constants["GUARDS"] = _value(frozenset(model.properties))
+    constants["GUARDS"] = to_tla(frozenset(model.properties))
     lines = [f"SPECIFICATION {'LiveSpec' if model.live else 'Spec'}", "CONSTANTS"]
     lines += [f"  {name} = {value}" for name, value in constants.items()]
     lines += ["INVARIANTS NoteGuards", *(f"  {name}" for name in model.properties if name in STATE)]
@@ -162,15 +189,15 @@ def java() -> str:
     return found
 
 
-def _tlc(place: Path) -> str:
+def _tlc(place: Path, modules: Sequence[Path]) -> str:
     """Run TLC on the configuration in ``place``, where it also stores its states, and return its output."""
-    for module in MODULES:
+    for module in modules:
         shutil.copy(module, place)
     options = ("-workers", "1", "-deadlock", "-difftrace", "-lncheck", "final", "-metadir", "states")
     command = (java(), *_JAVA, f"-Djava.io.tmpdir={place}", "-cp", str(jar()), "tlc2.TLC", *options)
     try:
         done = subprocess.run(
-            [*command, "-config", "model.cfg", MODULES[0].name],
+            [*command, "-config", "model.cfg", modules[0].name],
             cwd=place,
             capture_output=True,
             text=True,
@@ -181,23 +208,12 @@ def _tlc(place: Path) -> str:
     return done.stdout + done.stderr
 
 
-def _judged(model: Model, said: str, seconds: float) -> Checked:
-    violated = _VIOLATED.search(said)
-    name = violated[1] if violated else _UNNAMED if _UNNAMED in said else None
-    counts = _STATES.search(said)
-    if name is None and (counts is None or "No error has been found" not in said):
-        raise TlcError(f"{model.name}: TLC failed:\n{_tail(said)}")
-    seen = re.findall(r"([\d,]+) distinct states found", said)
-    states = int(seen[-1].replace(",", "")) if seen else 0
-    trace = said[said.find("Error:") :] if name else ""
-    return Checked(model, states, seconds, name, frozenset(_REACHED.findall(said)), trace)
-
-
-def _value(value: Constant) -> str:
+def to_tla(value: Constant) -> str:
+    """Return a constant in the notation of TLA+."""
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(_value(item) for item in value)) + "}"
+        return "{" + ", ".join(sorted(to_tla(item) for item in value)) + "}"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

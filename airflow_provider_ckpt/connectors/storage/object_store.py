@@ -270,12 +270,12 @@ class ObjectLocation(Location):
             raise self.bucket.error(error, f"read {self}") from None
 
     def swap(self, data: bytes, known: ObjectVersion | None) -> bool:
-        """Replace the object if it still has a known version; return False if it has another one.
+        """Replace the object if it still has a known version; return False if it has another one, or had it already.
 
-        If it is not known whether a request was carried out, the object is read back. So each content that is put must
-        be unique, and differ from every content that the object ever had.
+        False does not tell whose content the object has: a request whose answer was lost may have been carried out, and
+        be refused when it is repeated. So read the object again, whatever the result; also after an error.
 
-        :param data: the new content
+        :param data: the new content, which must differ from every content that the object ever had
         :param known: version of the content to replace; None if there must be no such object
         """
         import obstore
@@ -284,10 +284,8 @@ class ObjectLocation(Location):
         try:
             self._put(data, mode=mode, use_multipart=False)
         except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
-            return self.read() == data
+            return False
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
-            if self.read() == data:
-                return True
             raise self.bucket.error(error, f"write {self}") from None
         return True
 

@@ -48,7 +48,7 @@ def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None
         committed = receipts.version_of(version.head)
     except ReceiptsUnreadableError as error:
         return TableLoss(error.message, None)
-    restored = version.restored_version(max(committed, _accepted_version(version)))
+    restored = version.restored_version(max(committed, accepted_version(version)))
     if restored is None or committed <= restored:
         return None
     return TableLoss(
@@ -135,7 +135,8 @@ def _refusal(version: TableVersion, found: TableLoss) -> SinkChangedError:
     )
 
 
-def _accepted_version(version: TableVersion) -> int:
+def accepted_version(version: TableVersion) -> int:
+    """Return the number that :func:`record_accepted` recorded; 0 if it recorded none for this target."""
     match _read_accepted(version):
         case {"target": version.target, "version": int(number)}:
             return number

@@ -92,9 +92,10 @@ class ObjectFilesSink:
     def claims(self) -> Claims:
         """Return this ledger's fence, the ledgers that fenced this pipeline, the target's id, and evidence of loss."""
         version = ObjectFilesVersion(self._layout)
-        setback = find_loss(version, self._receipts)
-        self._reported_loss = setback is not None
-        evidence = setback.message if setback else describe_gone(self._layout, self._gone(version))
+        loss = find_loss(version, self._receipts)
+        self._reported_loss = loss is not None
+        evidence = loss.message if loss is not None else version.set_back
+        evidence = evidence or describe_gone(self._layout, self._gone(version))
         return Claims(version.epoch, self._layout.ledgers(), version.target, evidence)
 
     def fence(self, epoch: int) -> None:

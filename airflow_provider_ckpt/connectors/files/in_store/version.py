@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider_ckpt.connectors.files.in_store.layout import ObjectLayout
 from airflow_provider_ckpt.connectors.files.in_store.publication import publish
 from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt
+from airflow_provider_ckpt.connectors.two_phase.restored_target import accepted_version
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.errors import SinkError
@@ -70,12 +70,22 @@ class ObjectFilesVersion(TableVersion):
         """Number that the next commit creates."""
         return self._number + 1
 
-    def restored_version(self, since: int) -> int | None:
-        """Return the present number if it is lower than ``since``: the head object was set back.
+    def restored_version(self, since: int) -> None:  # see set_back
+        """Return None: nobody but this sink changes the head object; :attr:`set_back` tells of older contents.
 
         :param since: number of an older version
         """
-        return self._number if self._number < since else None
+
+    @property
+    def set_back(self) -> str | None:
+        """Evidence that the head object has an older content again, such as from a backup; None if there is none."""
+        accepted = accepted_version(self)
+        if self._number >= accepted:
+            return None
+        return (
+            f"the object {self.layout.head} with fence and receipts was set back: it was replaced {self._number} times "
+            f"by what it says itself, and {accepted} times by what the last run left"
+        )
 
     def refuse_misfit(self, staged: StagedBatch) -> None:
         """Accept every batch: files have no columns in common."""
@@ -101,7 +111,6 @@ class ObjectFilesVersion(TableVersion):
             "epoch": epoch,
             "head": head,
             "number": self.next_number,
-            "unique": secrets.token_hex(16),
         }
         return self.layout.head.swap(json.dumps(document).encode(), self._known)
 

@@ -49,6 +49,12 @@ class ObjectTarget:
         lines = (line for data in self.visible().values() for line in data.splitlines())
         return sorted(int(json.loads(line)["id"]) for line in lines)
 
+    def remove(self, *keys: str) -> None:
+        """Remove objects, as somebody else does."""
+        import obstore
+
+        obstore.delete(self.server.client(), list(keys))
+
     def hidden(self, part: str) -> list[str]:
         """Keys of the sink's own objects that contain a text."""
         return [key for key in self.server.keys(f"{self.key}/_ckpt") if part in key]
