@@ -34,15 +34,14 @@ def lane_modules(pipeline: Pipeline) -> list[str]:
     """
     source, sink = _source_type(pipeline), _sink_type(pipeline)
     paths = [_chosen(source.reader, pipeline.source), _chosen(sink.writer, pipeline.sink)]
-    kinds = {pipeline.source.type, pipeline.sink.type}
     raw_copy = _raw_copy_path(pipeline)
     if raw_copy is not None:
         paths.append(raw_copy)
     if pipeline.dead_letter_queue.in_other_store:
         paths.append(_dead_letter_store_type(pipeline).store)
-        kinds.add(pipeline.dead_letter_queue.sink)
-    drivers = [module for kind in sorted(kinds) for module in find_connector(kind).preload]
-    return [*(path.partition(":")[0] for path in paths), *drivers]
+    connectors = connector_paths(pipeline)
+    drivers = [module for kind in connectors for module in find_connector(kind).preload]
+    return [*(path.partition(":")[0] for path in (*connectors.values(), *paths)), *drivers]
 
 
 def connector_paths(pipeline: Pipeline) -> dict[str, str]:

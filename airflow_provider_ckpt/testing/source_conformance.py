@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.source_protocol import (
 )
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.testing.source_harness import EVERYTHING, Ledger, SourceHarness
+from airflow_provider_ckpt.testing.source_harness import EVERYTHING, Ledger, ShrinkingSourceHarness, SourceHarness
 
 
 class SourceConformance(ABC):
@@ -263,6 +263,44 @@ class SourceConformance(ABC):
         ledger.plan()
 
         assert ledger.numbers(ledger.planned) == list(range(5))
+
+
+class ShrinkingSourceConformance(SourceConformance):
+    """Conformance suite of a source from which records may be removed: the checkpoint passes the ranges of all."""
+
+    @pytest.fixture
+    @abstractmethod
+    def harness(self, *args: Any) -> ShrinkingSourceHarness:
+        """Return the connector's harness, on a source that has no records yet."""
+
+    def test_a_range_whose_last_records_are_gone_is_planned_to_its_end(
+        self, harness: ShrinkingSourceHarness, ledger: Ledger
+    ) -> None:
+        harness.add(20)
+        ledger.plan(10)
+        gap = ledger.planned[0].range
+        harness.remove(7, 10)
+
+        again = ledger.ask(gap.start, gap.end, 4, EVERYTHING)
+
+        _assert_tiling(gap.start, again.batches)
+        assert again.batches[-1].range.end == gap.end
+        assert ledger.numbers(again.batches) == list(range(7))
+
+    def test_a_range_whose_records_are_all_gone_is_planned_and_read_as_empty(
+        self, harness: ShrinkingSourceHarness, ledger: Ledger
+    ) -> None:
+        harness.add(20)
+        ledger.plan(10)
+        gap = ledger.planned[0].range
+        harness.remove(0, 10)
+
+        again = ledger.ask(gap.start, gap.end, 4, EVERYTHING)
+
+        _assert_tiling(gap.start, again.batches)
+        assert again.batches[-1].range.end == gap.end
+        assert ledger.numbers(again.batches) == []
+        assert ledger.numbers(ledger.planned[:1]) == []
 
 
 def _assert_tiling(base: int, batches: Sequence[PlannedBatch]) -> None:

@@ -58,6 +58,18 @@ class SourceHarness(ABC):
         """Return the numbers of the records that a reader yielded."""
 
 
+class ShrinkingSourceHarness(SourceHarness):
+    """Harness of a source from which records may be removed, such as a table."""
+
+    @abstractmethod
+    def remove(self, first: int, end: int) -> None:
+        """Remove records from the source.
+
+        :param first: number of the first record
+        :param end: number after the last record
+        """
+
+
 @dataclass
 class Ledger:
     """Ledger of a source's only partition, as far as the source sees one.

@@ -16,8 +16,8 @@ from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape
 from airflow_provider_ckpt.testing.declaration_conformance import DeclarationConformance
 from airflow_provider_ckpt.testing.sink_conformance import RefusingSinkConformance
 from airflow_provider_ckpt.testing.sink_harness import SinkHarness, StoredDeadLetter
-from airflow_provider_ckpt.testing.source_conformance import SourceConformance
-from airflow_provider_ckpt.testing.source_harness import SourceHarness
+from airflow_provider_ckpt.testing.source_conformance import ShrinkingSourceConformance
+from airflow_provider_ckpt.testing.source_harness import ShrinkingSourceHarness
 from ckpt_sqlite.sink import SqliteSink
 from ckpt_sqlite.source import SqliteReader, SqliteSource
 from ckpt_sqlite.writer import SqliteWriter
@@ -29,7 +29,7 @@ class TestDeclaration(DeclarationConformance):
     sink = {"path": "/data/lake.db", "table": "orders"}
 
 
-class Table(SourceHarness):
+class Table(ShrinkingSourceHarness):
     """A table with a column ``number``."""
 
     def __init__(self, file: Path) -> None:
@@ -42,6 +42,9 @@ class Table(SourceHarness):
     def add(self, count: int) -> None:
         first, self._numbers = self._numbers, self._numbers + count
         self._execute("INSERT INTO numbered (number) VALUES (?)", [[number] for number in range(first, self._numbers)])
+
+    def remove(self, first: int, end: int) -> None:
+        self._execute("DELETE FROM numbered WHERE number >= ? AND number < ?", [[first, end]])
 
     def open(self) -> Source:
         return SqliteSource(self._pipeline, None)
@@ -91,9 +94,9 @@ class Target(SinkHarness):
             return database.execute(sql).fetchall()
 
 
-class TestSource(SourceConformance):
+class TestSource(ShrinkingSourceConformance):
     @pytest.fixture
-    def harness(self, tmp_path: Path) -> SourceHarness:
+    def harness(self, tmp_path: Path) -> ShrinkingSourceHarness:
         return Table(tmp_path / "source.db")
 
 

@@ -11,8 +11,8 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import client
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
 from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
-from airflow_provider_ckpt.testing.source_conformance import SourceConformance
-from airflow_provider_ckpt.testing.source_harness import SourceHarness
+from airflow_provider_ckpt.testing.source_conformance import ShrinkingSourceConformance
+from airflow_provider_ckpt.testing.source_harness import ShrinkingSourceHarness
 from tests.integration.connectors.jdbc.jdbc_support import SparkReader, pipeline
 from tests.services.jdbc import H2Database, H2Server, to_postgres
 from tests.services.postgres import PostgresServer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class JdbcTable(SourceHarness):
+class JdbcTable(ShrinkingSourceHarness):
     """A table with a column ``number``."""
 
     def __init__(self, spark: SparkSession, connection: Connection, table: str, cursor: str) -> None:
@@ -56,6 +56,9 @@ class PostgresTable(JdbcTable):
         self._dsn = dsn
         execute(dsn, "CREATE TABLE numbered (id bigint PRIMARY KEY, number int)")
 
+    def remove(self, first: int, end: int) -> None:
+        execute(self._dsn, f"DELETE FROM numbered WHERE number >= {first} AND number < {end}")
+
     def insert(self, start: int, end: int) -> None:
         execute(self._dsn, f"INSERT INTO numbered SELECT n * 3 + 1, n FROM generate_series({start}, {end - 1}) AS n")
 
@@ -67,6 +70,9 @@ class H2Table(JdbcTable):
         super().__init__(spark, database.connection, "PUBLIC.NUMBERED", "AT")
         self._database = database
         database.execute('CREATE TABLE numbered ("AT" timestamp(6) with time zone PRIMARY KEY, number int)')
+
+    def remove(self, first: int, end: int) -> None:
+        self._database.execute(f"DELETE FROM numbered WHERE number >= {first} AND number < {end}")
 
     def insert(self, start: int, end: int) -> None:
         self._database.execute(
@@ -82,13 +88,13 @@ def one_java(monkeypatch: pytest.MonkeyPatch, h2: H2Server) -> None:
     monkeypatch.setattr(client, "Jvm", lambda _: h2.lend())
 
 
-class TestPostgres(SourceConformance):
+class TestPostgres(ShrinkingSourceConformance):
     @pytest.fixture
-    def harness(self, spark: SparkSession, postgres_server: PostgresServer) -> SourceHarness:
+    def harness(self, spark: SparkSession, postgres_server: PostgresServer) -> ShrinkingSourceHarness:
         return PostgresTable(spark, postgres_server.new_database())
 
 
-class TestH2(SourceConformance):
+class TestH2(ShrinkingSourceConformance):
     @pytest.fixture
-    def harness(self, spark: SparkSession, h2: H2Server) -> SourceHarness:
+    def harness(self, spark: SparkSession, h2: H2Server) -> ShrinkingSourceHarness:
         return H2Table(spark, h2.new_database())

@@ -18,8 +18,8 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.testing.source_conformance import SourceConformance
-from airflow_provider_ckpt.testing.source_harness import Ledger, SourceHarness
+from airflow_provider_ckpt.testing.source_conformance import ShrinkingSourceConformance
+from airflow_provider_ckpt.testing.source_harness import Ledger, ShrinkingSourceHarness
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class TableHarness(SourceHarness):
+class TableHarness(ShrinkingSourceHarness):
     """``public.source`` of numbered records, by a cursor of one kind.
 
     :param column: the cursor's type and constraint
@@ -46,6 +46,9 @@ class TableHarness(SourceHarness):
         numbers = f"generate_series({self._count}, {self._count + count - 1}) AS i"
         execute(self.dsn, f"INSERT INTO source SELECT i, {self._value} FROM {numbers}")
         self._count += count
+
+    def remove(self, first: int, end: int) -> None:
+        execute(self.dsn, f"DELETE FROM source WHERE number >= {first} AND number < {end}")
 
     def open(self) -> Source:
         return PostgresSource(self.pipeline, connection(self.dsn))
@@ -83,9 +86,9 @@ MORE_CURSORS = {
 }
 
 
-class TestConformance(SourceConformance):
+class TestConformance(ShrinkingSourceConformance):
     @pytest.fixture(params=CURSORS)
-    def harness(self, request: pytest.FixtureRequest, postgres_database: str) -> SourceHarness:
+    def harness(self, request: pytest.FixtureRequest, postgres_database: str) -> ShrinkingSourceHarness:
         return TableHarness(postgres_database, **CURSORS[request.param])
 
 
