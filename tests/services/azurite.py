@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore
 
 ACCOUNT = "ckpttests"
-AZURITE = "azurite-3.35.0"
+AZURITE = "azurite-3.37.0"
 _API_VERSION = "2021-08-06"
 
 

@@ -48,16 +48,17 @@ class S3Server(ObjectStoreServer):
 
     def uploads(self) -> list[str]:
         """Return the keys of all uploads in parts that were neither completed nor given up."""
-        found = self._boto().list_multipart_uploads(Bucket=BUCKET)
+        found = self.boto().list_multipart_uploads(Bucket=BUCKET)
         return [item["Key"] for item in found.get("Uploads", ())]
 
     def _endpoint(self, port: int | None = None) -> str:
         return f"http://127.0.0.1:{port or self.port}"
 
     def _create_bucket(self) -> None:
-        self._boto().create_bucket(Bucket=BUCKET)
+        self.boto().create_bucket(Bucket=BUCKET)
 
-    def _boto(self) -> Any:
+    def boto(self) -> Any:
+        """Return a client that knows all requests of S3."""
         import boto3
 
         return boto3.client(

@@ -17,12 +17,13 @@ _HERE = "airflow_provider_ckpt.connectors.files"
 
 
 class FilesSourceSection(SourceSection):
-    """Files of a directory that grows.
+    """Files of a directory, or objects below a prefix, that grow in number.
 
-    :param path: a directory or a glob pattern
+    :param path: a directory, a prefix in an object store, or a glob pattern
     :param format: ``jsonl``, ``csv`` or ``parquet``; for text files it must agree with ``transform.decode``
     :param follow_links: whether symbolic links among the files are followed
     :param header: whether each file's first line names its columns (csv)
+    :param names_grow: whether new objects always have greater keys than older ones, so that only those are listed
     """
 
     place_key: ClassVar[str] = "path"
@@ -32,6 +33,7 @@ class FilesSourceSection(SourceSection):
     format: Literal["jsonl", "csv", "parquet"] | None = None
     follow_links: bool = False
     header: bool = True
+    names_grow: bool = False
 
     @property
     def is_parquet(self) -> bool:
@@ -50,6 +52,11 @@ class FilesSourceSection(SourceSection):
 
     def check(self, pipeline: Pipeline) -> None:
         """Refuse a format that does not fit ``transform.decode`` and ``error_handling``; see :class:`SourceSection`."""
+        in_store = is_object_url(self.path)
+        if in_store and set("?%#") & set(self.path):
+            raise ValueError("the URL of an object store must not contain ?, % or #; in a pattern write * instead of ?")
+        if self.names_grow and not in_store:
+            raise ValueError("source.names_grow is only for object stores; directories are always listed as a whole")
         decode = pipeline.transform.decode
         if self.is_parquet and decode:
             raise ValueError("Parquet files have columns already; leave transform.decode out")

@@ -1,4 +1,4 @@
-"""List the files that match a files source's directory or glob pattern; symbolic links are not followed by default.
+"""List the local files that match a files source's directory or glob pattern; links are not followed by default.
 
 Each directory is read once, and so is the status of each file that the caller does not know already: listing 100,000
 files of one directory takes about a second.
@@ -9,46 +9,23 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import escape, has_magic
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors.files.recorded_file import LINK, kind_of
+from airflow_provider_ckpt.connectors.files.found_files import FoundFile, Listing
+from airflow_provider_ckpt.connectors.files.recorded_file import LINK, etag_of, kind_of
 from airflow_provider_ckpt.connectors.storage.filesystem import io_error
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 
-_UNFINISHED_SUFFIXES = (".tmp", ".inprogress", ".part")
+UNFINISHED_SUFFIXES = (".tmp", ".inprogress", ".part")
+"""Suffixes of names of files that are not complete, and are not read."""
+
 CROSSES = "**"
 """Component of a pattern that matches any number of directories."""
 
 HIDDEN = (".", "_")
 """Prefixes of names of files and directories that are never read."""
-
-
-@dataclass(slots=True)
-class Listing:
-    """Result of listing a files source.
-
-    :ivar files: status of each matching regular file, by path
-    :ivar left_out: number and first path of the matching paths that are not regular files, by kind
-    :ivar links: those of them that are symbolic links
-    :ivar others: number of files that do not match the pattern
-    :ivar refused: errors for paths that could not be listed
-    """
-
-    files: dict[str, os.stat_result] = field(default_factory=dict)
-    left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
-    links: set[str] = field(default_factory=set)
-    others: int = 0
-    refused: list[SourceError] = field(default_factory=list)
-
-    def leave_out(self, path: str, kind: str) -> None:
-        """Add a matching path that is not read to :attr:`left_out`."""
-        count, first = self.left_out.get(kind, (0, path))
-        self.left_out[kind] = (count + 1, first)
-        if kind == LINK:
-            self.links.add(path)
 
 
 def is_pattern(path: Path) -> bool:
@@ -64,7 +41,7 @@ def check_path(path: Path) -> None:
     """
     existing = path
     if is_pattern(path):
-        _check_pattern(path)
+        check_pattern(path.parts)
         existing = _static_parent(path)
     if not existing.exists():
         raise SourceError(f"there is no directory {existing}.", hint="Create it, or correct source.path.")
@@ -87,8 +64,8 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
     :raises SourceError: if the directory itself cannot be listed
     :raises IoError: if the file system fails
     """
-    found = Listing()
-    if is_pattern(path):
+    found = Listing(is_pattern(path))
+    if found.pattern:
         parent, parts = _split(path)
         _Walk(found, known, follow_links=follow_links).search(str(parent), parts)
     elif path.is_dir():
@@ -97,7 +74,7 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
     elif str(path) not in known:
         status = _status(str(path), follow_links=follow_links)
         if status is not None:
-            found.files[str(path)] = status
+            found.files[str(path)] = _found(status)
     return found
 
 
@@ -184,7 +161,7 @@ class _Walk:
         return leads_to_directory
 
     def _add(self, entry: os.DirEntry[str]) -> None:
-        if entry.name.endswith(_UNFINISHED_SUFFIXES) or entry.path in self._known:
+        if entry.name.endswith(UNFINISHED_SUFFIXES) or entry.path in self._known:
             return
         try:
             status = entry.stat(follow_symlinks=self._follow_links)
@@ -197,7 +174,7 @@ class _Walk:
             return
         kind = kind_of(status)
         if kind is None:
-            self._found.files[entry.path] = status
+            self._found.files[entry.path] = _found(status)
         else:
             self._found.leave_out(entry.path, kind)
 
@@ -212,6 +189,10 @@ def _status(path: str, *, follow_links: bool) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
+def _found(status: os.stat_result) -> FoundFile:
+    return FoundFile(status.st_mtime_ns, status.st_size, etag_of(status))
+
+
 def _static_parent(path: Path) -> Path:
     """Return the deepest parent directory of a pattern that has no wildcard."""
     return next(parent for parent in path.parents if not has_magic(str(parent)))
@@ -224,8 +205,12 @@ def _split(pattern: Path) -> tuple[Path, Sequence[str]]:
     return parent, (*parts, "*") if parts[-1] == CROSSES else parts
 
 
-def _check_pattern(path: Path) -> None:
-    for part in path.parts:
+def check_pattern(parts: Sequence[str]) -> None:
+    """Raise an error if one of the components of a glob pattern is malformed.
+
+    :raises ConfigError: naming the component
+    """
+    for part in parts:
         if CROSSES in part and part != CROSSES:
             raise ConfigError(
                 f"source.path: ** crosses directories only as a whole path component, not in {part}.",

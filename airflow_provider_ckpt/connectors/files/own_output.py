@@ -11,6 +11,7 @@ from pathlib import Path
 from airflow_provider_ckpt.connectors.files.listing import CROSSES, HIDDEN, reached
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
+from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation
 
 _ANY = "*"
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
@@ -47,6 +48,22 @@ def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
         ):
             return True
     return False
+
+
+def matches_objects(parent: str, parts: Sequence[str], output: WrittenFiles) -> bool:
+    """Return whether a source's prefix or pattern matches objects that a sink writes into the same bucket.
+
+    :param parent: prefix without wildcards in which the pattern is matched
+    :param parts: components of the pattern below that prefix
+    :param output: objects that the sink writes
+    """
+    if not isinstance(output.directory, ObjectLocation) or not _overlap(parts[-1], output):
+        return False
+    above = parent.split("/") if parent else []
+    names = output.directory.key.split("/") if output.directory.key else []
+    if names[: len(above)] == above:
+        return _leads(parts[:-1], names[len(above) :], nested=output.nested)
+    return output.nested and above[: len(names)] == names
 
 
 def _same(directory: Path, device: int, inode: int) -> bool:

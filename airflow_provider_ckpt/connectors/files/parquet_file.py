@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, BinaryIO
 
-from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, read_error, verify
+from airflow_provider_ckpt.connectors.files.source_storage import SourceStorage
 from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -38,39 +37,40 @@ class Footer:
         return sum(rows for rows, _ in self.groups)
 
 
-def read_footer(path: str, etag: str, *, follow_links: bool = False) -> Footer:
+def read_footer(storage: SourceStorage, path: str, etag: str) -> Footer:
     """Read the footer of a recorded file.
 
+    :param storage: storage of the file
     :param path: the file
     :param etag: recorded identity of the file
-    :param follow_links: whether the path itself may be a symbolic link
     :raises SourceError: if the file has changed, is missing, or is not a Parquet file
     """
-    with _converted_errors(path, etag), open_recorded(path, etag, follow_links=follow_links) as handle:
-        file = _open(handle)
+    with _converted_errors(storage, path, etag), storage.open(path, etag, checked=True) as handle:
+        file = _open(handle, storage)
         metadata = file.metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         footer = Footer([(group.num_rows, group.total_byte_size) for group in groups], _schema(file))
-        verify(path, etag, os.fstat(handle.fileno()))
+        storage.verify(path, etag, handle)
     return footer
 
 
 class RowReader:
     """Reader of the rows of one open file; a range that begins where the last one ended is read without a new seek.
 
+    :param storage: storage of the file
     :param path: the file
     :param etag: recorded identity of the file
     :param columns: names of the columns to read
-    :param follow_links: whether the path itself may be a symbolic link
     """
 
-    def __init__(self, path: str, etag: str, columns: Sequence[str], *, follow_links: bool = False) -> None:
+    def __init__(self, storage: SourceStorage, path: str, etag: str, columns: Sequence[str]) -> None:
+        self._storage = storage
         self.path = path
         self.etag = etag
         self._columns = list(columns)
-        with _converted_errors(path, etag):
-            self._handle = open_recorded(path, etag, follow_links=follow_links)  # until close()
-            self._file = _open(self._handle)
+        with _converted_errors(storage, path, etag):
+            self._handle = storage.open(path, etag, checked=True)  # until close()
+            self._file = _open(self._handle, storage)
             self.schema = _schema(self._file)
             metadata = self._file.metadata
             sizes = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
@@ -86,8 +86,8 @@ class RowReader:
         :param end: number after the last row
         :raises SourceError: if the rows cannot be read, or the file has changed
         """
-        verify(self.path, self.etag)
-        with _converted_errors(self.path, self.etag, self._where):
+        self._storage.verify(self.path, self.etag)
+        with _converted_errors(self._storage, self.path, self.etag, self._where):
             while start < end:
                 if self._row > start or self._group_number != self._group(start):
                     self._seek(start)
@@ -100,7 +100,7 @@ class RowReader:
                 if low < high:
                     yield low, batch.slice(low - first, high - low)
                     start = high
-        verify(self.path, self.etag)
+        self._storage.verify(self.path, self.etag)
 
     def close(self) -> None:
         """Close the file."""
@@ -131,10 +131,13 @@ class RowReader:
         return batch
 
 
-def _open(handle: BinaryIO) -> ParquetFile:
+def _open(handle: BinaryIO, storage: SourceStorage) -> ParquetFile:
+    """Open a Parquet file; in an object store, the columns of a row group are fetched together."""
     from pyarrow.parquet import ParquetFile
 
-    return ParquetFile(handle, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+    return ParquetFile(
+        handle, coerce_int96_timestamp_unit="us", page_checksum_verification=True, pre_buffer=storage.remote
+    )
 
 
 def _schema(file: ParquetFile) -> pa.Schema:
@@ -151,9 +154,10 @@ def _schema(file: ParquetFile) -> pa.Schema:
 
 
 @contextmanager
-def _converted_errors(path: str, etag: str, where: Callable[[], str] = str) -> Iterator[None]:
+def _converted_errors(storage: SourceStorage, path: str, etag: str, where: Callable[[], str] = str) -> Iterator[None]:
     """Convert errors of the file system and of the Parquet library.
 
+    :param storage: storage of the file
     :param path: the file
     :param etag: recorded identity of the file
     :param where: function that returns the name of the part of the file that is being read; empty for none
@@ -164,7 +168,7 @@ def _converted_errors(path: str, etag: str, where: Callable[[], str] = str) -> I
         yield
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise read_error(path, etag, error) from error
+            raise storage.read_error(path, etag, error) from error
         part = where()
         raise SourceError(
             f"{path}{', ' if part else ''}{part} cannot be read as Parquet: {str(error).splitlines()[0].rstrip('.')}.",

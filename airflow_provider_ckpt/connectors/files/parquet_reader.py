@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
+from airflow_provider_ckpt.connectors.files.open_storage import open_storage
 from airflow_provider_ckpt.connectors.files.parquet_columns import RecordColumns
 from airflow_provider_ckpt.connectors.files.parquet_file import RowReader
 from airflow_provider_ckpt.connectors.files.reader import origin_headers
@@ -24,17 +24,17 @@ class ParquetReader:
     """Reader of the row ranges that :class:`ParquetSource` located; it keeps the last batch's file open.
 
     :param pipeline: the pipeline
-    :param connection: not used, since a recorded file's path is absolute
+    :param connection: the object store's connection; not needed for local files, since their paths are absolute
     :param shape: columns of the source
     """
 
-    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:  # noqa: ARG002
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:
         missing_is_null = pipeline.error_handling.missing_field_behavior == "null"
         self._columns = RecordColumns(
             dict(shape.columns), "this run", bool(pipeline.transform.schema_), missing_is_null
         )
         self._types = {name: to_arrow(kind) for name, kind in shape.columns}
-        self._follow_links = FilesSourceSection.of(pipeline).follow_links
+        self._storage = open_storage(pipeline, connection)
         self._rows: RowReader | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
@@ -61,7 +61,7 @@ class ParquetReader:
     def _open(self, path: str, etag: str) -> RowReader:
         if self._rows is None or (self._rows.path, self._rows.etag) != (path, etag):
             self.close()
-            rows = RowReader(path, etag, list(self._types), follow_links=self._follow_links)
+            rows = RowReader(self._storage, path, etag, list(self._types))
             self._rows = rows
             self._columns.refuse_misfit(path, rows.schema)
         return self._rows

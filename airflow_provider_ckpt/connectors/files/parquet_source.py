@@ -13,10 +13,8 @@ from typing import BinaryIO
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.files.discovery import Discovery
-from airflow_provider_ckpt.connectors.files.listing import check_path
 from airflow_provider_ckpt.connectors.files.parquet_columns import declared_columns, file_columns
 from airflow_provider_ckpt.connectors.files.parquet_file import Footer, read_footer
-from airflow_provider_ckpt.connectors.files.recorded_file import is_unchanged
 from airflow_provider_ckpt.connectors.files.source import PARTITION, FilesSource
 from airflow_provider_ckpt.connectors.files.split import CHUNK_BYTES, Chunk
 from airflow_provider_ckpt.connectors.source_protocol import Plan, PlanRequest, RecordShape, SourceFile, SourcePartition
@@ -42,11 +40,11 @@ class ParquetSource(FilesSource):
 
     def check(self) -> None:
         """Raise an error if the directory, or the pattern's static parent, is missing or unreadable."""
-        check_path(self._path)
+        self._storage.check()
 
     def partitions(self) -> Sequence[SourcePartition]:
         """Return the only partition; its identity differs from that of a text source, whose positions count bytes."""
-        return [SourcePartition(PARTITION, f"{self._path} (rows of Parquet files)")]
+        return [SourcePartition(PARTITION, f"{self._storage.root} (rows of Parquet files)")]
 
     def shape(self) -> RecordShape:
         """Return the columns that ``transform.schema`` declares, else those of the oldest readable file.
@@ -57,7 +55,7 @@ class ParquetSource(FilesSource):
             self._discover(())
         if self._columns is None:
             raise SourceError(
-                f"there is no Parquet file at {self._path} any more to take the columns from.",
+                f"there is no Parquet file at {self._storage.root} any more to take the columns from.",
                 pipeline=self._pipeline.name,
                 hint="Declare the columns in transform.schema.",
             )
@@ -71,7 +69,7 @@ class ParquetSource(FilesSource):
         for file in request.files:
             if self._columns is not None:
                 break
-            if is_unchanged(file.path, file.etag):
+            if self._storage.is_unchanged(file.path, file.etag):
                 self._columns = file_columns(self._pipeline, file.path, self._footer(file).schema)
         return super().plan(request)
 
@@ -106,7 +104,7 @@ class ParquetSource(FilesSource):
     def _footer(self, file: SourceFile) -> Footer:
         key = f"{file.path} {file.etag}"
         if key not in self._footers:
-            self._footers[key] = read_footer(file.path, file.etag, follow_links=self._follow_links)
+            self._footers[key] = read_footer(self._storage, file.path, file.etag)
         return self._footers[key]
 
 

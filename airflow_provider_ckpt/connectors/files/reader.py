@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
 from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
+from airflow_provider_ckpt.connectors.files.open_storage import open_storage
 from airflow_provider_ckpt.connectors.files.record_ends import BOM, scan_records
-from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, read_error, verify
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -31,15 +29,14 @@ class FilesReader:
     """Reader of the byte ranges that :class:`FilesSource` located: ``task.detail["segments"]``.
 
     :param pipeline: the pipeline
-    :param connection: not used, since a recorded file's path is absolute
+    :param connection: the object store's connection; not needed for local files, since their paths are absolute
     :param shape: columns of the source
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:
         self._pipeline = pipeline
-        self._connection = connection
+        self._storage = open_storage(pipeline, connection)
         self._columns = [POSITION, *(name for name, _ in shape.columns)]
-        self._follow_links = FilesSourceSection.of(pipeline).follow_links
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
 
@@ -52,12 +49,13 @@ class FilesReader:
         :raises IoError: if the file system fails
         """
         for segment in task.detail["segments"]:
+            path, etag = segment["path"], segment["etag"]
             try:
-                with open_recorded(segment["path"], segment["etag"], follow_links=self._follow_links) as file:
+                with self._storage.open(path, etag, checked=True) as file:
                     yield from self._segment(file, segment)
-                    verify(segment["path"], segment["etag"], os.fstat(file.fileno()))
+                    self._storage.verify(path, etag, file)
             except OSError as error:
-                raise read_error(segment["path"], segment["etag"], error) from error
+                raise self._storage.read_error(path, etag, error) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Return dead letter headers with the record's file and the byte of the file at which it begins."""

@@ -15,15 +15,12 @@ from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
 from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
-from airflow_provider_ckpt.connectors.files.discovery import Discovery, discover
-from airflow_provider_ckpt.connectors.files.listing import check_path
-from airflow_provider_ckpt.connectors.files.own_output import matches
+from airflow_provider_ckpt.connectors.files.discovery import Discovery
+from airflow_provider_ckpt.connectors.files.open_storage import open_storage
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.record_ends import scan_records
-from airflow_provider_ckpt.connectors.files.recorded_file import is_unchanged, open_recorded, read_error
-from airflow_provider_ckpt.connectors.files.split import Chunk, split_by_count, split_by_size
+from airflow_provider_ckpt.connectors.files.split import Chunk, mean_record_bytes, split_by_count, split_by_size
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 from airflow_provider_ckpt.connectors.source_protocol import (
@@ -35,7 +32,6 @@ from airflow_provider_ckpt.connectors.source_protocol import (
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.connectors.storage.filesystem import local_path
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -62,25 +58,25 @@ class FilesSource:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         self._pipeline = pipeline
-        self._path = local_path(pipeline.source.place, "source.path", connection)
-        self._follow_links = FilesSourceSection.of(pipeline).follow_links
+        self._storage = open_storage(pipeline, connection)
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
         self._first: Discovery | None = None
+        self._width: float | None = None
 
     def check(self) -> None:
         """Raise an error if the directory, or the pattern's static parent, is missing or unreadable."""
         if self._pipeline.transform.decode not in ("json", "csv"):
             raise ConfigError("a files source needs transform.decode: json or csv.", pipeline=self._pipeline.name)
-        check_path(self._path)
+        self._storage.check()
 
     def reads(self, output: Output) -> bool:
         """Return whether files that the sink writes would be read; see :class:`ReadsOutputs`."""
-        return isinstance(output, WrittenFiles) and matches(self._path, output, follow_links=self._follow_links)
+        return isinstance(output, WrittenFiles) and self._storage.contains(output)
 
     def partitions(self) -> Sequence[SourcePartition]:
         """Return the only partition; its identity is the resolved directory or pattern."""
-        return [SourcePartition(PARTITION, str(self._path))]
+        return [SourcePartition(PARTITION, self._storage.root)]
 
     def start(self, partition: str, start_from: str | int) -> Start:
         """Return the first position to read, and the files that exist now.
@@ -129,7 +125,7 @@ class FilesSource:
         files = [*request.files, *discovery.new]
         batches: list[PlannedBatch] = []
         planned, more = 0, False
-        for batch in self._batches(files, request):
+        for batch in self._batches(files, request, len(request.files)):
             if batches and planned + (batch.records or 0) > request.max_records:
                 more = True
                 break
@@ -202,7 +198,7 @@ class FilesSource:
         :param inspect: whether to read new files, and to refuse those that cannot be read
         :param look_again: whether to check the known files again
         """
-        found = discover(self._path, known, delivered=delivered, follow_links=self._follow_links, look_again=look_again)
+        found = self._storage.discover(known, delivered=delivered, look_again=look_again)
         if not inspect:
             return found
         new: list[SourceFile] = []
@@ -214,7 +210,9 @@ class FilesSource:
             except CkptError as error:
                 if error.is_outage:
                     raise
-                if is_unchanged(file.path, file.etag):  # else removed or still being written; a later discovery sees it
+                if self._storage.is_unchanged(
+                    file.path, file.etag
+                ):  # else removed or still being written; a later discovery sees it
                     refused.append(error)
                 continue
             new.append(replace(file, ordinal=ordinal, base=base, size=size))
@@ -226,7 +224,7 @@ class FilesSource:
 
         :raises CkptError: if the file cannot be read
         """
-        with self._open(file) as handle:
+        with self._open(file, checked=True) as handle:
             self._check_header(handle, file)
         return file.size
 
@@ -242,8 +240,8 @@ class FilesSource:
         more = len(gone) - reported
         return [f"{more} delivered file{'s are' if more > 1 else ' is'} not there any more, such as {gone[-1].path}"]
 
-    def _open(self, file: SourceFile) -> BinaryIO:
-        return open_recorded(file.path, file.etag, follow_links=self._follow_links)
+    def _open(self, file: SourceFile, *, checked: bool = False) -> BinaryIO:
+        return self._storage.open(file.path, file.etag, checked=checked)
 
     @staticmethod
     def _is_link(error: CkptError) -> bool:
@@ -257,7 +255,7 @@ class FilesSource:
         try:
             self._open(file).close()
         except CkptError as error:
-            error.batch = str(task.key)
+            error.pipeline, error.batch, error.position = self._pipeline.name, str(task.key), task.range.start
             if self._is_link(error):
                 raise
             error.hint = (
@@ -265,12 +263,12 @@ class FilesSource:
             ).strip()
             raise
 
-    def _batches(self, files: Sequence[SourceFile], request: PlanRequest) -> Iterator[PlannedBatch]:
+    def _batches(self, files: Sequence[SourceFile], request: PlanRequest, known: int) -> Iterator[PlannedBatch]:
         for todo in request.ranges:
             end = _total_size(files) if todo.end is None else min(todo.end, _total_size(files))
             for file, first, last in _files_in_range(files, todo.start, end):
                 try:
-                    handle = self._open(file)
+                    handle = self._open(file, checked=file.ordinal >= known)
                 except SourceError as error:
                     lost = not (isinstance(error.__cause__, PermissionError) or self._is_link(error))
                     yield PlannedBatch(PARTITION, Range(file.base + first, file.base + last), 0, expired=lost)
@@ -284,13 +282,17 @@ class FilesSource:
         try:
             yield from self._split(handle, file, first, last, number)
         except OSError as error:
-            raise read_error(file.path, file.etag, error) from error
+            raise self._storage.read_error(file.path, file.etag, error) from error
 
     def _split(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Chunk]:
         self._check_boundary(handle, file, first)
         self._check_header(handle, file)
         if number is None:
-            yield from split_by_size(handle, first, last, delimiter=self._delimiter, header=self._header)
+            if self._storage.remote and self._delimiter is None and self._width is None:
+                self._width = mean_record_bytes(handle, first, last)  # one request, not one for each file
+            yield from split_by_size(
+                handle, first, last, delimiter=self._delimiter, header=self._header, width=self._width
+            )
         else:
             yield from split_by_count(handle, first, last, number, delimiter=self._delimiter, header=self._header)
 

@@ -59,7 +59,14 @@ def split_by_count(
 
 
 def split_by_size(
-    file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, header: bool, target: int = CHUNK_BYTES
+    file: BinaryIO,
+    start: int,
+    end: int,
+    *,
+    delimiter: bytes | None,
+    header: bool,
+    width: float | None = None,
+    target: int = CHUNK_BYTES,
 ) -> Iterator[Chunk]:
     """Yield chunks of about equal size near ``target``.
 
@@ -71,10 +78,12 @@ def split_by_size(
     :param end: byte after the last
     :param delimiter: CSV's field separator; None for JSON lines
     :param header: whether the first record of the file is a header, which belongs to the first chunk and is not counted
+    :param width: bytes of a record of JSON lines on average; None to take them from a sample of the file
     :param target: intended size of a chunk in bytes
     """
     count = max(1, round((end - start) / target))
-    width = _mean_record_bytes(file, start, end) if delimiter is None else 1.0
+    if width is None:
+        width = mean_record_bytes(file, start, end) if delimiter is None else 1.0
     at = start
     for left in range(count, 0, -1):
         if at >= end:
@@ -112,7 +121,13 @@ def _next_boundary_counted(file: BinaryIO, start: int, minimum: int, end: int, d
     return end, records + (terminated < end)
 
 
-def _mean_record_bytes(file: BinaryIO, start: int, end: int) -> float:
+def mean_record_bytes(file: BinaryIO, start: int, end: int) -> float:
+    """Return the average size in bytes of the records in a sample of JSON lines.
+
+    :param file: the open file
+    :param start: first byte
+    :param end: byte after the last
+    """
     file.seek(start)
     sample = file.read(min(_SAMPLE_BYTES, end - start))
     return len(sample) / max(sample.count(b"\n"), 1)

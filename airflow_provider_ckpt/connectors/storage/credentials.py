@@ -45,6 +45,11 @@ class StoreOptions:
         secrets = {value for name, value in options.items() if _is_secret(name)}
         return cls(options, tuple(sorted(secrets, key=len, reverse=True)))
 
+    @property
+    def place(self) -> Mapping[str, str]:
+        """The options that say where the store is, as opposed to who asks."""
+        return {name: value for name, value in self.options.items() if name.endswith("_endpoint") or name == _ACCOUNT}
+
     def with_account(self, host: str, key: str) -> StoreOptions:
         """Return these options with the storage account that an ``abfss://`` URL names.
 

@@ -36,6 +36,18 @@ _PART_BYTES = 16 << 20
 """
 
 
+_STATUS = re.compile(r"status code: (\d+)")
+
+
+def status(error: Exception) -> int | None:
+    """Return the HTTP status with which a store answered, from the library's error; None if it did not answer.
+
+    For some requests, such as those that list, the class of the error does not tell.
+    """
+    found = _STATUS.search(str(error))
+    return int(found[1]) if found else None
+
+
 class Bucket:
     """An open bucket (S3, Google) or container (Azure), shared by the locations in it.
 
@@ -53,6 +65,10 @@ class Bucket:
     def beside(self, name: str) -> Bucket:
         """Return another bucket that is opened with the same options."""
         return Bucket(self.scheme, name, self._options)
+
+    def is_same(self, other: Bucket) -> bool:
+        """Return whether another bucket is this one: the same name at the same endpoint, or in the same account."""
+        return (self.url, self._options.place) == (other.url, other._options.place)
 
     @property
     def url(self) -> str:
@@ -89,7 +105,8 @@ class Bucket:
         for secret in self._options.secrets:
             text = text.replace(secret, "***")
         message = f"cannot {operation}: {text or type(error).__name__}."
-        if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+        denied = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
+        if denied or status(error) in (401, 403):
             hint = "Correct the connection's credentials, or grant them access, then run again; nothing was lost."
             return IoError(message, recoverable=False, is_outage=True, hint=hint)
         return IoError(message, recoverable=True, is_outage=True)

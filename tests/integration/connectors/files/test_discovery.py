@@ -96,8 +96,8 @@ class TestDiscovery:
         assert (partition.id, partition.identity) == ("files", str(tmp_path.resolve()))
 
     def test_another_scheme_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match="s3:// locations are not supported"):
-            FilesSource(pipeline("s3://bucket/in"))
+        with pytest.raises(ConfigError, match="hdfs:// locations are not supported"):
+            FilesSource(pipeline("hdfs://bucket/in"))
 
 
 class TestStart:

@@ -16,8 +16,8 @@ import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files import listing
-from airflow_provider_ckpt.connectors.files import source as files_source
-from airflow_provider_ckpt.connectors.files.discovery import Discovery, discover
+from airflow_provider_ckpt.connectors.files.discovery import Discovery
+from airflow_provider_ckpt.connectors.files.local_files import LocalFiles
 from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
@@ -131,12 +131,14 @@ class TestOneFileOfMany:
         put(tmp_path / "a.jsonl", lines(0, 1), at=1)
         put(tmp_path / "b.jsonl", lines(1, 1), at=2)
 
+        discover = LocalFiles.discover
+
         def then_one_goes(*args: Any, **options: Any) -> Discovery:
             found = discover(*args, **options)
             (tmp_path / "a.jsonl").unlink()
             return found
 
-        monkeypatch.setattr(files_source, "discover", then_one_goes)
+        monkeypatch.setattr(LocalFiles, "discover", then_one_goes)
         plan = planned(pipeline(tmp_path))
 
         assert (names(plan), plan.refused) == (["b.jsonl"], [])

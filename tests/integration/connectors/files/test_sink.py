@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.files import staging as files_staged
-from airflow_provider_ckpt.connectors.files.discovery import discover
+from airflow_provider_ckpt.connectors.files.local_files import LocalFiles
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
@@ -141,7 +141,9 @@ class TestFormats:
     def test_the_sink_s_own_files_are_a_source_s_records(self, directory: Path) -> None:
         Run(directory).fence().send(0, 1)
 
-        assert [Path(file.path) for file in discover(directory, ()).new] == visible(directory)
+        assert [Path(file.path) for file in LocalFiles(directory, follow_links=False).discover(()).new] == visible(
+            directory
+        )
 
 
 class TestRefusals:

@@ -1,0 +1,281 @@
+"""Files of a files source in an object store.
+
+An object's identity is its e-tag, which changes when the object is replaced. Each request for a part of an object has
+the condition that the object still has this e-tag, so what is read is never a mixture of two objects.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from glob import has_magic
+from typing import BinaryIO, Self, cast
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.files.discovery import Discovery, discover
+from airflow_provider_ckpt.connectors.files.found_files import FoundFile, Listing
+from airflow_provider_ckpt.connectors.files.listing import CROSSES, HIDDEN, UNFINISHED_SUFFIXES, check_pattern
+from airflow_provider_ckpt.connectors.files.own_output import matches_objects
+from airflow_provider_ckpt.connectors.files.source_storage import SourceStorage
+from airflow_provider_ckpt.connectors.outputs import WrittenFiles
+from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.connectors.storage.object_reading import StoredObject, find_object, list_objects, read_range
+from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation
+from airflow_provider_ckpt.connectors.storage.open_location import open_location
+from airflow_provider_ckpt.core.errors import CkptError, IoError, SourceError
+
+_OVERLAP = 1000
+"""Number of newest known names that a list of new names begins before, since objects may be completed out of order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectIdentity:
+    """Identity of an object.
+
+    :param size: number of bytes
+    :param etag: the store's e-tag
+    """
+
+    size: int
+    etag: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Restore an identity from :attr:`text`."""
+        size, _, etag = text.partition("-")
+        return cls(int(size), etag)
+
+    @property
+    def text(self) -> str:
+        """The identity as text, as the ledger stores it."""
+        return f"{self.size}-{self.etag}"
+
+
+class ObjectFiles(SourceStorage):
+    """Objects in an object store; see :class:`SourceStorage`.
+
+    :param url: URL of a prefix (without the prefixes below it), glob pattern (``**`` matches any number of prefixes)
+        or object
+    :param connection: the store's connection; None for the credentials of the environment
+    :param names_grow: whether new objects always have greater keys than known ones, so that only those are listed
+    """
+
+    remote = True
+
+    def __init__(self, url: str, connection: Connection | None, *, names_grow: bool) -> None:
+        scheme, _, rest = url.partition("://")
+        bucket, *components = rest.rstrip("/").split("/")
+        static = next((at for at, part in enumerate(components) if has_magic(part)), len(components))
+        self._pattern = components[static:]
+        self._parts = [*self._pattern, "*"] if self._pattern[-1:] in ([], [CROSSES]) else self._pattern
+        self._names_grow = names_grow
+        # A bucket as a whole has no URL with a prefix, but any prefix in it has the bucket as its parent.
+        parent = f"{scheme}://{'/'.join([bucket, *(components[:static] or ['_'])])}"
+        location = cast("ObjectLocation", open_location(parent, "source.path", connection))
+        self._parent = location if static else location.parent
+
+    @property
+    def root(self) -> str:
+        """URL of the prefix, pattern or object."""
+        return "/".join([self._parent.uri.rstrip("/"), *self._pattern])
+
+    def check(self) -> None:
+        """Raise an error if the bucket is missing, the store refuses, or the pattern is malformed."""
+        check_pattern(self._pattern)
+        next(list_objects(self._parent), None)
+
+    def discover(self, known: Sequence[SourceFile], *, delivered: int = 0, look_again: bool = True) -> Discovery:
+        """List objects; see :meth:`SourceStorage.discover`.
+
+        Objects without content, with which consoles mark folders, are left out. If known objects are not to be checked,
+        or names grow, the list begins at the greatest names that are known.
+
+        :param known: all objects discovered before, in order
+        :param delivered: end of the delivered positions
+        :param look_again: whether to check known objects, too
+        """
+        check_pattern(self._pattern)
+        prefix = len(self._parent.bucket.url) + 1
+        after = ""
+        if self._names_grow or not look_again:
+            names = sorted(file.path[prefix:] for file in known)
+            after = names[-_OVERLAP] if len(names) >= _OVERLAP else ""
+        checked = [file for file in known if file.path[prefix:] > after] if look_again else ()
+        passed = frozenset() if look_again else frozenset(file.path[prefix:] for file in known)
+        listing = self._list(after, passed)
+        return discover(self.root, listing, known, _replaced_error, delivered=delivered, checked=checked)
+
+    def open(self, path: str, etag: str, *, checked: bool = False) -> BinaryIO:
+        """Open a recorded object; each read verifies that it is unchanged. See :meth:`SourceStorage.open`.
+
+        :param path: URL of the object
+        :param etag: recorded identity of the object
+        :param checked: whether it was verified a moment ago, so that no request is made yet
+        """
+        identity = ObjectIdentity.parse(etag)
+        location = self._parent.resolve(path)
+        if not checked:
+            _verify(location, identity)
+        return cast("BinaryIO", _ObjectFile(location, identity))
+
+    def verify(self, path: str, etag: str, file: BinaryIO | None = None) -> None:
+        """Do nothing, since each request for content has the e-tag as its condition.
+
+        :param path: URL of the object
+        :param etag: recorded identity of the object
+        :param file: the open object
+        """
+
+    def is_unchanged(self, path: str, etag: str) -> bool:
+        """Return whether an object exists and has its recorded e-tag."""
+        found = find_object(self._parent.resolve(path))
+        return found is not None and found.etag == ObjectIdentity.parse(etag).etag
+
+    def read_error(self, path: str, etag: str, error: OSError) -> CkptError:  # noqa: ARG002
+        """Return the exception for an error of the operating system; see :meth:`SourceStorage.read_error`.
+
+        :param path: URL of the object
+        :param etag: recorded identity of the object
+        :param error: the operating system's error
+        """
+        return IoError(f"cannot read {path}: {error}.", recoverable=True, is_outage=True)
+
+    def contains(self, output: WrittenFiles) -> bool:
+        """Return whether a sink writes objects that the source reads."""
+        directory = output.directory
+        if not isinstance(directory, ObjectLocation) or not self._parent.bucket.is_same(directory.bucket):
+            return False
+        return matches_objects(self._parent.key, self._parts, output)
+
+    def _list(self, after: str, passed: frozenset[str]) -> Listing:
+        """List the objects after a key, without those that are passed over."""
+        listing = Listing(bool(self._pattern))
+        found = None if self._pattern or not self._parent.key else find_object(self._parent)
+        if found is not None and found.size:
+            if found.key not in passed:
+                listing.files[self.root] = FoundFile(
+                    found.time, found.size, ObjectIdentity(found.size, found.etag).text
+                )
+            return listing
+        start = len(self._parent.key) + 1 if self._parent.key else 0
+        for item in list_objects(self._parent, after):
+            if not item.size or item.key in passed:
+                continue
+            if is_match(self._parts, item.key[start:].split("/")):
+                url = f"{self._parent.bucket.url}/{item.key}"
+                listing.files[url] = _found(item)
+            else:
+                listing.others += 1
+        return listing
+
+
+def _found(item: StoredObject) -> FoundFile:
+    return FoundFile(item.time, item.size, ObjectIdentity(item.size, item.etag).text)
+
+
+def is_match(pattern: Sequence[str], components: Sequence[str]) -> bool:
+    """Return whether a glob pattern matches a key, both without their common prefix.
+
+    :param pattern: components of the pattern; ``**``, which is not the last, matches any number of components
+    :param components: components of the key
+    """
+    if components[-1].endswith(UNFINISHED_SUFFIXES):
+        return False
+    return _matches(pattern, components)
+
+
+def _matches(pattern: Sequence[str], components: Sequence[str]) -> bool:
+    if not pattern or not components:
+        return not pattern and not components
+    if pattern[0] == CROSSES:
+        below = len(components) > 1 and not components[0].startswith(HIDDEN) and _matches(pattern, components[1:])
+        return below or _matches(pattern[1:], components)
+    if components[0].startswith(HIDDEN) or not fnmatchcase(components[0], pattern[0]):
+        return False
+    return _matches(pattern[1:], components[1:])
+
+
+class _ObjectFile(io.RawIOBase):
+    """An object as a file: each read is a request for one range, and nothing is kept.
+
+    :param location: the object
+    :param identity: recorded identity of the object
+    """
+
+    def __init__(self, location: ObjectLocation, identity: ObjectIdentity) -> None:
+        super().__init__()
+        self.name = str(location)
+        self._location = location
+        self._identity = identity
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the offset of the next byte."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset; see :meth:`io.IOBase.seek`."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._identity.size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, all that are wanted unless the object ends.
+
+        :raises SourceError: if the object was replaced or removed
+        :raises IoError: if the store cannot be reached, or refuses
+        """
+        end = self._identity.size if size < 0 else min(self._at + size, self._identity.size)
+        if end <= self._at:
+            return b""
+        data = read_range(self._location, self._at, end, self._identity.etag)
+        if data is None:
+            _verify(self._location, self._identity)
+            raise IoError(
+                f"cannot read {self.name}: the store refused its own e-tag.", recoverable=True, is_outage=True
+            )
+        self._at = end
+        return data
+
+
+def _verify(location: ObjectLocation, recorded: ObjectIdentity) -> None:
+    """Raise an error if an object does not have its recorded identity."""
+    found = find_object(location)
+    if found is None:
+        raise SourceError(
+            f"{location} is gone; it was recorded with {recorded.size} bytes (e-tag {recorded.etag}) and is still "
+            "needed.",
+            hint="Restore that version of the object, or give up its content: `airflow ckpt inspect` names its batches "
+            "and `airflow ckpt skip PIPELINE BATCH --reason …` skips them.",
+        )
+    if found.etag != recorded.etag:
+        raise SourceError(
+            f"{location} was replaced after it was discovered: recorded {recorded.size} bytes (e-tag {recorded.etag}), "
+            f"now {found.size} bytes (e-tag {found.etag}).",
+            hint="Restore the recorded version of the object; bring new data under a new name.",
+        )
+
+
+def _replaced_error(file: SourceFile, found: FoundFile) -> SourceError:
+    """Return the error for a delivered object that was replaced.
+
+    :param file: the object as it was recorded
+    :param found: the object that has this name now
+    """
+    was, now = ObjectIdentity.parse(file.etag), ObjectIdentity.parse(found.etag)
+    return SourceError(
+        f"{file.path} was replaced after it was delivered: it was {was.size} bytes (e-tag {was.etag}) and is "
+        f"{now.size} bytes (e-tag {now.etag}) now. Its current content is not delivered.",
+        position=file.base,
+        hint="To deliver its whole current content, copy the object to a new name, and restore the recorded version or "
+        "remove the object.",
+    )

@@ -1,0 +1,80 @@
+"""Interface to the place where a files source's files lie: a local or mounted file system, or an object store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from airflow_provider_ckpt.connectors.files.discovery import Discovery
+from airflow_provider_ckpt.connectors.outputs import WrittenFiles
+from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.core.errors import CkptError
+
+
+class SourceStorage(ABC):
+    """Files of a files source, which are named by their absolute paths or URLs.
+
+    A recorded file is identified by its etag, which changes when the file is modified or replaced.
+    """
+
+    @property
+    @abstractmethod
+    def root(self) -> str:
+        """Resolved directory, pattern or file that the source names; its identity."""
+
+    @property
+    @abstractmethod
+    def remote(self) -> bool:
+        """True if each look at a file is a request to a server, so that planning avoids looks that only estimate."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise an error if the directory, or the pattern's static parent, is missing or unreadable, or malformed."""
+
+    @abstractmethod
+    def discover(self, known: Sequence[SourceFile], *, delivered: int = 0, look_again: bool = True) -> Discovery:
+        """List the files and compare them with those that were discovered before.
+
+        :param known: all files discovered before, in order
+        :param delivered: end of the delivered positions: all positions before it have a verdict
+        :param look_again: whether to check known files, too; if not, ``gone`` and ``refused`` say nothing about them
+        :raises SourceError: if the directory is missing or unreadable
+        """
+
+    @abstractmethod
+    def open(self, path: str, etag: str, *, checked: bool = False) -> BinaryIO:
+        """Open a recorded file for reading, and verify that it is unchanged.
+
+        :param path: the file
+        :param etag: recorded identity of the file
+        :param checked: whether this was verified a moment ago, so that it is enough if reading verifies it
+        :raises SourceError: if it has changed, is missing or may not be read
+        :raises IoError: if the storage fails
+        """
+
+    @abstractmethod
+    def verify(self, path: str, etag: str, file: BinaryIO | None = None) -> None:
+        """Raise an error if a file was modified or replaced while it was read.
+
+        :param path: the file
+        :param etag: recorded identity of the file
+        :param file: the open file; None to look at what has this name now
+        """
+
+    @abstractmethod
+    def is_unchanged(self, path: str, etag: str) -> bool:
+        """Return whether a file exists and has its recorded identity."""
+
+    @abstractmethod
+    def read_error(self, path: str, etag: str, error: OSError) -> CkptError:
+        """Return the exception for a recorded file that cannot be opened or read.
+
+        :param path: the file
+        :param etag: recorded identity of the file
+        :param error: the operating system's error
+        """
+
+    @abstractmethod
+    def contains(self, output: WrittenFiles) -> bool:
+        """Return whether the source's directory or pattern matches files that a sink writes."""

@@ -1,0 +1,116 @@
+"""List the objects below a prefix of an object store, and read ranges of an object that must not have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation, status
+from airflow_provider_ckpt.core.errors import ConfigError, IoError
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+_PAGE = 1000
+"""Number of objects in one answer to a request to list, the largest number that the stores give."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as the store lists it.
+
+    :param key: the object's key
+    :param time: time of the object's creation, in ns since 1970
+    :param size: number of bytes
+    :param etag: the store's text that changes when the object's content does
+    """
+
+    key: str
+    time: int
+    size: int
+    etag: str
+
+
+def list_objects(directory: ObjectLocation, after: str = "") -> Iterator[StoredObject]:
+    """Yield the objects below a prefix, at any depth, page by page.
+
+    :param directory: the prefix
+    :param after: key after which to begin, in the order of keys; empty for the first
+    :raises IoError: if the store cannot be reached, or refuses
+    :raises ConfigError: if there is no such bucket, or a key that the client library cannot name
+    """
+    import obstore
+
+    bucket = directory.bucket
+    try:
+        for page in obstore.list(bucket.store, directory.key or None, offset=after or None, chunk_size=_PAGE):
+            for item in page:
+                if item["path"] > after:  # not every store begins where it is told to
+                    yield _stored(directory, item)
+    except obstore.exceptions.InvalidPathError as error:
+        raise ConfigError(
+            f"below {directory} is an object with a key that cannot be read: {str(error).partition(chr(10))[0]}.",
+            hint="A key must not contain the components . and .. or an empty one. Rename the object.",
+        ) from None
+    except obstore.exceptions.BaseError as error:
+        if status(error) == 404:
+            hint = "Create the bucket, or correct the path."
+            raise ConfigError(f"there is no bucket {bucket.url}.", hint=hint) from None
+        raise bucket.error(error, f"list {directory}") from None
+
+
+def find_object(location: ObjectLocation) -> StoredObject | None:
+    """Return an object as it is now; None if there is none.
+
+    :raises IoError: if the store cannot be reached, or refuses
+    """
+    import obstore
+
+    try:
+        return _stored(location, obstore.head(location.bucket.store, location.key))
+    except FileNotFoundError:
+        return None
+    except obstore.exceptions.BaseError as error:
+        raise location.bucket.error(error, f"read {location}") from None
+
+
+def read_range(location: ObjectLocation, start: int, end: int, etag: str) -> bytes | None:
+    """Return the bytes ``[start, end)`` of an object; None if it is missing or has another e-tag.
+
+    :param location: the object
+    :param start: offset of the first byte
+    :param end: offset just after the last byte, not beyond the object's end
+    :param etag: the e-tag that the object must have
+    :raises IoError: if the store cannot be reached, or refuses
+    """
+    import obstore
+
+    try:
+        found = obstore.get(
+            location.bucket.store, location.key, options={"range": (start, end), "if_match": f'"{etag}"'}
+        )
+        if _stored(location, found.meta).etag != etag:  # a store that ignores the condition
+            return None
+        data = bytes(found.bytes())
+    except (FileNotFoundError, obstore.exceptions.PreconditionError):
+        return None
+    except obstore.exceptions.BaseError as error:
+        raise location.bucket.error(error, f"read {location}") from None
+    if len(data) != end - start:
+        raise IoError(
+            f"cannot read {location}: the store answered with {len(data)} bytes instead of {end - start}.",
+            recoverable=True,
+            is_outage=True,
+        )
+    return data
+
+
+def _stored(location: ObjectLocation, item: ObjectMeta) -> StoredObject:
+    etag = (item["e_tag"] or "").strip('"')
+    if not etag:
+        raise ConfigError(
+            f"the object store of {location} reports no e-tags, by which a replaced object would be recognised.",
+            hint="Use a store that reports e-tags.",
+        )
+    return StoredObject(item["path"], int(item["last_modified"].timestamp() * 1e9), item["size"], etag)
