@@ -33,8 +33,6 @@ class StoredDeltaHarness(DeltaHarness):
 
     steps: ClassVar[Mapping[str, Step]] = {**DeltaHarness.steps, "open to fence": Step(ObjectLocation, "write")}
 
-    on_disk = False
-
     def __init__(self, folder: Path) -> None:
         server = s3_server()
         prefix = f"{folder.parent.name}-{folder.name}/lake/flights"
@@ -51,9 +49,6 @@ class StoredDeltaHarness(DeltaHarness):
     def drop(self) -> None:
         super().drop()
         self._forget(self.place)
-
-    def shown(self, path: Path) -> str:
-        return f"{self.url}/{path.relative_to(self.place)}"
 
     def _forget(self, directory: Path) -> None:
         """Remove what the server knows of the objects of a directory that was moved away or removed."""

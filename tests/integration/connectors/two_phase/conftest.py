@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.connectors.two_phase.formats import FORMATS
+from tests.integration.connectors.two_phase.formats import FORMATS, PLACES
 from tests.integration.connectors.two_phase.harness import TableHarness
 
 
 @pytest.fixture(params=FORMATS)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> TableHarness:
     """A table of a format, which does not exist yet."""
-    return FORMATS[request.param](tmp_path)
+    return PLACES[request.param](tmp_path)

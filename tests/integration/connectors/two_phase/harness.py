@@ -55,9 +55,6 @@ class TableHarness(ABC):
     connection: Connection | None = None
     """Connection of the sink."""
 
-    on_disk: ClassVar[bool] = True
-    """True if the sink itself reaches the table as a directory."""
-
     @abstractmethod
     def __init__(self, folder: Path) -> None:
         """Name a table in a folder of its own."""
@@ -158,10 +155,6 @@ class TableHarness(ABC):
 
         :param rate: commits a second
         """
-
-    def shown(self, path: Path) -> str:
-        """Return a file of the table as messages name it."""
-        return str(path)
 
     def append(self, number: int) -> None:
         """Append a row, as another writer."""

@@ -11,13 +11,13 @@ from airflow_provider_ckpt.core.error_policy import default_action
 from airflow_provider_ckpt.core.errors import ErrorAction, FencedError
 from tests.integration.connectors.batches import expected
 from tests.integration.connectors.interruptions import Killed, after, kill, once
-from tests.integration.connectors.two_phase.formats import FORMATS
+from tests.integration.connectors.two_phase.formats import PLACES
 from tests.integration.connectors.two_phase.harness import Run, TableHarness
 
 DEATHS = [
     *(
         (kind, step, done, existing)
-        for kind in FORMATS
+        for kind in PLACES
         for step in ("check the fence", "write receipts", "commit")
         for done in (False, True)
         for existing in (False, True)

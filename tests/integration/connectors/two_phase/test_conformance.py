@@ -14,6 +14,7 @@ from airflow_provider_ckpt.testing.sink_conformance import RefusingSinkConforman
 from airflow_provider_ckpt.testing.sink_harness import SinkHarness
 from tests.integration.connectors.delta.delta_harness import DeltaHarness
 from tests.integration.connectors.iceberg.iceberg_harness import IcebergHarness
+from tests.integration.connectors.two_phase.formats import PLACES
 from tests.integration.connectors.two_phase.harness import TableHarness, TableSinkHarness
 from tests.services.iceberg import IcebergService
 
@@ -31,6 +32,7 @@ def partitioned_iceberg_in_postgres(folder: Path, request: pytest.FixtureRequest
     return table
 
 
+@pytest.mark.parametrize("table", PLACES, indirect=True)
 class TestNewTable(SinkConformance):
     @pytest.fixture
     def harness(self, table: TableHarness) -> SinkHarness:

@@ -15,7 +15,6 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Verdict
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.batches import LEDGER, SIZE, content, expected, no_rows, task
-from tests.integration.connectors.two_phase.formats import ON_DISK
 from tests.integration.connectors.two_phase.harness import Run, TableHarness
 
 NESTED = pa.struct([("tags", pa.list_(pa.string())), ("times", pa.map_(pa.string(), pa.timestamp("us", tz="Etc/UTC")))])
@@ -286,7 +285,6 @@ class TestDeadLetters:
         assert outcome.dead_letters == {"MessageDeserialization": 1}
         assert len(table.dead_letter_lines()) == 1
 
-    @pytest.mark.parametrize("table", ON_DISK, indirect=True)
     def test_letters_that_cannot_be_kept_fail_the_batch_and_leave_nothing(self, table: TableHarness) -> None:
         run = Run(table, extra={"dead_letter_queue": {"max_dlq_retries": 0}}).fence()
         run.send(0)

@@ -14,11 +14,11 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import FencedError
 from tests.integration.connectors.batches import LEDGER, expected
 from tests.integration.connectors.interruptions import Killed, after, before, kill, once
-from tests.integration.connectors.two_phase.formats import FORMATS
+from tests.integration.connectors.two_phase.formats import PLACES
 from tests.integration.connectors.two_phase.harness import Run, TableHarness
 
 MOMENTS = [
-    *((kind, step, order) for kind in FORMATS for step in ("create", "commit") for order in (before, after)),
+    *((kind, step, order) for kind in PLACES for step in ("create", "commit") for order in (before, after)),
     *(("iceberg", "prepare the commit", order) for order in (before, after)),
 ]
 """Points at which a newer epoch can come in between: right before or after a step of a stale one's fence or commit."""

@@ -13,7 +13,6 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.batches import content, expected, task
-from tests.integration.connectors.two_phase.formats import ON_DISK
 from tests.integration.connectors.two_phase.harness import Run, TableHarness
 
 
@@ -68,7 +67,6 @@ def test_a_failed_outcome_passes_through(table: TableHarness) -> None:
     assert run.receipted == [1]
 
 
-@pytest.mark.parametrize("table", ON_DISK, indirect=True)
 def test_a_full_disk_fails_the_sink_as_a_whole_and_leaves_nothing(
     table: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,6 @@ def test_a_file_that_is_gone_or_cut_off_is_named(table: TableHarness) -> None:
     short.write_bytes(b"PAR1")
 
     assert set(run.sink.damaged_files()) == {
-        f"the file {table.shown(short)} has 4 bytes instead of the {size} that the table's metadata says",
-        f"the file {table.shown(gone)} is missing",
+        f"the file {short} has 4 bytes instead of the {size} that the table's metadata says",
+        f"the file {gone} is missing",
     }
